@@ -1,0 +1,1 @@
+"""An asyncio-native Apache Kafka client."""

@@ -1,0 +1,194 @@
+"""Every setting, validated once, in one place. Seconds are floats, sizes are bytes.
+
+A wrong setting raises ``ConfigurationError`` from the constructor, with the setting's name, the value given, and what
+is allowed. Defaults are the safe ones; the docs list where they differ from the Java client.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from .errors import ConfigurationError
+from .types import Compression, IsolationLevel
+
+KIB = 1024
+MIB = 1024 * KIB
+INT32_MAX = 2**31 - 1
+
+Acks = Literal[0, 1, -1, "all"]
+OffsetReset = Literal["earliest", "latest", "none"]
+IsolationName = Literal["read_committed", "read_uncommitted"]
+
+
+def _wrong(name: str, value: object, allowed: str) -> ConfigurationError:
+    return ConfigurationError(f"{name}={value!r}: {allowed}")
+
+
+def _seconds(settings: object, *names: str, zero: bool = True) -> None:
+    """Each is a finite number of seconds, and above zero unless ``zero`` allows it."""
+    for name in names:
+        value = getattr(settings, name)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or value < 0 or (value == 0 and not zero):
+            raise _wrong(name, value, f"a number of seconds {'from 0' if zero else 'above 0'} up")
+
+
+def _whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None:
+    value = getattr(settings, name)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise _wrong(name, value, f"a whole number from {low} to {high}")
+
+
+def _one_of(settings: object, name: str, allowed: Iterable[object]) -> None:
+    value, choices = getattr(settings, name), tuple(allowed)
+    if isinstance(value, bool) or value not in choices:
+        raise _wrong(name, value, f"one of {', '.join(map(repr, choices))}")
+
+
+def _switch(settings: object, name: str) -> None:
+    value = getattr(settings, name)
+    if not isinstance(value, bool):
+        raise _wrong(name, value, "True or False")
+
+
+def _text(settings: object, name: str) -> None:
+    value = getattr(settings, name)
+    if not isinstance(value, str):
+        raise _wrong(name, value, "a string")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client needs to reach a cluster.
+
+    ``bootstrap_servers`` is ``"host:port,host:port"`` or a sequence of ``"host:port"``. ``request_timeout`` bounds one
+    request on one connection; ``api_timeout`` a whole operation with its retries. Backoffs grow from their first value
+    to ``_max`` and carry jitter. ``max_response_size`` is the largest frame accepted from a broker.
+    """
+
+    bootstrap_servers: str | Iterable[str]
+    client_id: str = "aiokafka-lite"
+    client_rack: str = ""
+    request_timeout: float = 30.0
+    api_timeout: float = 60.0
+    connect_timeout: float = 10.0
+    retry_backoff: float = 0.1
+    retry_backoff_max: float = 1.0
+    reconnect_backoff: float = 0.05
+    reconnect_backoff_max: float = 10.0
+    metadata_max_age: float = 300.0
+    connections_max_idle: float = 540.0
+    max_response_size: int = 128 * MIB
+    allow_auto_create_topics: bool = True
+
+    def __post_init__(self) -> None:
+        servers = self.bootstrap_servers
+        names = servers.split(",") if isinstance(servers, str) else list(servers)
+        if not names or not all(isinstance(name, str) and name.strip() for name in names):
+            raise _wrong("bootstrap_servers", servers, 'use "host:port", several joined by commas, or a list of them')
+        object.__setattr__(self, "bootstrap_servers", tuple(name.strip() for name in names))
+        _text(self, "client_id")
+        _text(self, "client_rack")
+        _seconds(self, "request_timeout", "api_timeout", "connect_timeout", zero=False)
+        _seconds(self, "metadata_max_age", "connections_max_idle", zero=False)
+        _seconds(self, "retry_backoff", "retry_backoff_max", "reconnect_backoff", "reconnect_backoff_max")
+        _whole(self, "max_response_size", KIB)
+        _switch(self, "allow_auto_create_topics")
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """``bootstrap_servers``, an entry each."""
+        return tuple(self.bootstrap_servers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """How records are batched, sent and retried.
+
+    ``acks`` is 0, 1 or "all". ``linger`` is how long a batch waits for company, counted from its first record.
+    ``batch_size`` bounds one batch of one partition, ``max_request_size`` one record and one request, ``buffer_memory``
+    everything that is open, queued or in flight. ``delivery_timeout`` ends a send, whatever happens; ``max_block`` is how
+    long a send waits for metadata and for room.
+    """
+
+    acks: Acks = "all"
+    idempotence: bool | None = None
+    linger: float = 0.0
+    batch_size: int = 64 * KIB
+    max_request_size: int = MIB
+    buffer_memory: int = 32 * MIB
+    max_in_flight_requests_per_connection: int = 5
+    compression: str | Compression = Compression.NONE
+    compression_level: int | None = None
+    delivery_timeout: float = 120.0
+    max_block: float = 60.0
+
+    def __post_init__(self) -> None:
+        _one_of(self, "acks", (0, 1, -1, "all"))
+        object.__setattr__(self, "compression", Compression.parse(self.compression))
+        if self.idempotence not in (None, True, False):
+            raise _wrong("idempotence", self.idempotence, "True, False, or None to follow acks")
+        if self.idempotence and not self.waits_for_all:
+            raise _wrong("idempotence", True, f'needs acks="all", and acks is {self.acks!r}')
+        object.__setattr__(self, "idempotence", self.waits_for_all if self.idempotence is None else self.idempotence)
+        _seconds(self, "linger", "max_block")
+        _seconds(self, "delivery_timeout", zero=False)
+        _whole(self, "batch_size", 1)
+        _whole(self, "max_request_size", KIB)
+        _whole(self, "buffer_memory", KIB, 2**63 - 1)
+        _whole(self, "max_in_flight_requests_per_connection", 1)
+        if self.idempotence and self.max_in_flight_requests_per_connection > 5:
+            raise _wrong(
+                "max_in_flight_requests_per_connection",
+                self.max_in_flight_requests_per_connection,
+                "at most 5 with idempotence, as brokers remember five batches of a producer; or set idempotence=False",
+            )
+        if self.compression_level is not None:
+            _whole(self, "compression_level", -131072, 22)
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether a send is acknowledged only by all in-sync replicas."""
+        return self.acks in (-1, "all")
+
+    @property
+    def required_acks(self) -> int:
+        """``acks`` as the protocol's number."""
+        return -1 if self.acks == "all" else self.acks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """How records are fetched and handed out.
+
+    A broker answers a fetch when it has ``fetch_min_bytes`` or after ``fetch_max_wait``; ``fetch_max_bytes`` bounds one
+    answer and ``max_partition_fetch_bytes`` one partition's share of it (a first batch that is larger still comes whole).
+    ``max_decompressed_size`` bounds what one batch may grow to.
+    """
+
+    auto_offset_reset: OffsetReset = "earliest"
+    isolation_level: IsolationName = "read_committed"
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 50 * MIB
+    fetch_max_wait: float = 0.5
+    max_partition_fetch_bytes: int = MIB
+    check_crcs: bool = True
+    max_decompressed_size: int = 128 * MIB
+
+    def __post_init__(self) -> None:
+        _one_of(self, "auto_offset_reset", ("earliest", "latest", "none"))
+        _one_of(self, "isolation_level", ("read_committed", "read_uncommitted"))
+        _whole(self, "fetch_min_bytes", 0)
+        _whole(self, "fetch_max_bytes", 1)
+        _whole(self, "max_partition_fetch_bytes", 1)
+        _whole(self, "max_decompressed_size", 1)
+        _seconds(self, "fetch_max_wait")
+        _switch(self, "check_crcs")
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """``isolation_level`` as the protocol's number."""
+        return IsolationLevel[self.isolation_level.upper()]

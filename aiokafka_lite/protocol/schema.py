@@ -1,0 +1,261 @@
+"""Declare Kafka messages as slotted dataclasses whose fields carry their wire type and the versions that have them.
+
+One class serves every version of a struct. This module only *describes*; ``codec`` turns a description and a version
+into an encoder and a decoder. Names, version ranges, defaults and nullability are those of Kafka's own message
+definitions, and a conformance test compares them field by field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, dataclass_transform, overload
+
+MAX_VERSION = 0x7FFF
+MISSING = dataclasses.MISSING
+REQUIRED: Any = MISSING
+R = TypeVar("R")
+T = TypeVar("T")
+
+ZERO_UUID = bytes(16)
+"""The id that stands for "no topic id" wherever a version carries ids but the peer knows only the name."""
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; ``MAX_VERSION`` as its end stands for "and all that follow"."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """Read Kafka's notation: ``"3+"``, ``"1-4"``, ``"2"``."""
+        first, plus, _ = text.partition("+")
+        if plus:
+            return cls(int(first), MAX_VERSION)
+        first, _, last = text.partition("-")
+        return cls(int(first), int(last or first))
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+class Spec(NamedTuple):
+    """What the codec must know of one field.
+
+    ``wire`` is a ``struct`` format character for numbers ("b", "h", "i", "q", "d", "?", "16s" for a UUID, "H" and "I"
+    unsigned), or "string", "bytes", "array", "struct". ``item`` is an array's element (a Spec or a struct class) or the
+    struct's class. A ``default`` of MISSING means that the constructor demands the field.
+    """
+
+    wire: str
+    versions: Versions
+    nullable: Versions | None = None
+    default: object = MISSING
+    item: Any = None
+    tag: int | None = None
+    ignorable: bool = False
+
+
+def _field(
+    wire: str,
+    versions: str,
+    default: Any,
+    *,
+    nullable: str | None = None,
+    item: Any = None,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    null = None if nullable is None else Versions.parse(nullable)
+    spec = Spec(wire, Versions.parse(versions), null, default, item, tag, ignorable)
+    if isinstance(default, list) or dataclasses.is_dataclass(default):
+        made = type(default)
+        return dataclasses.field(default_factory=made, metadata={"spec": spec})
+    return dataclasses.field(default=default, metadata={"spec": spec})
+
+
+def int8(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
+    return cast(int, _field("b", versions, default, tag=tag, ignorable=ignorable))
+
+
+def int16(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
+    return cast(int, _field("h", versions, default, tag=tag, ignorable=ignorable))
+
+
+def uint16(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
+    return cast(int, _field("H", versions, default, tag=tag, ignorable=ignorable))
+
+
+def int32(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
+    return cast(int, _field("i", versions, default, tag=tag, ignorable=ignorable))
+
+
+def int64(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
+    return cast(int, _field("q", versions, default, tag=tag, ignorable=ignorable))
+
+
+def float64(
+    versions: str = "0+", *, default: float = REQUIRED, tag: int | None = None, ignorable: bool = False
+) -> float:
+    return cast(float, _field("d", versions, default, tag=tag, ignorable=ignorable))
+
+
+def boolean(versions: str = "0+", *, default: bool = REQUIRED, tag: int | None = None, ignorable: bool = False) -> bool:
+    return cast(bool, _field("?", versions, default, tag=tag, ignorable=ignorable))
+
+
+def uuid(versions: str = "0+", *, default: bytes = REQUIRED, tag: int | None = None, ignorable: bool = False) -> bytes:
+    return cast(bytes, _field("16s", versions, default, tag=tag, ignorable=ignorable))
+
+
+@overload
+def string(versions: str = ..., *, default: str = ..., tag: int | None = ..., ignorable: bool = ...) -> str: ...
+@overload
+def string(
+    versions: str = ..., *, nullable: str, default: str | None = ..., tag: int | None = ..., ignorable: bool = ...
+) -> str | None: ...
+def string(
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    default: Any = REQUIRED,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    return _field("string", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
+
+
+@overload
+def blob(versions: str = ..., *, default: bytes = ..., tag: int | None = ..., ignorable: bool = ...) -> bytes: ...
+@overload
+def blob(
+    versions: str = ..., *, nullable: str, default: bytes | None = ..., tag: int | None = ..., ignorable: bool = ...
+) -> bytes | None: ...
+def blob(
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    default: Any = REQUIRED,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    return _field("bytes", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
+
+
+@overload
+def array(
+    item: Callable[..., T] | type[T],
+    versions: str = ...,
+    *,
+    default: list[T] = ...,
+    tag: int | None = ...,
+    ignorable: bool = ...,
+) -> list[T]: ...
+@overload
+def array(
+    item: Callable[..., T] | type[T],
+    versions: str = ...,
+    *,
+    nullable: str,
+    default: list[T] | None = ...,
+    tag: int | None = ...,
+    ignorable: bool = ...,
+) -> list[T] | None: ...
+def array(
+    item: Any,
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    default: Any = REQUIRED,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    if not isinstance(item, type):  # a field function, as in array(int32)
+        item = item().metadata["spec"]
+    return _field("array", versions, default, nullable=nullable, item=item, tag=tag, ignorable=ignorable)
+
+
+@overload
+def nested(
+    item: type[T], versions: str = ..., *, default: T = ..., tag: int | None = ..., ignorable: bool = ...
+) -> T: ...
+@overload
+def nested(
+    item: type[T],
+    versions: str = ...,
+    *,
+    nullable: str,
+    default: T | None = ...,
+    tag: int | None = ...,
+    ignorable: bool = ...,
+) -> T | None: ...
+def nested(
+    item: Any,
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    default: Any = REQUIRED,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    return _field("struct", versions, default, nullable=nullable, item=item, tag=tag, ignorable=ignorable)
+
+
+class Struct:
+    """Base of everything that a codec can be compiled for."""
+
+    __slots__ = ()
+    specs: ClassVar[dict[str, Spec]]
+
+
+class Message(Struct):
+    """Base of every top-level message: ``versions`` it has here, and the first flexible one."""
+
+    __slots__ = ()
+    key: ClassVar[int]
+    versions: ClassVar[Versions]
+    flexible: ClassVar[int]
+
+
+class Response(Message):
+    """Base of every response."""
+
+    __slots__ = ()
+
+
+class Request(Message, Generic[R]):
+    """Base of every request; ``R`` is the response that a broker answers it with."""
+
+    __slots__ = ()
+    response: ClassVar[type[Any]]
+
+
+_SPECIFIERS = (int8, int16, uint16, int32, int64, float64, boolean, uuid, string, blob, array, nested)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=_SPECIFIERS)
+def struct(cls: type[T]) -> type[T]:
+    """Make a class of field declarations a struct that messages may nest."""
+    made = dataclasses.dataclass(kw_only=True, slots=True)(cls)
+    made.specs = {f.name: f.metadata["spec"] for f in dataclasses.fields(made)}  # type: ignore[attr-defined,arg-type]
+    return made
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=_SPECIFIERS)
+def message(*, key: int, versions: tuple[int, int], flexible: int = MAX_VERSION) -> Callable[[type[T]], type[T]]:
+    """Make a class of field declarations a top-level message.
+
+    ``key`` is the API key (-1 for the data structures that travel inside other messages), ``versions`` the first and last
+    version spoken here, ``flexible`` the first version with compact lengths and tagged fields.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        made = struct(cls)
+        made.key, made.versions, made.flexible = key, Versions(*versions), flexible  # type: ignore[attr-defined]
+        for base in getattr(made, "__orig_bases__", ()):
+            if getattr(base, "__origin__", None) is Request:
+                made.response = base.__args__[0]  # type: ignore[attr-defined]
+        return made
+
+    return decorate

@@ -1,0 +1,57 @@
+"""Wrong settings are refused where they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.config import ClientConfig, ConsumerConfig, ProducerConfig
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.types import Compression
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "name"),
+    [
+        (ClientConfig, {"bootstrap_servers": ""}, "bootstrap_servers"),
+        (ClientConfig, {"bootstrap_servers": []}, "bootstrap_servers"),
+        (ClientConfig, {"bootstrap_servers": [1]}, "bootstrap_servers"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "request_timeout": 0}, "request_timeout"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "api_timeout": float("nan")}, "api_timeout"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "retry_backoff": -1}, "retry_backoff"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "client_id": 7}, "client_id"),
+        (ProducerConfig, {"acks": 2}, "acks"),
+        (ProducerConfig, {"acks": True}, "acks"),
+        (ProducerConfig, {"compression": "brotli"}, "compression"),
+        (ProducerConfig, {"acks": 1, "idempotence": True}, "idempotence"),
+        (ProducerConfig, {"max_in_flight_requests_per_connection": 6}, "max_in_flight_requests_per_connection"),
+        (ProducerConfig, {"batch_size": 0}, "batch_size"),
+        (ProducerConfig, {"linger": "5"}, "linger"),
+        (ConsumerConfig, {"auto_offset_reset": "smallest"}, "auto_offset_reset"),
+        (ConsumerConfig, {"isolation_level": "serializable"}, "isolation_level"),
+        (ConsumerConfig, {"check_crcs": 1}, "check_crcs"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value(config: type[Any], settings: dict[str, Any], name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name}={repr(settings[name])[:5]}".replace("[", r"\[")):
+        config(**settings)
+
+
+def test_servers_may_be_one_string_or_a_list() -> None:
+    assert ClientConfig(bootstrap_servers="a:1, b:2").servers == ("a:1", "b:2")
+    assert ClientConfig(bootstrap_servers=["a:1", "b:2"]).servers == ("a:1", "b:2")
+
+
+def test_idempotence_follows_acks_unless_it_is_asked_for() -> None:
+    assert ProducerConfig().idempotence is True
+    assert ProducerConfig(acks=1).idempotence is False
+    assert ProducerConfig(idempotence=False, max_in_flight_requests_per_connection=50).idempotence is False
+
+
+def test_acks_all_is_minus_one_on_the_wire() -> None:
+    assert [ProducerConfig(acks=acks).required_acks for acks in (0, 1, -1, "all")] == [0, 1, -1, -1]
+
+
+def test_compression_goes_by_kafkas_names() -> None:
+    assert ProducerConfig(compression="zstd").compression is Compression.ZSTD

@@ -1,0 +1,47 @@
+"""The table of error codes, and the exceptions made from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite.errors import AuthorizationError, BrokerError, ErrorCode, UnknownTopic, error_for
+
+
+def test_the_table_has_every_code_of_kafka_4_3_without_a_gap() -> None:
+    assert [int(code) for code in ErrorCode] == list(range(-1, 134))
+
+
+@pytest.mark.parametrize(
+    ("code", "retriable", "stale_metadata"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True, True),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True, False),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, True, False),
+        (ErrorCode.MESSAGE_TOO_LARGE, False, False),
+        (ErrorCode.REBALANCE_IN_PROGRESS, False, False),
+    ],
+)
+def test_flags_are_those_of_kafkas_exception_classes(code: ErrorCode, retriable: bool, stale_metadata: bool) -> None:
+    assert (code.retriable, code.stale_metadata) == (retriable, stale_metadata)
+
+
+def test_stale_metadata_is_always_retriable() -> None:
+    assert all(code.retriable for code in ErrorCode if code.stale_metadata)
+
+
+def test_an_error_names_what_was_done_the_code_and_its_meaning() -> None:
+    error = error_for(3, "fetching orders-1 from broker 2")
+    assert isinstance(error, UnknownTopic)
+    assert str(error).startswith("fetching orders-1 from broker 2: UNKNOWN_TOPIC_OR_PARTITION (")
+
+
+def test_a_code_newer_than_the_table_keeps_its_number() -> None:
+    error = error_for(999)
+    assert (error.code, error.wire_code) == (ErrorCode.UNKNOWN_SERVER_ERROR, 999)
+    assert "999" in str(error)
+
+
+def test_users_can_tell_authorization_errors_apart() -> None:
+    assert isinstance(error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED), AuthorizationError)
+    assert type(error_for(ErrorCode.INVALID_REQUEST)) is BrokerError
