@@ -213,7 +213,7 @@ class Message(Struct):
     """Base of every top-level message: ``versions`` it has here, and the first flexible one."""
 
     __slots__ = ()
-    key: ClassVar[int]
+    api_key: ClassVar[int]
     versions: ClassVar[Versions]
     flexible: ClassVar[int]
 
@@ -231,10 +231,10 @@ class Request(Message, Generic[R]):
     response: ClassVar[type[Any]]
 
 
-_SPECIFIERS = (int8, int16, uint16, int32, int64, float64, boolean, uuid, string, blob, array, nested)
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=_SPECIFIERS)
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(int8, int16, uint16, int32, int64, float64, boolean, uuid, string, blob, array, nested),
+)
 def struct(cls: type[T]) -> type[T]:
     """Make a class of field declarations a struct that messages may nest."""
     made = dataclasses.dataclass(kw_only=True, slots=True)(cls)
@@ -242,7 +242,10 @@ def struct(cls: type[T]) -> type[T]:
     return made
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=_SPECIFIERS)
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(int8, int16, uint16, int32, int64, float64, boolean, uuid, string, blob, array, nested),
+)
 def message(*, key: int, versions: tuple[int, int], flexible: int = MAX_VERSION) -> Callable[[type[T]], type[T]]:
     """Make a class of field declarations a top-level message.
 
@@ -252,7 +255,7 @@ def message(*, key: int, versions: tuple[int, int], flexible: int = MAX_VERSION)
 
     def decorate(cls: type[T]) -> type[T]:
         made = struct(cls)
-        made.key, made.versions, made.flexible = key, Versions(*versions), flexible  # type: ignore[attr-defined]
+        made.api_key, made.versions, made.flexible = key, Versions(*versions), flexible  # type: ignore[attr-defined]
         for base in getattr(made, "__orig_bases__", ()):
             if getattr(base, "__origin__", None) is Request:
                 made.response = base.__args__[0]  # type: ignore[attr-defined]
