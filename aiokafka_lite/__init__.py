@@ -1,1 +1,105 @@
-"""An asyncio-native Apache Kafka client."""
+"""An asyncio-native Apache Kafka client, and an embedded broker to test against.
+
+The public names, nothing else. Each is imported when it is first asked for: `import aiokafka_lite` costs a command
+line or a test session that only looks at it next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from aiokafka_lite.version import VERSION
+
+if TYPE_CHECKING:
+    from aiokafka_lite.config import ClientConfig, ConsumerConfig, ProducerConfig
+    from aiokafka_lite.consumer import Consumer
+    from aiokafka_lite.embedded import EmbeddedCluster
+    from aiokafka_lite.errors import (
+        AuthenticationError,
+        AuthorizationError,
+        BrokerError,
+        BufferFull,
+        ConfigurationError,
+        ConnectionLost,
+        CorruptRecord,
+        ErrorCode,
+        IllegalStateError,
+        InvalidTopic,
+        KafkaError,
+        KafkaTimeout,
+        OffsetOutOfRange,
+        ProtocolError,
+        RecordTooLarge,
+        SerializationError,
+        UnknownTopic,
+        UnsupportedVersion,
+    )
+    from aiokafka_lite.producer import Delivery, Producer
+    from aiokafka_lite.types import (
+        Compression,
+        Header,
+        IsolationLevel,
+        Node,
+        OffsetAndMetadata,
+        Record,
+        RecordMetadata,
+        TimestampType,
+        TopicPartition,
+    )
+
+__version__ = VERSION
+
+_HOMES = {
+    "config": ("ClientConfig", "ConsumerConfig", "ProducerConfig"),
+    "consumer": ("Consumer",),
+    "embedded": ("EmbeddedCluster",),
+    "errors": (
+        "AuthenticationError",
+        "AuthorizationError",
+        "BrokerError",
+        "BufferFull",
+        "ConfigurationError",
+        "ConnectionLost",
+        "CorruptRecord",
+        "ErrorCode",
+        "IllegalStateError",
+        "InvalidTopic",
+        "KafkaError",
+        "KafkaTimeout",
+        "OffsetOutOfRange",
+        "ProtocolError",
+        "RecordTooLarge",
+        "SerializationError",
+        "UnknownTopic",
+        "UnsupportedVersion",
+    ),
+    "producer": ("Delivery", "Producer"),
+    "types": (
+        "Compression",
+        "Header",
+        "IsolationLevel",
+        "Node",
+        "OffsetAndMetadata",
+        "Record",
+        "RecordMetadata",
+        "TimestampType",
+        "TopicPartition",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

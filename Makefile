@@ -1,0 +1,66 @@
+# The two commands: `make demo` and `make test`. Each sets up what it needs in .venv by itself.
+PYTHON ?= python3
+BOOTSTRAP ?=
+PYTEST_ARGS ?=
+
+PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
+export PIP_ROOT_USER_ACTION := ignore
+
+.PHONY: help demo test test-matrix lint format bench docs clean
+
+help:
+	@echo "make demo         100,000 records through a three-node embedded cluster and back (BOOTSTRAP=host:port: any Kafka)"
+	@echo "make test         all tests, on the embedded cluster and on the real Kafka that this machine can run"
+	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1"
+	@echo "make lint         ruff, mypy, import-linter"
+	@echo "make bench        the benchmarks        make docs   the documentation, in site/"
+
+# One stamp per purpose, so that the demo waits only for what it uses.
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'
+	@$(PYTHON) -m venv .venv
+
+.venv/.demo: pyproject.toml | .venv/bin/python
+	@$(PIP) install -e '.[cli]'
+	@touch $@
+
+.venv/.development: pyproject.toml | .venv/bin/python
+	@$(PIP) install -e '.[cli,snappy,arrow,test]'
+	@touch $@ .venv/.demo
+
+.venv/.bench: pyproject.toml .venv/.development
+	@$(PIP) install -e '.[cli,snappy,arrow,test,bench]'
+	@touch $@
+
+.venv/.docs: pyproject.toml .venv/.demo
+	@$(PIP) install -e '.[cli,docs]'
+	@touch $@
+
+demo: .venv/.demo
+	@.venv/bin/aiokafka-lite demo $(if $(BOOTSTRAP),--bootstrap-server $(BOOTSTRAP))
+
+lint: .venv/.development
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/mypy --no-error-summary
+	@.venv/bin/lint-imports --no-cache | grep -v -E '^(=|-|$$)' | tail -n 12; exit $${PIPESTATUS[0]}
+
+format: .venv/.development
+	@.venv/bin/ruff check --quiet --fix .
+
+test: .venv/.development
+	@.venv/bin/python -m pytest -q $(PYTEST_ARGS)
+
+test-matrix: .venv/.development
+	@.venv/bin/python -m pytest -q tests/end_to_end --kafka=all $(PYTEST_ARGS)
+
+bench: .venv/.bench
+	@.venv/bin/python -m benchmarks
+
+docs: .venv/.docs
+	@.venv/bin/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+clean:
+	rm -rf .venv site build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+SHELL := bash

@@ -1,0 +1,58 @@
+"""The pytest plugin: what a user's tests get by having `aiokafka_lite` installed.
+
+pytest imports this in every run on a machine that has the package, whether the run uses it or not. So nothing but
+pytest is imported at the top, and each fixture imports what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from aiokafka_lite.embedded import EmbeddedCluster
+    from aiokafka_lite.testing.containers import KafkaContainer
+
+try:
+    from pytest_asyncio import fixture as async_fixture
+except ImportError:  # anyio's own plugin, or none: it takes plain fixtures
+    async_fixture = pytest.fixture
+
+
+@async_fixture
+async def embedded_kafka() -> AsyncIterator[EmbeddedCluster]:
+    """A one-node embedded cluster on a free loopback port, in the test's own event loop, new for each test."""
+    from aiokafka_lite.embedded import EmbeddedCluster
+
+    async with EmbeddedCluster(brokers=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def embedded_bootstrap_servers(embedded_kafka: EmbeddedCluster) -> str:
+    """The bootstrap servers of `embedded_kafka`."""
+    return embedded_kafka.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def kafka_container() -> Iterator[KafkaContainer]:
+    """Apache Kafka in a container, one for the whole session; skips the test where there is no container engine."""
+    from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer
+
+    try:
+        container = KafkaContainer()
+        container.start()
+    except EngineMissing as error:
+        pytest.skip(str(error))
+    try:
+        yield container
+    finally:
+        container.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap_servers(kafka_container: KafkaContainer) -> str:
+    """The bootstrap servers of `kafka_container`."""
+    return kafka_container.bootstrap_servers

@@ -1,0 +1,59 @@
+"""For all tests: which brokers to run on, and a check after each test that it left nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kafka",
+        default="default",
+        metavar="BROKERS",
+        help="what the end-to-end suite runs on: 'default', 'all', or a list such as 'embedded,4.3.1,1.1.1'",
+    )
+
+
+def pytest_collection_finish() -> None:
+    """Put what is alive now out of the collector's sight: a collection after each test then costs next to nothing."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> None:
+    """First fixture of every asynchronous test, so that it looks last, when all other fixtures have been closed."""
+    function = getattr(request, "function", None)
+    if function is not None and inspect.iscoroutinefunction(inspect.unwrap(function)):
+        request.getfixturevalue("_watched_loop")
+
+
+@pytest.fixture
+async def _watched_loop() -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    complaints: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    names = sorted(repr(task) for task in left)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    left.clear()
+    gc.collect()  # "exception was never retrieved" is said when the future dies
+    await asyncio.sleep(0)
+    assert not names, "the test left tasks behind:\n" + "\n".join(names)
+    assert not complaints, "the event loop was told of errors that nobody handled:\n" + "\n".join(map(str, complaints))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _thaw() -> Iterator[None]:
+    yield
+    gc.unfreeze()
