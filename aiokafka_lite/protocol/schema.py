@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, dataclass_transform, overload
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform, overload
 
 MAX_VERSION = 0x7FFF
 MISSING = dataclasses.MISSING
 REQUIRED: Any = MISSING
 R = TypeVar("R")
 T = TypeVar("T")
+Blob: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID = bytes(16)
 """The id that stands for "no topic id" wherever a version carries ids but the peer knows only the name."""
@@ -44,8 +45,8 @@ class Spec(NamedTuple):
     """What the codec must know of one field.
 
     ``wire`` is a ``struct`` format character for numbers ("b", "h", "i", "q", "d", "?", "16s" for a UUID, "H" and "I"
-    unsigned), or "string", "bytes", "array", "struct". ``item`` is an array's element (a Spec or a struct class) or the
-    struct's class. A ``default`` of MISSING means that the constructor demands the field.
+    unsigned), or "string", "bytes", "records", "array", "struct". ``item`` is an array's element (a Spec or a struct
+    class) or the struct's class. A ``default`` of MISSING means that the constructor demands the field.
     """
 
     wire: str
@@ -144,6 +145,22 @@ def blob(
 
 
 @overload
+def record_set(versions: str = ..., *, tag: int | None = ..., ignorable: bool = ...) -> Blob: ...
+@overload
+def record_set(versions: str = ..., *, nullable: str, tag: int | None = ..., ignorable: bool = ...) -> Blob | None: ...
+def record_set(
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    default: Any = REQUIRED,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """A record set: as ``blob`` on the wire, but decoded as a memoryview into the frame, since it may be megabytes."""
+    return _field("records", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
+
+
+@overload
 def array(
     item: Callable[..., T] | type[T],
     versions: str = ...,
@@ -233,7 +250,21 @@ class Request(Message, Generic[R]):
 
 @dataclass_transform(
     kw_only_default=True,
-    field_specifiers=(int8, int16, uint16, int32, int64, float64, boolean, uuid, string, blob, array, nested),
+    field_specifiers=(
+        int8,
+        int16,
+        uint16,
+        int32,
+        int64,
+        float64,
+        boolean,
+        uuid,
+        string,
+        blob,
+        record_set,
+        array,
+        nested,
+    ),
 )
 def struct(cls: type[T]) -> type[T]:
     """Make a class of field declarations a struct that messages may nest."""
@@ -244,13 +275,27 @@ def struct(cls: type[T]) -> type[T]:
 
 @dataclass_transform(
     kw_only_default=True,
-    field_specifiers=(int8, int16, uint16, int32, int64, float64, boolean, uuid, string, blob, array, nested),
+    field_specifiers=(
+        int8,
+        int16,
+        uint16,
+        int32,
+        int64,
+        float64,
+        boolean,
+        uuid,
+        string,
+        blob,
+        record_set,
+        array,
+        nested,
+    ),
 )
 def message(*, key: int, versions: tuple[int, int], flexible: int = MAX_VERSION) -> Callable[[type[T]], type[T]]:
     """Make a class of field declarations a top-level message.
 
-    ``key`` is the API key (-1 for the data structures that travel inside other messages), ``versions`` the first and last
-    version spoken here, ``flexible`` the first version with compact lengths and tagged fields.
+    ``key`` is the API key (-1 for the data structures that travel inside other messages), ``versions`` the first and
+    last version spoken here, ``flexible`` the first version with compact lengths and tagged fields.
     """
 
     def decorate(cls: type[T]) -> type[T]:

@@ -1,0 +1,99 @@
+"""group_admin"""
+
+from __future__ import annotations
+
+from ..schema import Request, Response, array, blob, boolean, int16, int32, message, string, struct
+
+UNKNOWN_OPERATIONS = -(2**31)
+
+
+@struct
+class DescribedGroupMember:
+    """The group members."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
+    client_id: str = string()
+    client_host: str = string()
+    member_metadata: bytes = blob()
+    member_assignment: bytes = blob()
+
+
+@struct
+class DescribedGroup:
+    """Each described group."""
+
+    error_code: int = int16()
+    error_message: str | None = string("6+", nullable="6+", default=None)
+    group_id: str = string()
+    group_state: str = string()
+    protocol_type: str = string()
+    protocol_data: str = string()
+    members: list[DescribedGroupMember] = array(DescribedGroupMember)
+    authorized_operations: int = int32("3+", default=UNKNOWN_OPERATIONS)
+
+
+@message(key=15, versions=(0, 6), flexible=5)
+class DescribeGroupsResponse(Response):
+    """DescribeGroupsResponse"""
+
+    throttle_time_ms: int = int32("1+", default=0, ignorable=True)
+    groups: list[DescribedGroup] = array(DescribedGroup)
+
+
+@message(key=15, versions=(0, 6), flexible=5)
+class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
+    """DescribeGroupsRequest"""
+
+    groups: list[str] = array(string)
+    include_authorized_operations: bool = boolean("3+", default=False)
+
+
+@struct
+class ListedGroup:
+    """Each group in the response."""
+
+    group_id: str = string()
+    protocol_type: str = string()
+    group_state: str = string("4+", default="", ignorable=True)
+    group_type: str = string("5+", default="", ignorable=True)
+
+
+@message(key=16, versions=(0, 5), flexible=3)
+class ListGroupsResponse(Response):
+    """ListGroupsResponse"""
+
+    throttle_time_ms: int = int32("1+", default=0, ignorable=True)
+    error_code: int = int16()
+    groups: list[ListedGroup] = array(ListedGroup)
+
+
+@message(key=16, versions=(0, 5), flexible=3)
+class ListGroupsRequest(Request[ListGroupsResponse]):
+    """ListGroupsRequest"""
+
+    states_filter: list[str] = array(string, "4+", default=[])
+    types_filter: list[str] = array(string, "5+", default=[])
+
+
+@struct
+class DeletableGroupResult:
+    """The deletion results."""
+
+    group_id: str = string()
+    error_code: int = int16()
+
+
+@message(key=42, versions=(0, 2), flexible=2)
+class DeleteGroupsResponse(Response):
+    """DeleteGroupsResponse"""
+
+    throttle_time_ms: int = int32()
+    results: list[DeletableGroupResult] = array(DeletableGroupResult)
+
+
+@message(key=42, versions=(0, 2), flexible=2)
+class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
+    """DeleteGroupsRequest"""
+
+    groups_names: list[str] = array(string)
