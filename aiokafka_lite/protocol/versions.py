@@ -1,0 +1,121 @@
+"""Which version of an API to speak with which broker.
+
+Owns the answer to ApiVersions and what follows from it. Versions stay inside the protocol and the connection: the
+layers above hand over a request and get the answer.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from ..errors import ErrorCode, ProtocolError, UnsupportedVersion
+from .codec import Buffer, decode_message
+from .messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from .schema import MAX_VERSION, Message, Versions
+
+
+class VersionTable:
+    """The versions of each API that one broker offers. Immutable; made from its answer to ApiVersions."""
+
+    __slots__ = ("_ranges", "peer")
+
+    def __init__(self, ranges: dict[int, Versions], peer: str) -> None:
+        self._ranges = ranges
+        self.peer = peer
+
+    @classmethod
+    def from_response(cls, response: ApiVersionsResponse, peer: str) -> VersionTable:
+        """The table that a broker answered with. ``peer`` is how messages name that broker."""
+        return cls({api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}, peer)
+
+    @classmethod
+    def newest(cls, requests: dict[int, Any], peer: str) -> VersionTable:
+        """A table of everything in ``requests``, for a peer that is known to speak what we do."""
+        return cls({key: request.versions for key, request in requests.items()}, peer)
+
+    def __repr__(self) -> str:
+        return f"<VersionTable of {self.peer}: {len(self._ranges)} APIs>"
+
+    def offered(self, cls: type[Message]) -> Versions | None:
+        """The range that the broker offers, whether or not we speak any of it; None when it lacks the API."""
+        return self._ranges.get(cls.api_key)
+
+    def supports(self, cls: type[Message], version: int) -> bool:
+        """Whether both sides speak this very version."""
+        offered = self.offered(cls)
+        return offered is not None and version in offered and version in cls.versions
+
+    def maximum(self, cls: type[Message], at_most: int = MAX_VERSION) -> int | None:
+        """The newest version that both sides speak, not above ``at_most``; None when there is none."""
+        offered = self.offered(cls)
+        if offered is None:
+            return None
+        version = min(offered.last, cls.versions.last, at_most)
+        return version if self.supports(cls, version) else None
+
+    def pick(self, cls: type[Message], at_most: int = MAX_VERSION) -> int:
+        """The newest version that both sides speak, not above ``at_most``.
+
+        Raises ``UnsupportedVersion``, which names the API, our range and the broker's.
+        """
+        version = self.maximum(cls, at_most)
+        if version is not None:
+            return version
+        name = cls.__name__.removesuffix("Request")
+        offered = self.offered(cls)
+        if offered is None:
+            raise UnsupportedVersion(f"{self.peer} does not offer {name} (API key {cls.api_key})")
+        ours = _range_text(Versions(cls.versions.first, min(cls.versions.last, at_most)))
+        raise UnsupportedVersion(
+            f"no common version of {name} (API key {cls.api_key}): this client speaks {ours}, "
+            f"{self.peer} speaks {_range_text(offered)}"
+        )
+
+
+def _range_text(versions: Versions) -> str:
+    if versions.first > versions.last:
+        return "none that fits"
+    return f"{versions.first} to {versions.last}" if versions.first < versions.last else f"only {versions.first}"
+
+
+def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVersionsResponse, int]:
+    """Read an answer to ApiVersions, which is not always in the version that was asked for.
+
+    A broker that lacks the version answers UNSUPPORTED_VERSION in version 0, the one format that every client can read.
+    From Kafka 2.4 on (KIP-511) the answer names what it does offer; before, it is empty. Some brokers send nothing
+    that can be read after the code, so the code alone counts: the list is then taken to be empty.
+    """
+    refused = False
+    if len(data) - position >= 2:
+        (code,) = struct.unpack_from(">h", data, position)
+        refused = code == ErrorCode.UNSUPPORTED_VERSION and asked > 0
+    if not refused:
+        return decode_message(ApiVersionsResponse, asked, data, position)
+    try:
+        response, end = decode_message(ApiVersionsResponse, 0, data, position)
+    except ProtocolError:
+        response, end = ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[]), len(data)
+    return response, end
+
+
+def version_after_refusal(asked: int, answer: ApiVersionsResponse, peer: str) -> int:
+    """Which version of ApiVersions to ask with after ``answer`` refused version ``asked``.
+
+    The newest that the answer offers and we speak; 0 when it offers nothing. Always below ``asked``, so that asking
+    again comes to an end. Raises ``UnsupportedVersion`` when nothing is left to try.
+    """
+    ours = ApiVersionsRequest.versions
+    offered = next((api for api in answer.api_keys if api.api_key == ApiVersionsRequest.api_key), None)
+    if asked <= ours.first or (offered is not None and _beyond(offered, ours)):
+        theirs = _range_text(Versions(offered.min_version, offered.max_version)) if offered else "nothing it would name"
+        raise UnsupportedVersion(
+            f"no common version of ApiVersions: this client speaks {_range_text(ours)}, {peer} refused version {asked} "
+            f"and offers {theirs}"
+        )
+    best = min(offered.max_version, ours.last) if offered is not None else ours.first
+    return best if ours.first <= best < asked else ours.first
+
+
+def _beyond(offered: ApiVersion, ours: Versions) -> bool:
+    return offered.min_version > ours.last or offered.max_version < ours.first
