@@ -1,0 +1,317 @@
+"""What the client believes of the cluster: immutable snapshots, and the pure function that makes the next one.
+
+This module owns the rules of belief (which of two contradicting answers wins) and knows nothing of connections, clocks
+or tasks. A snapshot is replaced whole and never changed, so that a reader may hold one for as long as it likes and
+compare two by identity: whatever an answer did not change is the same object in the next snapshot.
+
+The rules, each of which has a bug behind it somewhere:
+
+ - Brokers learn of a new leader at different times, so an answer may be older than what is already known. The leader
+   epoch tells: a partition with a lower epoch than the known one is ignored (KIP-320).
+ - A topic deleted and created again begins at epoch 0. The topic id tells (KIP-516): with another id nothing of the old
+   topic counts. Where ids are not known, having been told that the topic is gone serves as the same sign.
+ - Epochs in answers older than Metadata v9 may be wrong, so they are not believed at all: the answer is taken as it is.
+ - A topic that vanishes for a moment is remembered with its partitions, and merely has no leaders while it is away.
+   Forgetting it would send keys to other partitions, and forget the epochs.
+ - Partitions are never removed from a living topic, so one that is missing in an answer with the same topic id is only
+   unknown to a broker that lags behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Protocol
+
+from ..errors import ErrorCode
+from ..protocol.messages import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from ..protocol.schema import ZERO_UUID
+from ..types import Node, TopicPartition
+
+NO_TOPICS: Mapping[str, TopicView] = MappingProxyType({})
+NO_NODES: Mapping[int, Node] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition: ``leader`` is None while it has none, ``leader_epoch`` where no trustworthy one was given.
+
+    ``offline`` are the replicas that are down. ``error`` is what the broker said of this partition alone.
+    """
+
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic and its partitions, in order of their numbers.
+
+    ``topic_id`` is sixteen zero bytes where the brokers gave none (before Kafka 2.8). With an ``error`` the partitions
+    are those last heard of, which may be none at all, and none of them has a leader that may be used.
+    """
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    error: ErrorCode = ErrorCode.NONE
+    partitions: tuple[PartitionView, ...] = ()
+    is_internal: bool = False
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether records can be written to it and read from it, given leaders."""
+        return self.error is ErrorCode.NONE and bool(self.partitions)
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether asking again soon may tell more: a passing error, or a partition without a leader."""
+        if self.error is not ErrorCode.NONE:
+            return self.error.retriable
+        return any(partition.leader is None for partition in self.partitions)
+
+    def partition(self, number: int) -> PartitionView | None:
+        """The partition of that number, or None."""
+        if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
+            return self.partitions[number]
+        # A broker may leave out partitions that it does not know yet, and then the numbers have gaps.
+        return next((partition for partition in self.partitions if partition.partition == number), None)
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The whole cluster as last heard of. ``updated_at`` is the loop's time of the last full or partial answer.
+
+    ``topics`` has the topics that were asked for, also those with errors; a topic that is not in it is merely unknown.
+    """
+
+    nodes: Mapping[int, Node] = field(default_factory=lambda: NO_NODES)
+    controller_id: int | None = None
+    cluster_id: str | None = None
+    topics: Mapping[str, TopicView] = field(default_factory=lambda: NO_TOPICS)
+    updated_at: float | None = None
+
+    def age(self, now: float) -> float:
+        """Seconds since the last answer, by the same clock as ``now``; infinite before the first."""
+        return float("inf") if self.updated_at is None else now - self.updated_at
+
+    @property
+    def controller(self) -> Node | None:
+        """The broker to send controller requests to. On KRaft clusters it is any broker: they forward."""
+        return None if self.controller_id is None else self.nodes.get(self.controller_id)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
+        """What is known of a partition, or None; also for a topic that is in error, whose leaders do not count."""
+        topic = self.topics.get(topic_partition[0])
+        return None if topic is None else topic.partition(topic_partition[1])
+
+    def leader_of(self, topic_partition: TopicPartition) -> Node | None:
+        """The broker that leads the partition, or None: unknown, leaderless, topic in error, or broker not listed."""
+        topic = self.topics.get(topic_partition[0])
+        if topic is None or topic.error is not ErrorCode.NONE:
+            return None
+        partition = topic.partition(topic_partition[1])
+        if partition is None or partition.leader is None:
+            return None
+        return self.nodes.get(partition.leader)
+
+    @cached_property
+    def topic_names(self) -> Mapping[bytes, str]:
+        """Names by topic id, for answers that speak in ids (Fetch v13, Produce v13)."""
+        return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id != ZERO_UUID}
+
+    def same_as(self, other: ClusterView) -> bool:
+        """Whether both say the same of the cluster, whenever they were heard.
+
+        Cheap: topics that did not change are the same objects.
+        """
+        return (
+            self.controller_id == other.controller_id
+            and self.cluster_id == other.cluster_id
+            and self.nodes == other.nodes
+            and self.topics == other.topics
+        )
+
+    def unsettled(self, topics: Iterable[str]) -> Iterator[str]:
+        """Those of the topics about which it is worth asking again soon."""
+        for name in topics:
+            topic = self.topics.get(name)
+            if topic is not None and topic.is_unsettled:
+                yield name
+
+
+class Endpoint(Protocol):
+    """A broker's address, as Metadata, Produce, Fetch and FindCoordinator answers carry it."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def rack(self) -> str | None: ...
+
+
+def merge(
+    view: ClusterView,
+    response: MetadataResponse,
+    *,
+    asked: Collection[str] | None,
+    keep: Collection[str] = (),
+    now: float | None = None,
+    epochs_reliable: bool = True,
+) -> ClusterView:
+    """The next snapshot after an answer.
+
+    ``asked`` are the names that were asked for, None for all topics. Topics outside the answer stay while they are in
+    ``keep``; after an answer about all topics only as gone (UNKNOWN_TOPIC_OR_PARTITION), since that answer is complete.
+    ``epochs_reliable`` is false for answers before version 9. An answer of another cluster starts afresh.
+    """
+    if view.cluster_id is not None and response.cluster_id is not None and view.cluster_id != response.cluster_id:
+        view = ClusterView()
+    topics: dict[str, TopicView] = {}
+    for answer in response.topics:
+        if answer.name is not None:  # null only in answers to questions by id, which are not asked here
+            topics[answer.name] = _merge_topic(view.topics.get(answer.name), answer, epochs_reliable)
+    for name, topic in view.topics.items():
+        if name not in topics and name in keep:
+            topics[name] = _gone(topic) if asked is None else topic
+    # Dicts of thousands of identical objects compare in microseconds, and every holder then shares one dict.
+    unchanged = topics == view.topics
+    nodes = {answer.node_id: _node(answer) for answer in response.brokers}
+    return ClusterView(
+        nodes=view.nodes if nodes == view.nodes else MappingProxyType(nodes),
+        controller_id=response.controller_id if response.controller_id >= 0 else None,
+        cluster_id=response.cluster_id if response.cluster_id is not None else view.cluster_id,
+        topics=view.topics if unchanged else MappingProxyType(topics),
+        updated_at=view.updated_at if now is None else now,
+    )
+
+
+def merge_leader(
+    view: ClusterView,
+    topic_partition: TopicPartition,
+    leader: int,
+    leader_epoch: int,
+    endpoints: Iterable[Endpoint] = (),
+) -> ClusterView:
+    """The next snapshot after a hint in a Produce or Fetch error about who leads now (KIP-951).
+
+    The same snapshot when the hint says nothing new: a leader below zero, an epoch that is not above the known one, a
+    partition that is not known, or a broker without an address. ``endpoints`` are the addresses that came with it.
+    """
+    topic = view.topics.get(topic_partition[0])
+    partition = None if topic is None else topic.partition(topic_partition[1])
+    if topic is None or partition is None or leader < 0 or leader_epoch < 0:
+        return view
+    if partition.leader_epoch is not None and leader_epoch <= partition.leader_epoch:
+        return view
+    told = {endpoint.node_id: _node(endpoint) for endpoint in endpoints}
+    if leader not in told and leader not in view.nodes:
+        return view
+    moved = dataclasses.replace(partition, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
+    partitions = tuple(moved if each is partition else each for each in topic.partitions)
+    topics = {**view.topics, topic.name: dataclasses.replace(topic, partitions=partitions)}
+    nodes = {**view.nodes, **told}
+    return dataclasses.replace(
+        view,
+        nodes=view.nodes if nodes == view.nodes else MappingProxyType(nodes),
+        topics=MappingProxyType(topics),
+    )
+
+
+def _node(endpoint: Endpoint) -> Node:
+    return Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+
+
+def _gone(topic: TopicView) -> TopicView:
+    if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return topic
+    return dataclasses.replace(topic, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _merge_topic(known: TopicView | None, answer: MetadataResponseTopic, epochs_reliable: bool) -> TopicView:
+    name = answer.name or ""
+    error = ErrorCode.of(answer.error_code)
+    if error is not ErrorCode.NONE:
+        if known is None:
+            return TopicView(name, answer.topic_id, error, (), answer.is_internal)
+        # The id stays the known one: an answer that says "gone" has no id to give.
+        return known if known.error is error else dataclasses.replace(known, error=error)
+    if known is None or not _is_same_topic(known, answer):
+        known = TopicView(name)
+    partitions = _merge_partitions(known, answer, epochs_reliable)
+    topic_id = answer.topic_id if answer.topic_id != ZERO_UUID else known.topic_id
+    if (
+        partitions is known.partitions
+        and known.error is ErrorCode.NONE
+        and known.topic_id == topic_id
+        and known.is_internal == answer.is_internal
+    ):
+        return known
+    return TopicView(name, topic_id, ErrorCode.NONE, partitions, answer.is_internal)
+
+
+def _is_same_topic(known: TopicView, answer: MetadataResponseTopic) -> bool:
+    if known.topic_id == ZERO_UUID and answer.topic_id == ZERO_UUID:
+        return known.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # A broker too old for ids, in a cluster whose other brokers gave one, contradicts nothing.
+    return answer.topic_id in (known.topic_id, ZERO_UUID)
+
+
+def _merge_partitions(
+    known: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool
+) -> tuple[PartitionView, ...]:
+    """The partitions of a topic, as the very tuple that is known when nothing changed."""
+    answers = sorted(answer.partitions, key=_number) if not _in_order(answer.partitions) else answer.partitions
+    merged: list[PartitionView] = []
+    changed = len(answers) != len(known.partitions)
+    for given in answers:
+        old = known.partition(given.partition_index)
+        new = _merge_partition(old, given, epochs_reliable)
+        changed = changed or new is not old
+        merged.append(new)
+    if not changed:
+        return known.partitions
+    if known.topic_id != ZERO_UUID and known.topic_id == answer.topic_id:
+        given_numbers = {given.partition_index for given in answers}
+        missing = [old for old in known.partitions if old.partition not in given_numbers]
+        if missing:
+            merged = sorted(merged + missing, key=lambda partition: partition.partition)
+    made = tuple(merged)
+    return known.partitions if made == known.partitions else made
+
+
+def _merge_partition(
+    old: PartitionView | None, given: MetadataResponsePartition, epochs_reliable: bool
+) -> PartitionView:
+    leader = given.leader_id if given.leader_id >= 0 else None
+    epoch = given.leader_epoch if epochs_reliable and given.leader_epoch >= 0 else None
+    if old is not None and epoch is not None and old.leader_epoch is not None and epoch < old.leader_epoch:
+        return old
+    new = PartitionView(
+        given.partition_index,
+        leader,
+        epoch,
+        tuple(given.replica_nodes),
+        tuple(given.isr_nodes),
+        tuple(given.offline_replicas),
+        ErrorCode.of(given.error_code),
+    )
+    return old if old == new and old is not None else new
+
+
+def _number(given: MetadataResponsePartition) -> int:
+    return given.partition_index
+
+
+def _in_order(partitions: Sequence[MetadataResponsePartition]) -> bool:
+    return all(given.partition_index == position for position, given in enumerate(partitions))
