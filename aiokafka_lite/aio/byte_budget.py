@@ -1,0 +1,90 @@
+"""A bound on bytes that many producers of bytes share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class ByteBudget:
+    """So many bytes and no more, given out first come, first served. Owned by one event loop.
+
+    A small request does not overtake a large one that waits: else the large one could wait forever.
+    """
+
+    __slots__ = ("_free", "_total", "_waiters")
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._free = total
+        self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @property
+    def free(self) -> int:
+        """Bytes that nobody holds. Those who wait may have a claim on them."""
+        return self._free
+
+    @property
+    def used(self) -> int:
+        return self._total - self._free
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait in ``acquire``."""
+        return sum(not granted.cancelled() for granted, _ in self._waiters)
+
+    def try_acquire(self, size: int) -> bool:
+        """Take ``size`` bytes if they are free and nobody was here before."""
+        self._check_size(size)
+        if self._waiters or size > self._free:
+            return False
+        self._free -= size
+        return True
+
+    async def acquire(self, size: int) -> None:
+        """Take ``size`` bytes, waiting for them in turn. When cancelled, it holds nothing.
+
+        Raises ValueError when ``size`` is above the total, since that would wait forever.
+        """
+        if self.try_acquire(size):
+            return
+        granted = asyncio.get_running_loop().create_future()
+        self._waiters.append((granted, size))
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.done() and not granted.cancelled():  # granted and cancelled in the same turn of the loop
+                self.release(size)
+            else:
+                self._grant()  # those behind may fit where this one did not
+            raise
+
+    def release(self, size: int) -> None:
+        """Give ``size`` bytes back."""
+        if size < 0 or self._free + size > self._total:
+            raise ValueError(f"{size} bytes given back, but {self.used} are in use")
+        self._free += size
+        self._grant()
+
+    def _grant(self) -> None:
+        # The bytes are taken here and not when the waiter wakes: in between, another could take them.
+        # One that gave up leaves the queue when it comes to the head: to search it out would cost a pass over all.
+        while self._waiters:
+            granted, size = self._waiters[0]
+            if not granted.cancelled():
+                if size > self._free:
+                    return
+                self._free -= size
+                granted.set_result(None)
+            self._waiters.popleft()
+
+    def _check_size(self, size: int) -> None:
+        if not 0 <= size <= self._total:
+            raise ValueError(f"{size} bytes asked for; the budget is {self._total}")
+
+    def __repr__(self) -> str:
+        return f"<ByteBudget used={self.used} total={self._total} waiting={self.waiting}>"

@@ -1,0 +1,229 @@
+"""What asyncio's streams are for bytes, but for frames: a size, then that many bytes, however TCP cut or glued them.
+
+The cutting is pure and lives in ``protocol.framing``; this is its transport side. As a ``BufferedProtocol`` it lends
+the splitter's own memory to the transport, so that a large frame is received in the place where it will be read. Both
+ends of a connection stand on it: the client reacts to frames as they come (``FramedStream``), the embedded broker reads
+them one after the other (``FramedStreamReader``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeAlias, cast
+
+from ..errors import ConnectionLost, ProtocolError
+from ..protocol.framing import FrameSplitter
+
+Frame: TypeAlias = bytes | memoryview
+"""A frame without its size prefix. Its memory is not used again, so views into it may be kept."""
+
+ABORT_AFTER = 2.0
+"""Seconds that ``close()`` leaves for what was written to go out, before the connection is reset."""
+
+UNREAD_BYTES = 4 * 1024 * 1024
+"""Bytes of whole frames that may wait for ``read_frame`` before the transport is told to stop reading."""
+
+UNREAD_FRAMES = 128
+"""As many frames may wait: tiny frames cost more than their bytes."""
+
+
+class FramedStream(asyncio.BufferedProtocol):
+    """Frames in, bytes out, over one transport. A subclass says what happens with frames and at the end.
+
+    Frames that the splitter refuses abort the connection: what follows a bad size cannot be understood.
+    """
+
+    def __init__(self, max_size: int, peer: str = "the peer") -> None:
+        self.peer = peer
+        self._splitter = FrameSplitter(max_size, peer)
+        self._transport: asyncio.Transport | None = None
+        self._writing_paused = False
+        self._drainers: deque[asyncio.Future[None]] = deque()
+        self._lost = asyncio.Event()
+        self._abort_timer: asyncio.TimerHandle | None = None
+
+    # What a subclass says. None of these may raise.
+
+    def frames_received(self, frames: list[Frame]) -> None:
+        """Take frames, in order."""
+        raise NotImplementedError
+
+    def stream_ended(self, error: Exception | None) -> None:
+        """The connection is gone: None when the peer ended it between two frames or ``close`` was called here."""
+        raise NotImplementedError
+
+    # Writing and ending.
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        return self._transport
+
+    @property
+    def writable(self) -> bool:
+        """Whether bytes that are written still have a chance to leave."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def write(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Write the parts one behind the other. They must not change afterwards: not all may have left yet.
+
+        Raises ``ConnectionLost(sent=False)`` when the connection is closed, or closing.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise ConnectionLost(f"the connection to {self.peer} is closed", sent=False)
+        if len(parts) == 1:
+            transport.write(parts[0])
+        else:
+            transport.writelines(parts)
+
+    async def drain(self) -> None:
+        """Wait until the transport's buffer has room. Raises ``ConnectionLost`` if the connection ends before."""
+        if self._lost.is_set():
+            raise ConnectionLost(f"the connection to {self.peer} is closed", sent=True)
+        if not self._writing_paused:
+            return
+        drainer = asyncio.get_running_loop().create_future()
+        self._drainers.append(drainer)
+        await drainer
+
+    def close(self) -> None:
+        """Let what was written go out, then end; a peer that takes nothing is cut off after ``ABORT_AFTER`` seconds."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.close()
+        if transport.get_write_buffer_size():
+            self._abort_timer = asyncio.get_running_loop().call_later(ABORT_AFTER, transport.abort)
+
+    def abort(self) -> None:
+        """End at once; what was not sent is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the transport is gone. Raises nothing."""
+        if self._transport is not None:
+            await self._lost.wait()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._splitter.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._splitter.received(nbytes)
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        if frames:
+            self.frames_received(frames)
+            if self._splitter.error is not None:  # behind whole frames came a size that no frame may have
+                self._refuse(self._splitter.error)
+
+    def eof_received(self) -> bool | None:
+        if self._splitter.waiting:
+            self._end(ConnectionLost(f"{self.peer} ended the connection within a frame", sent=True))
+        return None  # the transport closes itself
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+        self._lost.set()
+        for drainer in self._drainers:
+            if not drainer.done():
+                drainer.set_exception(ConnectionLost(f"the connection to {self.peer} ended while writing", sent=True))
+        self._drainers.clear()
+        if exc is None:
+            self._end(None)
+        else:
+            self._end(ConnectionLost(f"the connection to {self.peer} was lost: {exc}", sent=True))
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        for drainer in self._drainers:
+            if not drainer.done():
+                drainer.set_result(None)
+        self._drainers.clear()
+
+    # Inside.
+
+    _ended = False
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._end(error)
+        self.abort()
+
+    def _end(self, error: Exception | None) -> None:
+        if not self._ended:
+            self._ended = True
+            self.stream_ended(error)
+
+
+class FramedStreamReader(FramedStream):
+    """Frames one after the other, by ``await read_frame()``. One reader at a time.
+
+    Unread frames are bounded: above ``UNREAD_BYTES`` or ``UNREAD_FRAMES`` the transport stops reading, which in the end
+    stops the peer's writing, and goes on when half of them have been read.
+    """
+
+    def __init__(self, max_size: int, peer: str = "the peer") -> None:
+        super().__init__(max_size, peer)
+        self._frames: deque[Frame] = deque()
+        self._unread = 0
+        self._reading_paused = False
+        self._at_end = False
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def read_frame(self) -> Frame | None:
+        """The next frame without its size, or None when the peer has ended the connection in good order.
+
+        Raises ``ProtocolError`` for a size that no frame may have, ``ConnectionLost`` for an end that cuts a frame or a
+        connection that was reset. Frames that came whole before that are given first. A cancelled call loses no frame.
+        """
+        while not self._frames:
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            if self._at_end:
+                return None
+            if self._waiter is not None:
+                raise RuntimeError("another task is in read_frame() already")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        frame = self._frames.popleft()
+        self._unread -= len(frame)
+        if self._reading_paused and self._unread * 2 <= UNREAD_BYTES and len(self._frames) * 2 <= UNREAD_FRAMES:
+            self._reading_paused = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+        return frame
+
+    def frames_received(self, frames: list[Frame]) -> None:
+        self._frames.extend(frames)
+        self._unread += sum(map(len, frames))
+        if not self._reading_paused and (self._unread > UNREAD_BYTES or len(self._frames) > UNREAD_FRAMES):
+            self._reading_paused = True
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.pause_reading()
+        self._wake()
+
+    def stream_ended(self, error: Exception | None) -> None:
+        self._at_end = True
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

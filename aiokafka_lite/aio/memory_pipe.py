@@ -1,0 +1,218 @@
+"""Two asyncio transports joined back to back in memory, with the manners of TCP.
+
+What one side writes the other receives by ``loop.call_soon``: in order, never within the call of ``write``, and without
+a socket, so that it works on a virtual clock. Flow control, half close, orderly close and reset are those of a socket
+transport, as far as a protocol can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+A = TypeVar("A", bound=asyncio.BaseProtocol)
+B = TypeVar("B", bound=asyncio.BaseProtocol)
+
+HIGH_WATER = 64 * 1024
+"""Bytes that a writer may be ahead of the other side before ``pause_writing``; a quarter of it lets it go on."""
+
+
+def memory_pipe(
+    client: Callable[[], A],
+    server: Callable[[], B],
+    *,
+    client_address: tuple[str, int] = ("memory", 0),
+    server_address: tuple[str, int] = ("memory", 1),
+    segment_size: int | None = None,
+) -> tuple[tuple[MemoryTransport, A], tuple[MemoryTransport, B]]:
+    """Make a connected pair of (transport, protocol), client and server; the server's ``connection_made`` comes first.
+
+    ``segment_size`` cuts what is delivered into pieces of at most that many bytes. To be called with a running loop.
+    """
+    loop = asyncio.get_running_loop()
+    near_protocol, far_protocol = client(), server()
+    near = MemoryTransport(loop, near_protocol, client_address, server_address, segment_size)
+    far = MemoryTransport(loop, far_protocol, server_address, client_address, segment_size)
+    near._peer, far._peer = far, near
+    far_protocol.connection_made(far)
+    near_protocol.connection_made(near)
+    return (near, near_protocol), (far, far_protocol)
+
+
+class MemoryTransport(asyncio.Transport):
+    """One end of a pipe. ``_incoming`` plays the kernel's buffer: written by the other end, not read yet by this."""
+
+    _peer: MemoryTransport
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: asyncio.BaseProtocol,
+        address: tuple[str, int],
+        peer_address: tuple[str, int],
+        segment_size: int | None,
+    ) -> None:
+        super().__init__({"sockname": address, "peername": peer_address})
+        self._loop = loop
+        self._protocol = protocol
+        self._segment_size = segment_size
+        self._incoming: deque[memoryview] = deque()
+        self._incoming_size = 0
+        self._incoming_eof = False  # the other end writes no more; comes after what is in _incoming
+        self._eof_received = False
+        self._eof_written = False
+        self._closing = False
+        self._lost = False  # connection_lost has been called, or is about to be
+        self._reading = True
+        self._receive_scheduled = False
+        self._writing_paused = False
+        self._high_water = HIGH_WATER
+        self._low_water = HIGH_WATER // 4
+
+    # Reading.
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._schedule_receive()
+
+    # Writing.
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._eof_written:
+            raise RuntimeError("cannot write after write_eof()")
+        if self._closing or not data:
+            return  # as a socket transport does: connection_lost has told the protocol, or will
+        peer = self._peer
+        if peer._closing:
+            self._loop.call_soon(self._lose, ConnectionResetError("connection reset by peer"))
+            return
+        peer._incoming.append(memoryview(bytes(data)))
+        peer._incoming_size += len(data)
+        peer._schedule_receive()
+        if peer._incoming_size > self._high_water and not self._writing_paused:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def write_eof(self) -> None:
+        self._eof_written = True
+        self._peer._incoming_eof = True
+        self._peer._schedule_receive()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return self._peer._incoming_size
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low_water, self._high_water
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if high is None:
+            high = HIGH_WATER if low is None else 4 * low
+        self._high_water, self._low_water = high, high // 4 if low is None else low
+        self._adjust_writing()
+
+    # Ending.
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        """End in good order: the other end reads what was written, then the end; what still comes in is dropped."""
+        if not self._closing:
+            self.write_eof()
+            self._lose(None)
+
+    def abort(self) -> None:
+        """End now: what the other end has not read is dropped, and its connection is reset."""
+        self._peer._lose(ConnectionResetError("connection reset by peer"))
+        self._lose(None)
+
+    # Protocols.
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    # Delivery, a piece at a time, so that other callbacks take turns with a long transfer.
+
+    def _schedule_receive(self) -> None:
+        if not self._receive_scheduled and not self._closing:
+            self._receive_scheduled = True
+            self._loop.call_soon(self._receive)
+
+    def _receive(self) -> None:
+        self._receive_scheduled = False
+        if self._closing or not self._reading:
+            return
+        if self._incoming:
+            self._hand_over(self._take_piece())
+            self._peer._adjust_writing()
+        elif self._incoming_eof and not self._eof_received:
+            self._eof_received = True
+            if not cast(asyncio.Protocol, self._protocol).eof_received():
+                self.close()
+        if self._incoming or (self._incoming_eof and not self._eof_received):
+            self._schedule_receive()
+
+    def _take_piece(self) -> memoryview:
+        piece = self._incoming.popleft()
+        if self._segment_size is not None and len(piece) > self._segment_size:
+            self._incoming.appendleft(piece[self._segment_size :])
+            piece = piece[: self._segment_size]
+        self._incoming_size -= len(piece)
+        return piece
+
+    def _hand_over(self, piece: memoryview) -> None:
+        protocol = self._protocol
+        try:
+            if not isinstance(protocol, asyncio.BufferedProtocol):
+                cast(asyncio.Protocol, protocol).data_received(bytes(piece))
+                return
+            buffer = memoryview(cast(Any, protocol.get_buffer(len(piece))))
+            taken = min(len(buffer), len(piece))
+            if taken == 0:
+                raise RuntimeError("get_buffer() gave an empty buffer")
+            buffer[:taken] = piece[:taken]
+            if taken < len(piece):  # put back first: buffer_updated may close the pipe
+                self._incoming.appendleft(piece[taken:])
+                self._incoming_size += len(piece) - taken
+            protocol.buffer_updated(taken)
+        except Exception as error:  # noqa: BLE001 - a protocol's defect ends its connection and is told, as in asyncio
+            context = {"message": "a protocol failed to take data", "exception": error, "transport": self}
+            self._loop.call_exception_handler(context)
+            self._peer._lose(ConnectionResetError("connection reset by peer"))
+            self._lose(error)
+
+    def _adjust_writing(self) -> None:
+        if self._writing_paused and self._peer._incoming_size <= self._low_water and not self._lost:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+
+    def _lose(self, error: Exception | None) -> None:
+        self._closing = True
+        if self._lost:
+            return
+        self._lost = True
+        self._incoming.clear()
+        self._incoming_size = 0
+        self._loop.call_soon(self._protocol.connection_lost, error)
+
+    def __repr__(self) -> str:
+        host, port = self.get_extra_info("sockname")
+        state = "closed" if self._closing else "open"
+        return f"<MemoryTransport {host}:{port} {state} unread={self._incoming_size}>"

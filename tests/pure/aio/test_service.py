@@ -1,0 +1,495 @@
+"""A component starts, fails and closes as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.abc
+import pytest
+
+from aiokafka_lite.aio.service import CANCEL_TIMEOUT, TRANSITIONS, Service, ServiceEvent, ServiceState
+from aiokafka_lite.aio.virtual_time import run
+from aiokafka_lite.errors import IllegalStateError
+from aiokafka_lite.protocol.state import next_state
+
+
+class Boom(Exception):
+    pass
+
+
+class Probe(Service):
+    """Notes what is done to it; hooks may be given."""
+
+    def __init__(
+        self,
+        on_start: Callable[[Probe], Awaitable[object]] | None = None,
+        on_close: Callable[[Probe], Awaitable[object]] | None = None,
+    ) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+        self.hooks = on_start, on_close
+
+    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+        self.notes.append("start")
+        if self.hooks[0] is not None:
+            await self.hooks[0](self)
+
+    async def _on_close(self) -> None:
+        self.notes.append("close")
+        if self.hooks[1] is not None:
+            await self.hooks[1](self)
+
+    async def forever(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.notes.append("child ended")
+
+
+async def boom(delay: float = 0.0) -> None:
+    await asyncio.sleep(delay)
+    raise Boom("dead")
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def others() -> set[asyncio.Task[object]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", ServiceState)
+@pytest.mark.parametrize("event", ServiceEvent)
+def test_every_pair_is_a_transition_or_an_error(state: ServiceState, event: ServiceEvent) -> None:
+    if event in TRANSITIONS[state]:
+        assert next_state(TRANSITIONS, state, event) in ServiceState
+    else:
+        with pytest.raises(IllegalStateError):
+            next_state(TRANSITIONS, state, event)
+
+
+async def test_it_starts_runs_children_and_closes_in_good_order() -> None:
+    async with Probe() as probe:
+        probe.start_child(probe.forever)
+        await turns()
+        assert repr(probe) == "<Probe RUNNING>"
+    assert probe.notes == ["start", "close", "child ended"]
+    assert probe.state is ServiceState.CLOSED
+    assert not others()
+
+
+async def test_start_and_close_may_come_from_different_tasks() -> None:
+    probe = Probe()
+    await asyncio.create_task(probe.start())
+    probe.start_child(probe.forever)
+    await asyncio.create_task(probe.close())
+    assert probe.state is ServiceState.CLOSED
+
+
+async def test_a_start_that_fails_raises_that_and_leaves_nothing() -> None:
+    async def hook(probe: Probe) -> None:
+        probe.start_child(probe.forever)
+        await turns()
+        raise Boom("no broker")
+
+    probe = Probe(hook)
+    with pytest.raises(Boom, match="no broker"):
+        await probe.start()
+    assert probe.notes == ["start", "child ended"]
+    assert not others()
+    with pytest.raises(Boom):
+        await probe.close()
+
+
+async def test_a_child_that_dies_during_the_start_fails_the_start() -> None:
+    async def hook(probe: Probe) -> None:
+        probe.start_child(boom)
+        await asyncio.Event().wait()
+
+    with pytest.raises(Boom):
+        await Probe(hook).start()
+
+
+@pytest.mark.parametrize("after", range(6))
+async def test_a_start_that_is_cancelled_at_any_turn_leaves_nothing(after: int) -> None:
+    async def hook(probe: Probe) -> None:
+        probe.start_child(probe.forever)
+        await asyncio.Event().wait()
+
+    probe = Probe(hook)
+    starting = asyncio.create_task(probe.start())
+    await turns(after)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not others()
+    assert probe.state in (ServiceState.CLOSED, ServiceState.NEW)
+    await probe.close()
+
+
+async def test_closing_while_it_starts_ends_both_calls() -> None:
+    async def hook(probe: Probe) -> None:
+        await asyncio.Event().wait()
+
+    for after in range(4):
+        probe = Probe(hook)
+        starting = asyncio.create_task(probe.start())
+        await turns(after)
+        await probe.close()
+        with pytest.raises(IllegalStateError, match=r"closed|cannot be started"):
+            await starting
+        assert probe.state is ServiceState.CLOSED
+
+
+async def test_the_death_of_a_child_reaches_waiting_calls_the_next_call_and_close(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    probe = Probe()
+    await probe.start()
+    probe.start_child(probe.forever)
+    waiting = asyncio.create_task(probe.until_failed(asyncio.Event().wait()))
+    await turns()
+    probe.start_child(boom)
+    with pytest.raises(Boom):
+        await waiting
+    with pytest.raises(Boom):
+        probe.check()
+    with pytest.raises(Boom):
+        await probe.until_failed(asyncio.sleep(1))
+    with pytest.raises(Boom):
+        probe.start_child(probe.forever)
+    for _ in range(2):
+        with pytest.raises(Boom):
+            await probe.close()
+    assert probe.state is ServiceState.FAILED
+    assert "child ended" in probe.notes
+    assert not others()
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+async def test_a_death_is_unwrapped_from_groups_within_the_child() -> None:
+    async def nested() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(boom)
+
+    probe = Probe()
+    await probe.start()
+    probe.start_child(nested)
+    with pytest.raises(Boom):
+        await probe.until_failed(asyncio.Event().wait())
+    with pytest.raises(Boom):
+        await probe.close()
+
+
+async def test_a_traceback_does_not_grow_with_every_raise() -> None:
+    def length() -> int:
+        try:
+            probe.check()
+        except Boom as error:
+            traceback, count = error.__traceback__, 0
+            while traceback is not None:
+                traceback, count = traceback.tb_next, count + 1
+            return count
+        raise AssertionError
+
+    probe = Probe()
+    await probe.start()
+    probe.start_child(boom)
+    await turns()
+    assert length() == length()
+    with pytest.raises(Boom):
+        await probe.close()
+
+
+async def test_a_child_that_somebody_cancels_from_outside_is_a_failure() -> None:
+    probe = Probe()
+    await probe.start()
+    probe.start_child(probe.forever, name="victim")
+    await turns()
+    next(task for task in others() if task.get_name() == "victim").cancel()
+    with pytest.raises(IllegalStateError, match="'victim'.*cancelled from outside"):
+        await probe.until_failed(asyncio.Event().wait())
+    with pytest.raises(IllegalStateError):
+        await probe.close()
+
+
+async def test_a_root_task_that_is_cancelled_from_outside_is_a_failure() -> None:
+    probe = Probe()
+    await probe.start()
+    next(task for task in others() if task.get_name() == "Probe").cancel()
+    with pytest.raises(IllegalStateError, match="cancelled from outside"):
+        await probe.until_failed(asyncio.Event().wait())
+    with pytest.raises(IllegalStateError):
+        await probe.close()
+    assert not others()
+
+
+async def test_a_child_can_be_cancelled_alone() -> None:
+    async with Probe() as probe:
+        scope = probe.start_child(probe.forever)
+        await turns()
+        scope.cancel()
+        await turns()
+        assert probe.notes == ["start", "child ended"]
+        probe.check()
+
+
+async def test_a_child_that_returns_ends_nothing_else() -> None:
+    async with Probe() as probe:
+        probe.start_child(turns, 1)
+        await turns()
+        probe.check()
+
+
+async def test_calls_before_start_and_after_close_say_so() -> None:
+    probe = Probe()
+    with pytest.raises(IllegalStateError, match="not started"):
+        probe.check()
+    with pytest.raises(IllegalStateError, match="not started"):
+        await probe.until_failed(asyncio.sleep(0))
+    await probe.start()
+    with pytest.raises(IllegalStateError, match="cannot be started: it is RUNNING"):
+        await probe.start()
+    await probe.close()
+    await probe.close()
+    with pytest.raises(IllegalStateError, match="is closed"):
+        probe.check()
+    with pytest.raises(IllegalStateError, match="cannot be started: it is CLOSED"):
+        await probe.start()
+
+
+async def test_closing_what_never_started_is_allowed() -> None:
+    probe = Probe()
+    await probe.close()
+    assert probe.state is ServiceState.CLOSED
+    assert not probe.notes
+
+
+async def test_a_call_that_waits_learns_of_the_close() -> None:
+    probe = Probe()
+    await probe.start()
+    waiting = asyncio.create_task(probe.until_failed(asyncio.Event().wait()))
+    await turns()
+    await probe.close()
+    with pytest.raises(IllegalStateError, match="closed during the call"):
+        await waiting
+    assert waiting.cancelling() == 0
+
+
+async def test_a_call_that_is_cancelled_stays_cancelled_even_when_the_component_dies_then() -> None:
+    probe = Probe()
+    await probe.start()
+    waiting = asyncio.create_task(probe.until_failed(asyncio.Event().wait()))
+    await turns()
+    waiting.cancel()
+    probe.start_child(boom)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    with pytest.raises(Boom):
+        await probe.close()
+
+
+async def test_until_failed_gives_results_and_errors_through() -> None:
+    async with Probe() as probe:
+        assert await probe.until_failed(asyncio.sleep(0, "result")) == "result"
+        with pytest.raises(Boom):
+            await probe.until_failed(boom())
+        probe.check()
+
+
+async def test_the_error_of_the_body_is_the_one_that_comes_out() -> None:
+    async def hook(probe: Probe) -> None:
+        raise OSError("and the goodbye failed, too")
+
+    with pytest.raises(Boom, match="body"):
+        async with Probe(on_close=hook):
+            raise Boom("body")
+
+
+async def test_an_error_while_closing_comes_out_of_close() -> None:
+    probe = Probe(on_close=lambda _: boom())
+    await probe.start()
+    with pytest.raises(Boom):
+        await probe.close()
+    assert probe.state is ServiceState.FAILED
+
+
+def test_an_orderly_end_is_cut_off_when_its_time_is_over() -> None:
+    async def main() -> float:
+        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
+        await probe.start()
+        probe.start_child(probe.forever)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await probe.close(timeout=1.5)
+        assert not others()
+        return loop.time() - before
+
+    assert run(main()) == pytest.approx(1.5)
+
+
+def test_a_second_close_can_shorten_the_first_but_not_lengthen_it() -> None:
+    async def main() -> float:
+        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
+        await probe.start()
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await asyncio.gather(probe.close(timeout=60), probe.close(timeout=1), probe.close(timeout=100))
+        return loop.time() - before
+
+    assert run(main()) == pytest.approx(1.0)
+
+
+def test_a_close_that_is_cancelled_becomes_abrupt_and_leaves_nothing() -> None:
+    async def main() -> float:
+        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
+        await probe.start()
+        probe.start_child(probe.forever)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await probe.close(timeout=100)
+        assert probe.state is ServiceState.CLOSED
+        assert not others()
+        await probe.close()
+        return loop.time() - before
+
+    assert run(main()) == pytest.approx(1.0)
+
+
+def test_close_within_a_cancelled_scope_still_ends_in_good_order() -> None:
+    async def main() -> list[str]:
+        async def hook(probe: Probe) -> None:
+            await asyncio.sleep(0.5)
+            probe.notes.append("flushed")
+
+        probe = Probe(on_close=hook)
+        with anyio.CancelScope() as scope:
+            async with probe:
+                scope.cancel()
+                await asyncio.sleep(0)
+        return probe.notes
+
+    assert run(main()) == ["start", "close", "flushed"]
+
+
+def test_a_task_that_resists_cancellation_is_named() -> None:
+    async def main() -> None:
+        async def stubborn() -> None:
+            with anyio.CancelScope(shield=True):
+                await asyncio.sleep(60)
+
+        probe = Probe()
+        await probe.start()
+        probe.start_child(stubborn, name="stubborn")
+        await turns()
+        before = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError, match="stubborn"):
+            await probe.close(timeout=0.5)
+        assert asyncio.get_running_loop().time() - before == pytest.approx(0.5 + CANCEL_TIMEOUT)
+        await asyncio.sleep(60)
+        await probe.close()
+        assert not others()
+
+    run(main())
+
+
+async def test_a_child_that_closes_the_component_does_not_wait_for_itself() -> None:
+    probe = Probe()
+    await probe.start()
+    probe.start_child(probe.close, None)
+    await turns(20)
+    assert probe.state is ServiceState.CLOSED
+
+
+async def test_an_attached_component_lives_within_the_owner() -> None:
+    inner = Probe()
+    outer = Probe(lambda probe: probe.attach(inner))
+    async with outer:
+        inner.check()
+
+        async def uses_inner() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                outer.notes.append(f"inner is {inner.state.name}")
+
+        outer.start_child(uses_inner)
+        await turns()
+    assert outer.notes == ["start", "close", "inner is RUNNING"]
+    assert inner.state is ServiceState.CLOSED
+    assert not others()
+
+
+async def test_the_failure_of_an_attached_component_is_the_owners() -> None:
+    inner = Probe()
+    outer = Probe(lambda probe: probe.attach(inner))
+    await outer.start()
+    inner.start_child(boom)
+    with pytest.raises(Boom):
+        await outer.until_failed(asyncio.Event().wait())
+    with pytest.raises(Boom):
+        await outer.close()
+    assert not others()
+
+
+async def test_an_attached_component_is_closed_when_the_owner_fails_to_start() -> None:
+    inner = Probe()
+
+    async def hook(probe: Probe) -> None:
+        await probe.attach(inner)
+        raise Boom
+
+    with pytest.raises(Boom):
+        await Probe(hook).start()
+    assert inner.state is ServiceState.CLOSED
+
+
+async def test_an_attached_component_that_cannot_start_fails_the_owner() -> None:
+    inner = Probe(lambda _: boom())
+    with pytest.raises(Boom):
+        await Probe(lambda probe: probe.attach(inner)).start()
+    assert not others()
+
+
+async def test_a_watched_component_that_somebody_closes_ends_the_watcher_but_is_not_owned() -> None:
+    async with Probe() as shared:
+        outer = Probe()
+        await outer.start()
+        outer.watch(shared)
+        await outer.close()
+        shared.check()
+        second = Probe()
+        await second.start()
+        second.watch(shared)
+        await turns()
+        await shared.close()
+        with pytest.raises(IllegalStateError, match="closed by somebody else"):
+            await second.until_failed(asyncio.Event().wait())
+        with pytest.raises(IllegalStateError):
+            await second.close()
+
+
+def test_use_from_another_loop_is_refused() -> None:
+    probe = Probe()
+    with asyncio.Runner() as runner:
+        runner.run(probe.start())
+        with asyncio.Runner() as other, pytest.raises(IllegalStateError, match="another event loop"):
+            other.run(probe.close())
+        with pytest.raises(IllegalStateError, match="another event loop"):
+            probe.check()
+
+
+def test_a_loop_that_ends_under_a_component_leaves_a_clear_error() -> None:
+    probe = Probe()
+    asyncio.run(probe.start())
+    with pytest.raises(IllegalStateError, match="event loop .* is closed"):
+        asyncio.run(probe.close())
+    with pytest.raises(IllegalStateError, match="cancelled from outside"):
+        probe.check()
