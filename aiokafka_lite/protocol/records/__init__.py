@@ -1,0 +1,43 @@
+"""Kafka's record formats: batches, their compression, and where a key goes. Pure: bytes in, objects out."""
+
+from aiokafka_lite.protocol.records.batch import (
+    HEADER_SIZE,
+    BatchBuilder,
+    RecordBatch,
+    encode_batch,
+    rewrite_header,
+    single_batch,
+    split_batches,
+    why_not_produced,
+)
+from aiokafka_lite.protocol.records.codec import RecordColumns, append_record, decode_records, encode_records
+from aiokafka_lite.protocol.records.compression import (
+    DEFAULT_MAX_DECOMPRESSED,
+    check_available,
+    check_level,
+    compress,
+    decompress,
+)
+from aiokafka_lite.protocol.records.murmur2 import murmur2, partition_for_key
+
+__all__ = [
+    "DEFAULT_MAX_DECOMPRESSED",
+    "HEADER_SIZE",
+    "BatchBuilder",
+    "RecordBatch",
+    "RecordColumns",
+    "append_record",
+    "check_available",
+    "check_level",
+    "compress",
+    "decode_records",
+    "decompress",
+    "encode_batch",
+    "encode_records",
+    "murmur2",
+    "partition_for_key",
+    "rewrite_header",
+    "single_batch",
+    "split_batches",
+    "why_not_produced",
+]

@@ -1,0 +1,516 @@
+"""Record batches as they travel: made by `BatchBuilder`, read through `RecordBatch`.
+
+A batch of format v2 is a header of 61 bytes and the records, compressed as one piece or not at all. Its checksum covers
+what follows it: a broker gives a batch its offset and leader epoch, which come before, without touching the rest.
+(https://kafka.apache.org/documentation/#recordbatch; KIP-98, and KIP-534 for the delete horizon.)
+
+Nothing here knows which topic a batch belongs to, or asks what time it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+
+from crc32c import crc32c
+
+from aiokafka_lite.errors import CorruptRecord
+from aiokafka_lite.protocol.records import legacy
+from aiokafka_lite.protocol.records.codec import (
+    SMALLEST_RECORD,
+    Buffer,
+    Headers,
+    RecordColumns,
+    append_record,
+    decode_records,
+    encode_records,
+)
+from aiokafka_lite.protocol.records.compression import DEFAULT_MAX_DECOMPRESSED, check_level, compress, decompress
+from aiokafka_lite.types import Compression, TimestampType
+
+HEADER_SIZE = 61
+_LOG_OVERHEAD = 12  # base offset and length: what the length does not count
+_CRC_COVERS_FROM = 21
+_MAGIC_AT = 16
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_LOG_HEADER = Struct(">qi")
+_BEFORE_CRC = Struct(">qiib")
+_CRC = Struct(">I")
+_AFTER_CRC = Struct(">hiqqqhii")
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_INT64_MAX = (1 << 63) - 1
+_RECORDS_A_CHUNK = 1 << 16
+
+
+class RecordBatch:
+    """A batch of any format in a buffer; the header is read at once, the records only by `columns` or `chunks`.
+
+    ``size`` is that of the whole batch in bytes, ``data`` the batch itself (a view: it keeps the buffer alive). The
+    other attributes are the header's own. A message of formats v0 and v1 counts as a batch of one, with -1 for what its
+    format lacks; if it is a compressed wrapper, ``count`` is -1 and ``base_offset`` is the offset of its last record,
+    as only unpacking tells the others.
+    """
+
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    count: int
+    crc: int
+    last_offset_delta: int
+    leader_epoch: int
+    magic: int
+    max_timestamp: int
+    producer_epoch: int
+    producer_id: int
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "count",
+        "crc",
+        "data",
+        "last_offset_delta",
+        "leader_epoch",
+        "magic",
+        "max_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "size",
+    )
+
+    def __init__(self, data: Buffer) -> None:
+        """Read the header of the batch that ``data`` holds, no more and no less; CorruptRecord if it cannot be one."""
+        self.data: memoryview = memoryview(data)
+        data = self.data
+        self.size = len(data)
+        if self.size > _MAGIC_AT and data[_MAGIC_AT] < 2:
+            self._read_legacy_header()
+            return
+        if self.size < HEADER_SIZE:
+            raise CorruptRecord(f"a batch of {self.size} bytes is smaller than its header")
+        (
+            self.base_offset,
+            length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = _HEADER.unpack_from(data)
+        if self.magic != 2:
+            raise CorruptRecord(f"a batch has the unknown format {self.magic}")
+        if length != self.size - _LOG_OVERHEAD:
+            raise CorruptRecord(f"a batch of {self.size} bytes gives its length as {length}")
+        if self.base_offset < 0 or self.last_offset_delta < 0 or self.last_offset > _INT64_MAX:
+            raise CorruptRecord(f"a batch claims offsets {self.base_offset} to {self.last_offset}")
+
+    def _read_legacy_header(self) -> None:
+        message = legacy.read_header(self.data)
+        self.base_offset = message.offset
+        self.magic, self.crc, self.attributes = message.magic, message.crc, message.attributes
+        self.base_timestamp = self.max_timestamp = message.timestamp
+        self.leader_epoch = self.producer_id = self.producer_epoch = self.base_sequence = -1
+        self.last_offset_delta = 0
+        self.count = 1 if message.attributes & _CODEC_MASK == 0 else -1
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record that the batch had when it was written; compaction may have removed it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where reading goes on after this batch, even if nothing is left in it."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> Compression:
+        """The codec; CorruptRecord for one that does not exist."""
+        codec = self.attributes & _CODEC_MASK
+        if codec > Compression.ZSTD:
+            raise self._corrupt(f"it has the unknown codec {codec}")
+        return Compression(codec)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether the timestamps are the producers' or the broker's; NONE in format v0, which has none."""
+        if self.magic == 0:
+            return TimestampType.NONE
+        return TimestampType.LOG_APPEND_TIME if self.attributes & _LOG_APPEND_TIME else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction, or a marker that ends one."""
+        return self.magic == 2 and bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch is a marker of the broker's, which users never see."""
+        return self.magic == 2 and bool(self.attributes & _CONTROL)
+
+    def verify_crc(self) -> None:
+        """Raise CorruptRecord unless the checksum holds."""
+        if self.magic < 2:
+            actual = legacy.checksum(self.data)
+        else:
+            actual = crc32c(self.data[_CRC_COVERS_FROM:])
+        if actual != self.crc:
+            raise self._corrupt(f"its checksum is {actual:#010x} and should be {self.crc:#010x}")
+
+    def columns(self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED) -> RecordColumns:
+        """All records of the batch.
+
+        CorruptRecord, with the batch's offset, if any of it makes no sense or it unpacks to more than
+        ``max_decompressed_size`` bytes; ConfigurationError for snappy without cramjam. The checksum is not looked at.
+        """
+        all_columns = RecordColumns([], [], [], [], [])
+        for columns in self.chunks(max_decompressed_size):
+            if not all_columns.offsets:
+                all_columns = columns
+            else:
+                all_columns.extend(columns)
+        return all_columns
+
+    def chunks(
+        self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED, max_records: int = _RECORDS_A_CHUNK
+    ) -> Iterator[RecordColumns]:
+        """The records, at most ``max_records`` at a time, decoded as they are asked for; errors as `columns`.
+
+        A record of seven bytes makes lists and numbers of a hundred: a reader that takes a large batch in chunks needs
+        no more memory than the unpacked bytes and one chunk.
+        """
+        try:
+            if self.magic < 2:
+                yield legacy.decode_message(self.data, max_decompressed_size)
+            else:
+                yield from self._chunks(max_decompressed_size, max_records)
+        except CorruptRecord as error:
+            if error.offset is not None:
+                raise
+            raise self._corrupt(str(error)) from None
+
+    def _chunks(self, max_decompressed_size: int, max_records: int) -> Iterator[RecordColumns]:
+        if not self.count and self.size == HEADER_SIZE:
+            return  # all that compaction left
+        records = decompress(self.compression, self.data[HEADER_SIZE:], max_decompressed_size)
+        left = self.count
+        if left < 0 or left * SMALLEST_RECORD > len(records):
+            raise CorruptRecord(f"it claims {left} records in {len(records)} bytes")
+        append_time = self.max_timestamp if self.attributes & _LOG_APPEND_TIME else None
+        position = first_delta = 0
+        while left:
+            columns, position = decode_records(
+                records,
+                position,
+                min(left, max_records),
+                self.base_offset,
+                self.base_timestamp,
+                append_time,
+                first_delta,
+            )
+            left -= len(columns)
+            if columns.offsets[-1] > self.last_offset:
+                raise CorruptRecord(f"it has a record after its last offset, {self.last_offset}")
+            first_delta = columns.offsets[-1] - self.base_offset + 1
+            if not left and position != len(records):
+                break
+            yield columns
+        if position != len(records):
+            raise CorruptRecord(f"{len(records) - position} bytes are left after its last record")
+
+    def _corrupt(self, why: str) -> CorruptRecord:
+        return CorruptRecord(f"batch at offset {self.base_offset}: {why}", offset=self.base_offset)
+
+    def __repr__(self) -> str:
+        flags = "".join((" transactional" * self.is_transactional, " control" * self.is_control))
+        return (
+            f"<RecordBatch v{self.magic} offsets={self.base_offset}..{self.last_offset} count={self.count} "
+            f"codec={self.attributes & _CODEC_MASK} size={self.size}{flags}>"
+        )
+
+
+def split_batches(data: Buffer) -> list[RecordBatch]:
+    """Cut the records of a fetched partition into batches; one that is cut off at the end is left out.
+
+    An empty list for bytes that are not empty means that not even the first batch is whole. CorruptRecord if ``data``
+    starts with something that is no batch. Garbage after good batches ends the list instead: the reader gets what is
+    good, and meets the garbage at the start of its next fetch, at an offset it can name and seek past.
+    """
+    view = memoryview(data)
+    batches: list[RecordBatch] = []
+    position, end = 0, len(view)
+    try:
+        while end - position > _MAGIC_AT:
+            size = _LOG_OVERHEAD + _batch_length(view, position)
+            if size > end - position:
+                break
+            batches.append(RecordBatch(view[position : position + size]))
+            position += size
+    except CorruptRecord:
+        if not batches:
+            raise
+    return batches
+
+
+def _batch_length(view: memoryview, position: int) -> int:
+    length: int = _LOG_HEADER.unpack_from(view, position)[1]
+    magic = view[position + _MAGIC_AT]
+    if magic > 2:
+        raise CorruptRecord(f"a batch has the unknown format {magic}")
+    smallest = HEADER_SIZE - _LOG_OVERHEAD if magic == 2 else legacy.SMALLEST_LENGTH[magic]
+    if length < smallest:
+        raise CorruptRecord(f"a batch of format {magic} gives its length as {length}; {smallest} is the least there is")
+    return length
+
+
+def single_batch(data: Buffer) -> RecordBatch:
+    """The one whole batch that the records of a produce request must be; CorruptRecord for anything else."""
+    batches = split_batches(data)
+    if len(batches) != 1 or batches[0].size != len(data):
+        whole = sum(batch.size for batch in batches)
+        raise CorruptRecord(f"records of {len(data)} bytes hold {len(batches)} whole batches of {whole} bytes, not one")
+    return batches[0]
+
+
+def why_not_produced(batch: RecordBatch, columns: RecordColumns | None = None) -> str | None:
+    """Why a leader must refuse a batch from a client (INVALID_RECORD), or None if its shape is right.
+
+    A client writes format v2, no markers, at least one record, and offsets without gaps; an idempotent one numbers its
+    batches. With ``columns``, the records are checked too. Sizes, checksum and codec are for others to check.
+    """
+    if batch.magic != 2:
+        return f"format v{batch.magic} is too old to be written"
+    if batch.is_control:
+        return "a client may not write control batches"
+    if batch.count < 1 or batch.count != batch.last_offset_delta + 1:
+        return f"{batch.count} records do not fill offsets 0 to {batch.last_offset_delta}"
+    if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
+        return f"producer {batch.producer_id} has epoch {batch.producer_epoch} and sequence {batch.base_sequence}"
+    if batch.is_transactional and batch.producer_id < 0:
+        return "a transactional batch needs a producer id"
+    if columns is not None and columns.offsets != list(range(batch.base_offset, batch.next_offset)):
+        return "the records' offsets have gaps"
+    return None
+
+
+class BatchBuilder:
+    """Collects records for one batch of format v2; owned by whoever appends.
+
+    ``max_size`` bounds the batch on the wire, in bytes, except that the first record always fits. ``ratio`` is what
+    compression is expected to leave of the records (1.0: nothing gained); it moves both the bound and `size`.
+    ConfigurationError for a level that the codec does not have.
+    """
+
+    __slots__ = (
+        "_base_timestamp",
+        "_buffer",
+        "_compression",
+        "_level",
+        "_limit",
+        "_max_timestamp",
+        "_packed",
+        "_ratio",
+        "_raw_size",
+        "count",
+    )
+
+    def __init__(
+        self,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+        max_size: int = 1 << 20,
+        ratio: float = 1.0,
+    ) -> None:
+        check_level(compression, level)
+        self._compression = compression
+        self._level = level
+        self._ratio = ratio
+        self._limit = HEADER_SIZE + int((max_size - HEADER_SIZE) / ratio)
+        self._buffer = bytearray(HEADER_SIZE)
+        self._base_timestamp = self._max_timestamp = -1
+        self._packed: bytes | None = None
+        self._raw_size = 0  # once packed: the buffer is given up then
+        self.count = 0
+
+    def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
+        """Add a record; False, with the batch as it was, if it is full or was built. ``timestamp`` is in milliseconds.
+
+        TypeError for a key or value that is no buffer: nothing is added then either.
+        """
+        count = self.count
+        if count:
+            if not append_record(
+                self._buffer, self._limit, count, timestamp - self._base_timestamp, key, value, headers
+            ):
+                return False
+            if timestamp > self._max_timestamp:
+                self._max_timestamp = timestamp
+        else:
+            if not append_record(self._buffer, _INT64_MAX if self._limit else 0, 0, 0, key, value, headers):
+                return False
+            self._base_timestamp = self._max_timestamp = timestamp
+        self.count = count + 1
+        return True
+
+    @property
+    def max_timestamp(self) -> int:
+        """The latest timestamp, in milliseconds; -1 while empty."""
+        return self._max_timestamp
+
+    @property
+    def uncompressed_size(self) -> int:
+        """Bytes of the header and the records as encoded: what they take in memory until they are built."""
+        return self._raw_size or len(self._buffer)
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire: estimated by the ratio until the batch is built, exact after."""
+        if self._packed is not None:
+            return HEADER_SIZE + len(self._packed)
+        if self._compression is Compression.NONE:
+            return len(self._buffer)
+        return HEADER_SIZE + int((len(self._buffer) - HEADER_SIZE) * self._ratio)
+
+    def build(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+        leader_epoch: int = -1,
+        base_offset: int = 0,
+    ) -> bytes:
+        """The batch. It is sealed then; it can be built again with other ids, which only stamps the header anew.
+
+        Records that compression makes no smaller go as they are. ConfigurationError for snappy without cramjam.
+        """
+        self._limit = 0
+        packed = self._pack()
+        attributes = self._compression if packed is not None else Compression.NONE
+        return _with_header(
+            memoryview(self._buffer)[HEADER_SIZE:] if packed is None else packed,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            attributes=attributes | _TRANSACTIONAL * transactional | _CONTROL * control,
+            last_offset_delta=max(self.count - 1, 0),
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer=(producer_id, producer_epoch, base_sequence),
+            count=self.count,
+        )
+
+    def _pack(self) -> bytes | None:
+        """The compressed records, made on the first call; None if they go uncompressed."""
+        if self._packed is None and self._compression is not Compression.NONE:
+            with memoryview(self._buffer)[HEADER_SIZE:] as records:
+                packed = compress(self._compression, records, self._level)
+            if len(packed) < len(self._buffer) - HEADER_SIZE:
+                self._packed = packed
+                self._raw_size, self._buffer = len(self._buffer), bytearray()
+            else:
+                self._compression = Compression.NONE
+        return self._packed
+
+
+def encode_batch(
+    records: Iterable[tuple[int, Buffer | None, Buffer | None, Headers]],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = -1,
+    offset_deltas: Sequence[int] | None = None,
+    last_offset_delta: int | None = None,
+) -> bytes:
+    """A batch of (timestamp in ms, key, value, headers), always compressed as told; for brokers and for tests.
+
+    ``offset_deltas`` and ``last_offset_delta`` make the gaps that compaction leaves; no records at all makes the empty
+    batch that it leaves when nothing remains.
+    """
+    rows = list(records)
+    timestamps = [row[0] for row in rows]
+    base_timestamp = timestamps[0] if rows else -1
+    body: Buffer = encode_records(
+        base_timestamp,
+        timestamps,
+        [row[1] for row in rows],
+        [row[2] for row in rows],
+        [row[3] for row in rows],
+        offset_deltas=offset_deltas,
+    )
+    if compression is not Compression.NONE and rows:
+        body = compress(compression, body, level)
+    if last_offset_delta is None:
+        last_offset_delta = offset_deltas[-1] if offset_deltas else max(len(rows) - 1, 0)
+    attributes = compression | _TRANSACTIONAL * transactional | _CONTROL * control
+    return _with_header(
+        body,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes | _LOG_APPEND_TIME * (timestamp_type is TimestampType.LOG_APPEND_TIME),
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(timestamps, default=-1),
+        producer=(producer_id, producer_epoch, base_sequence),
+        count=len(rows),
+    )
+
+
+def _with_header(
+    records: Buffer,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer: tuple[int, int, int],
+    count: int,
+) -> bytes:
+    covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count)
+    return b"".join(
+        (
+            _BEFORE_CRC.pack(base_offset, HEADER_SIZE - _LOG_OVERHEAD + len(records), leader_epoch, 2),
+            _CRC.pack(crc32c(records, crc32c(covered))),
+            covered,
+            records,
+        )
+    )
+
+
+def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_append_time: int | None = None) -> bytes:
+    """A copy of a batch of format v2 as the log keeps it, with the offset and the epoch that its leader gives it.
+
+    ``log_append_time``, in milliseconds, becomes the timestamp of all its records; that needs a new checksum, else the
+    producer's stays. The batch must be whole: nothing is checked here.
+    """
+    view = memoryview(batch)
+    _, length, _, magic, _, attributes, last_offset_delta, base_timestamp, _, *rest = _HEADER.unpack_from(view)
+    before = _BEFORE_CRC.pack(base_offset, length, leader_epoch, magic)
+    if log_append_time is None:
+        return b"".join((before, view[len(before) :]))
+    covered = _AFTER_CRC.pack(attributes | _LOG_APPEND_TIME, last_offset_delta, base_timestamp, log_append_time, *rest)
+    records = view[HEADER_SIZE:]
+    return b"".join((before, _CRC.pack(crc32c(records, crc32c(covered))), covered, records))

@@ -1,0 +1,309 @@
+"""The inner loops of the record format, as plain functions over buffers: the reference for a native twin.
+
+Records of format v2 follow the batch's header, or are what its compressed part unpacks to. Each is
+
+    length          varint, of all that follows
+    attributes      one byte, unused
+    timestamp delta varlong, from the batch's base timestamp
+    offset delta    varint, from the batch's base offset
+    key             varint length, -1 for null, and the bytes
+    value           likewise
+    headers         varint count; of each the key (never null) and the value
+
+(https://kafka.apache.org/documentation/#record). Nothing here knows of batches, compression or topics.
+
+This is hot code: it spells out one- and two-byte numbers in place, and looks at lengths once a record: a length that
+lies makes a slice come out short (Python clamps it, nothing is allocated) and the position miss the record's end.
+``benchmarks/records.py`` measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from struct import unpack_from
+
+from aiokafka_lite.errors import CorruptRecord
+from aiokafka_lite.protocol.records.varint import ENCODINGS, read_raw_varint, read_raw_varlong
+from aiokafka_lite.types import Header
+
+Buffer = bytes | bytearray | memoryview
+Headers = Iterable[tuple[str, bytes | None]]
+
+SMALLEST_RECORD = 7
+"""Bytes of a record with neither key nor value nor headers."""
+
+_NULL = ENCODINGS[-1]
+_NO_HEADERS: tuple[Header, ...] = ()
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(slots=True, eq=False)
+class RecordColumns:
+    """The records of a batch (or of a part of it) as lists of one length.
+
+    Timestamps are in milliseconds, -1 where the log has none. Keys and values are None where they are null. Headers are
+    tuples of `Header`, mostly the same empty one. A reader that builds records maps them with
+    ``map(Record, repeat(topic), repeat(partition), columns.offsets, ...)``, which costs no loop of its own.
+    """
+
+    offsets: list[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[tuple[Header, ...]]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def extend(self, other: RecordColumns) -> None:
+        """Append the records of ``other``."""
+        self.offsets += other.offsets
+        self.timestamps += other.timestamps
+        self.keys += other.keys
+        self.values += other.values
+        self.headers += other.headers
+
+
+def append_record(
+    buffer: bytearray,
+    limit: int,
+    offset_delta: int,
+    timestamp_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Headers,
+) -> bool:
+    """Encode a record to the end of ``buffer``, unless that would make the buffer longer than ``limit``.
+
+    False means that there was no room. Then, and when it raises (TypeError for a key or value that is no buffer), the
+    buffer is as it was.
+    """
+    encodings = ENCODINGS
+    if key is None:
+        key_size, key = _NULL, b""
+    else:
+        key_size = encodings[len(key)]
+    if value is None:
+        value_size, value = _NULL, b""
+    else:
+        value_size = encodings[len(value)]
+    body = b"".join(
+        (
+            b"\0",
+            encodings[timestamp_delta],
+            encodings[offset_delta],
+            key_size,
+            key,
+            value_size,
+            value,
+            _encode_headers(headers) if headers else b"\0",
+        )
+    )
+    size = encodings[len(body)]
+    if len(buffer) + len(size) + len(body) > limit:
+        return False
+    buffer += size
+    buffer += body
+    return True
+
+
+def encode_records(
+    base_timestamp: int,
+    timestamps: Sequence[int],
+    keys: Sequence[Buffer | None],
+    values: Sequence[Buffer | None],
+    headers: Sequence[Headers] | None = None,
+    *,
+    offset_deltas: Sequence[int] | None = None,
+) -> bytearray:
+    """Encode columns of one length as the records of a batch, without its header.
+
+    ``offset_deltas`` are 0, 1, 2 … unless given. ValueError if the columns differ in length.
+    """
+    out = bytearray()
+    columns = zip(
+        range(len(values)) if offset_deltas is None else offset_deltas,
+        timestamps,
+        keys,
+        values,
+        [()] * len(values) if headers is None else headers,
+        strict=True,
+    )
+    for offset_delta, timestamp, key, value, of_record in columns:
+        append_record(out, _INT64_MAX, offset_delta, timestamp - base_timestamp, key, value, of_record)
+    return out
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    encodings = ENCODINGS
+    parts: list[Buffer] = [b""]
+    count = 0
+    for key, value in headers:
+        encoded = key.encode()
+        parts += (encodings[len(encoded)], encoded)
+        if value is None:
+            parts.append(_NULL)
+        else:
+            parts += (encodings[len(value)], value)
+        count += 1
+    parts[0] = encodings[count]
+    return b"".join(parts)
+
+
+def decode_records(
+    data: bytes,
+    position: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None = None,
+    first_delta: int = 0,
+) -> tuple[RecordColumns, int]:
+    """Decode ``count`` records that start at ``position``; return them and where the last one ends.
+
+    ``append_time`` replaces the timestamps of all of them (log-append time). ``first_delta`` is the least offset delta
+    that the first record may have: 0 for the first of a batch. Deltas must grow, with gaps where a topic was compacted.
+    CorruptRecord for anything that is not a record; every number in the columns fits in 64 bits.
+    """
+    offsets: list[int] = []
+    timestamps: list[int] = []
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    headers_by_index: dict[int, tuple[Header, ...]] = {}
+    add_offset, add_timestamp, add_key, add_value = offsets.append, timestamps.append, keys.append, values.append
+    size = len(data)
+    expected = first_delta << 1  # the offset delta that comes next, zigzag as it stands in the record
+    try:
+        for index in range(count):
+            raw = data[position]
+            position += 1
+            if raw > 0x7F:
+                high = data[position]
+                if high > 0x7F:
+                    raw, position = read_raw_varint(data, position - 1)
+                else:
+                    raw = raw & 0x7F | high << 7
+                    position += 1
+            # An odd number is a negative length, which no position can satisfy: the check at the record's end fails.
+            end = position + (raw >> 1) if not raw & 1 else -1
+            position += 1  # attributes
+
+            raw = data[position]
+            position += 1
+            if raw > 0x7F:
+                high = data[position]
+                if high > 0x7F:
+                    raw, position = read_raw_varlong(data, position - 1)
+                else:
+                    raw = raw & 0x7F | high << 7
+                    position += 1
+            add_timestamp(base_timestamp + ((raw >> 1) ^ -(raw & 1)))
+
+            raw = data[position]
+            position += 1
+            if raw > 0x7F:
+                high = data[position]
+                if high > 0x7F:
+                    raw, position = read_raw_varint(data, position - 1)
+                else:
+                    raw = raw & 0x7F | high << 7
+                    position += 1
+            if raw != expected and (raw < expected or raw & 1):
+                raise CorruptRecord(f"record {index} of a batch goes back in offsets")
+            expected = raw + 2
+            add_offset(base_offset + (raw >> 1))
+
+            raw = data[position]
+            position += 1
+            if raw > 0x7F:
+                high = data[position]
+                if high > 0x7F:
+                    raw, position = read_raw_varint(data, position - 1)
+                else:
+                    raw = raw & 0x7F | high << 7
+                    position += 1
+            if raw & 1:
+                if raw != 1:
+                    raise CorruptRecord(f"record {index} of a batch has a key of negative length")
+                add_key(None)
+            else:
+                start = position
+                position += raw >> 1
+                add_key(data[start:position])
+
+            raw = data[position]
+            position += 1
+            if raw > 0x7F:
+                high = data[position]
+                if high > 0x7F:
+                    raw, position = read_raw_varint(data, position - 1)
+                else:
+                    raw = raw & 0x7F | high << 7
+                    position += 1
+            if raw & 1:
+                if raw != 1:
+                    raise CorruptRecord(f"record {index} of a batch has a value of negative length")
+                add_value(None)
+            else:
+                start = position
+                position += raw >> 1
+                add_value(data[start:position])
+
+            raw = data[position]
+            if raw:
+                headers_by_index[index], position = _decode_headers(data, position)
+            else:
+                position += 1
+            if position != end or end > size:
+                raise CorruptRecord(f"record {index} of a batch does not end where its length says")
+    except IndexError:
+        raise CorruptRecord(f"the records of a batch end in the middle of record {len(values)} of {count}") from None
+    if append_time is not None:
+        timestamps = [append_time] * count
+    elif timestamps and (min(timestamps) < _INT64_MIN or max(timestamps) > _INT64_MAX):
+        raise CorruptRecord("a timestamp in a batch does not fit in 64 bits")
+    headers = [_NO_HEADERS] * count
+    for index, of_record in headers_by_index.items():
+        headers[index] = of_record
+    return RecordColumns(offsets, timestamps, keys, values, headers), position
+
+
+def _decode_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]:
+    raw, position = read_raw_varint(data, position)
+    if raw & 1 or raw > len(data) - position:  # twice the count: each header has two lengths of a byte or more
+        raise CorruptRecord("a record has a negative or impossible number of headers")
+    headers: list[Header] = []
+    for _ in range(raw >> 1):
+        raw, position = read_raw_varint(data, position)
+        if raw & 1:
+            raise CorruptRecord("a header has a key of negative length")
+        start = position
+        position += raw >> 1
+        # Java's client, too, reads a key that is not UTF-8 with replacement characters: the record stays readable.
+        key = data[start:position].decode("utf-8", "replace")
+        raw, position = read_raw_varint(data, position)
+        if raw & 1:
+            if raw != 1:
+                raise CorruptRecord("a header has a value of negative length")
+            headers.append(Header(key, None))
+        else:
+            start = position
+            position += raw >> 1
+            headers.append(Header(key, data[start:position]))
+    return tuple(headers), position
+
+
+def murmur2(data: Buffer) -> int:
+    """The 32-bit murmur2 hash of ``data`` as Kafka's Java client computes it: a signed number."""
+    size = len(data)
+    tail = size & ~3
+    hashed = 0x9747B28C ^ size
+    for word in unpack_from(f"<{size >> 2}I", data):
+        word = word * 0x5BD1E995 & 0xFFFFFFFF
+        hashed = hashed * 0x5BD1E995 & 0xFFFFFFFF ^ (word ^ word >> 24) * 0x5BD1E995 & 0xFFFFFFFF
+    if tail != size:
+        hashed = (hashed ^ int.from_bytes(data[tail:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * 0x5BD1E995 & 0xFFFFFFFF
+    hashed ^= hashed >> 15
+    return hashed - (1 << 32) if hashed & 0x80000000 else hashed

@@ -1,0 +1,170 @@
+"""Message formats v0 and v1, which old segments still hold. They are read here, never written.
+
+A message stands alone: offset, size, CRC-32, format, attributes, (v1: timestamp,) key, value. A compressed one is a
+wrapper: its value unpacks to a set of messages. The wrapper has the offset of its last message. Those inside are
+numbered absolutely in v0 and from 0 in v1, where the broker's log-append time, too, is the wrapper's alone (KIP-31,
+KIP-32). The lz4 frames of the first clients have a wrong header checksum (KIP-57).
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import NamedTuple
+
+from aiokafka_lite.errors import CorruptRecord
+from aiokafka_lite.protocol.records.codec import RecordColumns
+from aiokafka_lite.protocol.records.compression import decompress
+from aiokafka_lite.types import Compression, Header
+
+SMALLEST_LENGTH = (14, 22)
+"""By format: the least that a message's size field can say, as it counts neither itself nor the offset."""
+
+_V0 = Struct(">qiIbb")
+_V1 = Struct(">qiIbbq")
+_INT32 = Struct(">i")
+_CRC_COVERS_FROM = 16
+_OVERHEAD = 12
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_INT64_MAX = (1 << 63) - 1
+
+
+class MessageHeader(NamedTuple):
+    """What stands before the key; ``timestamp`` is -1 in format v0, ``body`` is where the key's length is."""
+
+    offset: int
+    size: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    body: int
+
+
+def read_header(data: memoryview) -> MessageHeader:
+    """Read the message that ``data`` starts with; CorruptRecord if it cannot be one or is cut off."""
+    magic = data[16] if len(data) > 16 else -1
+    if magic not in (0, 1):
+        raise CorruptRecord("a message is cut off, or is of another format than v0 and v1")
+    header = _V1 if magic else _V0
+    size = int.from_bytes(data[8:12], "big", signed=True)
+    if not SMALLEST_LENGTH[magic] <= size <= len(data) - _OVERHEAD:
+        raise CorruptRecord(f"a message of format v{magic} with {len(data) - _OVERHEAD} bytes gives its size as {size}")
+    offset, size, crc, magic, attributes, *timestamp = header.unpack_from(data)
+    message = MessageHeader(offset, size, crc, magic, attributes, timestamp[0] if timestamp else -1, header.size)
+    if message.offset < 0:
+        raise CorruptRecord(f"a message has the offset {message.offset}")
+    return message
+
+
+def checksum(data: memoryview) -> int:
+    """The CRC-32 that the message in ``data`` should have."""
+    return zlib.crc32(data[_CRC_COVERS_FROM:])
+
+
+def decode_message(data: memoryview, max_decompressed_size: int) -> RecordColumns:
+    """The record in a message, or all of them if it is a compressed wrapper; CorruptRecord if it makes no sense."""
+    message = read_header(data)
+    key, value = _key_and_value(data, message)
+    codec = message.attributes & _CODEC_MASK
+    if codec == Compression.NONE:
+        return RecordColumns([message.offset], [message.timestamp], [key], [value], [()])
+    if codec > Compression.LZ4:
+        raise CorruptRecord(f"a message of format v{message.magic} has the codec {codec}, unknown to that format")
+    if value is None:
+        raise CorruptRecord("a compressed message has no value")
+    if codec == Compression.LZ4:
+        value = with_right_lz4_header(value)
+    return _decode_wrapped(message, decompress(Compression(codec), value, max_decompressed_size))
+
+
+def _decode_wrapped(wrapper: MessageHeader, messages: bytes) -> RecordColumns:
+    view = memoryview(messages)
+    columns = RecordColumns([], [], [], [], [])
+    position = 0
+    while position < len(view):
+        rest = view[position:]
+        message = read_header(rest)
+        if message.magic != wrapper.magic or message.attributes & _CODEC_MASK:
+            raise CorruptRecord("a compressed message holds one of another format, or compressed once more")
+        end = _OVERHEAD + message.size
+        key, value = _key_and_value(rest[:end], message)
+        if columns.offsets and message.offset <= columns.offsets[-1]:
+            raise CorruptRecord("the messages in a compressed one go back in offsets")
+        columns.offsets.append(message.offset)
+        columns.timestamps.append(message.timestamp)
+        columns.keys.append(key)
+        columns.values.append(value)
+        position += end
+    if not columns.offsets:
+        raise CorruptRecord("a compressed message holds none")
+    _number(columns, wrapper)
+    no_headers: tuple[Header, ...] = ()
+    columns.headers.extend([no_headers] * len(columns.values))
+    return columns
+
+
+def _number(columns: RecordColumns, wrapper: MessageHeader) -> None:
+    if wrapper.magic == 0:
+        if columns.offsets[-1] != wrapper.offset:
+            raise CorruptRecord(f"a compressed message at offset {wrapper.offset} ends with {columns.offsets[-1]}")
+        return
+    base = wrapper.offset - columns.offsets[-1]
+    if base < 0 or base + columns.offsets[0] < 0:
+        raise CorruptRecord(f"a compressed message at offset {wrapper.offset} holds more messages than that")
+    columns.offsets[:] = [base + offset for offset in columns.offsets]
+    if wrapper.attributes & _LOG_APPEND_TIME:
+        columns.timestamps[:] = [wrapper.timestamp] * len(columns.timestamps)
+
+
+def _key_and_value(data: memoryview, message: MessageHeader) -> tuple[bytes | None, bytes | None]:
+    key, position = _read_bytes(data, message.body)
+    value, position = _read_bytes(data, position)
+    if position != len(data):
+        raise CorruptRecord(f"{len(data) - position} bytes are left after a message")
+    return key, value
+
+
+def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
+    start = position + 4
+    if start > len(data):
+        raise CorruptRecord("a message ends before its key or value")
+    length: int = _INT32.unpack_from(data, position)[0]
+    if length == -1:
+        return None, start
+    if not 0 <= length <= len(data) - start:
+        raise CorruptRecord(f"a message has a key or value of {length} bytes with {len(data) - start} left")
+    return bytes(data[start : start + length]), start + length
+
+
+def with_right_lz4_header(frame: bytes) -> bytes:
+    """The lz4 frame with the right checksum of its header, whatever stands there.
+
+    Kafka's clients before 0.10 counted the magic number in. What it guards, the message's own checksum
+    guards as well, so nothing is lost by not looking.
+    """
+    if len(frame) < 7:
+        return frame
+    flags = frame[4]
+    end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    right = xxh32_of_short(frame[4:end]) >> 8 & 0xFF
+    return frame[:end] + bytes((right,)) + frame[end + 1 :]
+
+
+def xxh32_of_short(data: bytes) -> int:
+    """The XXH32 hash, with seed 0, of fewer than 16 bytes (https://github.com/Cyan4973/xxHash)."""
+    hashed = 0x165667B1 + len(data)
+    words = len(data) & ~3
+    for start in range(0, words, 4):
+        hashed += int.from_bytes(data[start : start + 4], "little") * 0xC2B2AE3D
+        hashed = _rotated(hashed & 0xFFFFFFFF, 17) * 0x27D4EB2F & 0xFFFFFFFF
+    for byte in data[words:]:
+        hashed = _rotated(hashed + byte * 0x165667B1 & 0xFFFFFFFF, 11) * 0x9E3779B1 & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 15) * 0x85EBCA77 & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE3D & 0xFFFFFFFF
+    return hashed ^ hashed >> 16
+
+
+def _rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> 32 - bits) & 0xFFFFFFFF
