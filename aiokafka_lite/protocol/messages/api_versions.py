@@ -1,4 +1,12 @@
-"""api_versions"""
+"""Which versions of each API a broker speaks: the first thing that a client asks.
+
+- v1 adds the throttle time; from v2 on a throttled broker answers first and is silent afterwards (KIP-219).
+- v3 is flexible in the body only, since the header must be readable before versions are agreed on, and carries the
+  client's software name and version (KIP-511). Features appear as tagged fields.
+- v4 lets a supported feature begin at version 0.
+
+A broker that lacks the version asked for answers in version 0; see ``versions.decode_api_versions``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +15,7 @@ from ..schema import Request, Response, array, boolean, int16, int32, int64, mes
 
 @struct
 class ApiVersion:
-    """The APIs supported by the broker."""
+    """The versions of one API, both ends included."""
 
     api_key: int = int16()
     min_version: int = int16()
@@ -16,7 +24,7 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """Features supported by the broker. Note: in v0-v3, features with MinSupportedVersion = 0 are omitted."""
+    """A feature of the cluster that the broker could take part in."""
 
     name: str = string("3+", default="")
     min_version: int = int16("3+", default=0)
@@ -25,7 +33,7 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """List of cluster-wide finalized features. The information is valid only if FinalizedFeaturesEpoch >= 0."""
+    """A feature that the whole cluster has agreed on; meaningless while the epoch is -1."""
 
     name: str = string("3+", default="")
     max_version_level: int = int16("3+", default=0)
@@ -34,7 +42,7 @@ class FinalizedFeatureKey:
 
 @message(key=18, versions=(0, 4), flexible=3)
 class ApiVersionsResponse(Response):
-    """ApiVersionsResponse"""
+    """What the broker speaks. With UNSUPPORTED_VERSION it comes in version 0 and may be empty."""
 
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
@@ -47,7 +55,7 @@ class ApiVersionsResponse(Response):
 
 @message(key=18, versions=(0, 4), flexible=3)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
-    """ApiVersionsRequest"""
+    """Ask what the broker speaks. Name and version of the software may contain ``[a-zA-Z0-9.-]`` only."""
 
     client_software_name: str = string("3+", default="", ignorable=True)
     client_software_version: str = string("3+", default="", ignorable=True)

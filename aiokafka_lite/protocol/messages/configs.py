@@ -1,4 +1,11 @@
-"""configs"""
+"""Read and change the settings of topics, brokers and groups.
+
+- DescribeConfigs v1 tells where a value came from, with its synonyms in order of precedence; v3 its type and
+  documentation; v4 is flexible. Version 0 is not spoken here: it had a mere "is default" flag.
+- AlterConfigs replaces *all* settings of a resource, so one that is not named goes back to its default. v2 is
+  flexible.
+- IncrementalAlterConfigs (KIP-339) changes only what it names; v1 is flexible.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ from ..schema import Request, Response, array, boolean, int8, int16, int32, mess
 
 @struct
 class DescribeConfigsSynonym:
-    """The synonyms for this configuration key."""
+    """A place that also sets the value, nearest first."""
 
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")
@@ -16,7 +23,7 @@ class DescribeConfigsSynonym:
 
 @struct
 class DescribeConfigsResourceResult:
-    """Each listed configuration."""
+    """One setting. The value of a sensitive one is null."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -30,7 +37,7 @@ class DescribeConfigsResourceResult:
 
 @struct
 class DescribeConfigsResult:
-    """The results for each resource."""
+    """The settings of one resource, or why they cannot be told."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -41,7 +48,7 @@ class DescribeConfigsResult:
 
 @message(key=32, versions=(1, 4), flexible=4)
 class DescribeConfigsResponse(Response):
-    """DescribeConfigsResponse"""
+    """A result for each resource that was asked for."""
 
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)
@@ -49,7 +56,7 @@ class DescribeConfigsResponse(Response):
 
 @struct
 class DescribeConfigsResource:
-    """The resources whose configurations we want to describe."""
+    """A resource and the settings wanted of it: null asks for all."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -58,7 +65,7 @@ class DescribeConfigsResource:
 
 @message(key=32, versions=(1, 4), flexible=4)
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
-    """DescribeConfigsRequest"""
+    """Ask for settings. Those of a broker must be asked from that broker."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean("1+", default=False)
@@ -67,7 +74,7 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
 
 @struct
 class AlterConfigsResponseResource:
-    """The responses for each resource."""
+    """Whether one resource was changed."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -77,7 +84,7 @@ class AlterConfigsResponseResource:
 
 @message(key=33, versions=(0, 2), flexible=2)
 class AlterConfigsResponse(Response):
-    """AlterConfigsResponse"""
+    """A result for each resource; some may have failed."""
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResponseResource] = array(AlterConfigsResponseResource)
@@ -85,7 +92,7 @@ class AlterConfigsResponse(Response):
 
 @struct
 class AlterConfigsRequestConfig:
-    """The configurations."""
+    """A setting and its new value."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -93,7 +100,7 @@ class AlterConfigsRequestConfig:
 
 @struct
 class AlterConfigsRequestResource:
-    """The updates for each resource."""
+    """A resource and all the settings that it shall have."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -102,7 +109,7 @@ class AlterConfigsRequestResource:
 
 @message(key=33, versions=(0, 2), flexible=2)
 class AlterConfigsRequest(Request[AlterConfigsResponse]):
-    """AlterConfigsRequest"""
+    """Replace the settings of resources as a whole."""
 
     resources: list[AlterConfigsRequestResource] = array(AlterConfigsRequestResource)
     validate_only: bool = boolean()
@@ -110,7 +117,7 @@ class AlterConfigsRequest(Request[AlterConfigsResponse]):
 
 @struct
 class IncrementalAlterConfigsResponseResource:
-    """The responses for each resource."""
+    """Whether one resource was changed."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -120,7 +127,7 @@ class IncrementalAlterConfigsResponseResource:
 
 @message(key=44, versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsResponse(Response):
-    """IncrementalAlterConfigsResponse"""
+    """A result for each resource; some may have failed."""
 
     throttle_time_ms: int = int32()
     responses: list[IncrementalAlterConfigsResponseResource] = array(IncrementalAlterConfigsResponseResource)
@@ -128,7 +135,7 @@ class IncrementalAlterConfigsResponse(Response):
 
 @struct
 class IncrementalAlterConfigsRequestConfig:
-    """The configurations."""
+    """A change: ``config_operation`` is 0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
 
     name: str = string()
     config_operation: int = int8()
@@ -137,7 +144,7 @@ class IncrementalAlterConfigsRequestConfig:
 
 @struct
 class IncrementalAlterConfigsRequestResource:
-    """The incremental updates for each resource."""
+    """A resource and the changes to it."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -146,7 +153,7 @@ class IncrementalAlterConfigsRequestResource:
 
 @message(key=44, versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
-    """IncrementalAlterConfigsRequest"""
+    """Change only the settings that are named."""
 
     resources: list[IncrementalAlterConfigsRequestResource] = array(IncrementalAlterConfigsRequestResource)
     validate_only: bool = boolean()

@@ -1,4 +1,13 @@
-"""fetch"""
+"""Read record batches from partition leaders, or from a closer replica.
+
+- v5 adds the log's start, v7 incremental fetch sessions (KIP-227), v9 fencing by leader epoch (KIP-320), v10 allows
+  zstd, v11 adds the rack and with it the preferred replica (KIP-392).
+- v12 is flexible and detects that the log was truncated and diverged (KIP-595).
+- v13 names topics by id only (KIP-516). v14 adds an error of tiered storage, v15 moves the follower's id into a
+  tagged struct (KIP-903), v16 adds hints about new leaders (KIP-951), v17 and v18 are for followers.
+
+Below v4 records are in the old message format; those versions are not spoken here.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +35,7 @@ INT64_MAX = 2**63 - 1
 
 @struct
 class FetchResponseDivergingEpoch:
-    """In case divergence is detected based on the `LastFetchedEpoch` and `FetchOffset` in the request, this field indicates the largest epoch and its end offset such that subsequent records are known to diverge."""
+    """Where the log parted from what the reader has: the last epoch in common and its end."""
 
     epoch: int = int32("12+", default=-1)
     end_offset: int = int64("12+", default=-1)
@@ -34,7 +43,7 @@ class FetchResponseDivergingEpoch:
 
 @struct
 class FetchResponseLeader:
-    """The current leader of the partition."""
+    """Who leads the partition now, for a reader that asked the wrong broker."""
 
     leader_id: int = int32("12+", default=-1)
     leader_epoch: int = int32("12+", default=-1)
@@ -42,7 +51,7 @@ class FetchResponseLeader:
 
 @struct
 class SnapshotId:
-    """In the case of fetching an offset less than the LogStartOffset, this is the end offset and epoch that should be used in the FetchSnapshot request."""
+    """The snapshot to read first. For followers of the metadata log only."""
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -50,7 +59,7 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """The aborted transactions."""
+    """A producer whose records from ``first_offset`` up to its next abort marker must be dropped."""
 
     producer_id: int = int64("4+")
     first_offset: int = int64("4+")
@@ -58,7 +67,12 @@ class AbortedTransaction:
 
 @struct
 class FetchResponsePartition:
-    """The topic partitions."""
+    """The records of one partition.
+
+    The first batch of ``records`` comes whole whatever the limits, the last may be cut off. Decoded here, it is a
+    memoryview into the frame. ``aborted_transactions`` is null unless read_committed was asked for, and is not always
+    sorted.
+    """
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -79,7 +93,7 @@ class FetchResponsePartition:
 
 @struct
 class FetchResponseTopic:
-    """The response topics."""
+    """The partitions of one topic: named before v13, by id from then on."""
 
     topic: str = string("0-12", default="", ignorable=True)
     topic_id: bytes = uuid("13+", default=ZERO_UUID, ignorable=True)
@@ -88,7 +102,7 @@ class FetchResponseTopic:
 
 @struct
 class FetchResponseNodeEndpoint:
-    """Endpoints for all current-leaders enumerated in FetchResponsePartition, with errors NOT_LEADER_OR_FOLLOWER & FENCED_LEADER_EPOCH."""
+    """The address of a broker that is named as a new leader."""
 
     node_id: int = int32("16+", default=0)
     host: str = string("16+", default="")
@@ -98,7 +112,10 @@ class FetchResponseNodeEndpoint:
 
 @message(key=1, versions=(4, 18), flexible=12)
 class FetchResponse(Response):
-    """FetchResponse"""
+    """Records by topic and partition.
+
+    In a fetch session, partitions with nothing new are left out. ``node_endpoints`` is tagged.
+    """
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", default=0, ignorable=True)
@@ -109,7 +126,7 @@ class FetchResponse(Response):
 
 @struct
 class ReplicaState:
-    """The state of the replica in the follower."""
+    """Who the follower is; a consumer leaves both at -1."""
 
     replica_id: int = int32("15+", default=-1)
     replica_epoch: int = int64("15+", default=-1)
@@ -117,7 +134,11 @@ class ReplicaState:
 
 @struct
 class FetchRequestPartition:
-    """The partitions to fetch."""
+    """Where to read one partition from, and how much.
+
+    ``partition_max_bytes`` yields to a first batch that is larger. Consumers leave the last two fields and
+    ``log_start_offset`` alone.
+    """
 
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
@@ -131,7 +152,7 @@ class FetchRequestPartition:
 
 @struct
 class FetchRequestTopic:
-    """The topics to fetch."""
+    """The partitions to read of one topic."""
 
     topic: str = string("0-12", default="", ignorable=True)
     topic_id: bytes = uuid("13+", default=ZERO_UUID, ignorable=True)
@@ -140,7 +161,7 @@ class FetchRequestTopic:
 
 @struct
 class FetchRequestForgottenTopic:
-    """In an incremental fetch request, the partitions to remove."""
+    """Partitions to drop from the fetch session."""
 
     topic: str = string("7-12", default="", ignorable=True)
     topic_id: bytes = uuid("13+", default=ZERO_UUID, ignorable=True)
@@ -149,7 +170,11 @@ class FetchRequestForgottenTopic:
 
 @message(key=1, versions=(4, 18), flexible=12)
 class FetchRequest(Request[FetchResponse]):
-    """FetchRequest"""
+    """Read from many partitions at once.
+
+    The broker waits up to ``max_wait_ms`` for ``min_bytes``. A session id of 0 with epoch 0 asks for a new session,
+    with epoch -1 for none. ``replica_id`` moved into ``replica_state`` with v15; consumers leave both alone.
+    """
 
     cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0, ignorable=True)
     replica_id: int = int32("0-14", default=-1)

@@ -1,4 +1,11 @@
-"""group_admin"""
+"""Look at groups from outside, and delete them.
+
+- DescribeGroups v3 adds authorized operations, v4 static members, v5 is flexible, v6 says GROUP_ID_NOT_FOUND with a
+  text where older versions describe a missing group as a dead one.
+- ListGroups v3 is flexible, v4 filters by state (KIP-518), v5 by type (KIP-848). A broker lists only the groups that
+  it coordinates: all must be asked.
+- DeleteGroups v2 is flexible.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +16,7 @@ UNKNOWN_OPERATIONS = -(2**31)
 
 @struct
 class DescribedGroupMember:
-    """The group members."""
+    """A member as its coordinator sees it. Metadata and assignment are in the group's own protocol."""
 
     member_id: str = string()
     group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
@@ -21,7 +28,7 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """Each described group."""
+    """A group with its members, or why it cannot be described."""
 
     error_code: int = int16()
     error_message: str | None = string("6+", nullable="6+", default=None)
@@ -35,7 +42,7 @@ class DescribedGroup:
 
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsResponse(Response):
-    """DescribeGroupsResponse"""
+    """A description for each group that was asked for."""
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)
@@ -43,7 +50,7 @@ class DescribeGroupsResponse(Response):
 
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
-    """DescribeGroupsRequest"""
+    """Ask a coordinator about groups that it coordinates."""
 
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean("3+", default=False)
@@ -51,7 +58,7 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
 
 @struct
 class ListedGroup:
-    """Each group in the response."""
+    """A group in short."""
 
     group_id: str = string()
     protocol_type: str = string()
@@ -61,7 +68,7 @@ class ListedGroup:
 
 @message(key=16, versions=(0, 5), flexible=3)
 class ListGroupsResponse(Response):
-    """ListGroupsResponse"""
+    """The groups that this broker coordinates, and no others."""
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
@@ -70,7 +77,7 @@ class ListGroupsResponse(Response):
 
 @message(key=16, versions=(0, 5), flexible=3)
 class ListGroupsRequest(Request[ListGroupsResponse]):
-    """ListGroupsRequest"""
+    """Ask for groups, all of them when a filter is empty."""
 
     states_filter: list[str] = array(string, "4+", default=[])
     types_filter: list[str] = array(string, "5+", default=[])
@@ -78,7 +85,7 @@ class ListGroupsRequest(Request[ListGroupsResponse]):
 
 @struct
 class DeletableGroupResult:
-    """The deletion results."""
+    """Whether one group was deleted."""
 
     group_id: str = string()
     error_code: int = int16()
@@ -86,7 +93,7 @@ class DeletableGroupResult:
 
 @message(key=42, versions=(0, 2), flexible=2)
 class DeleteGroupsResponse(Response):
-    """DeleteGroupsResponse"""
+    """A result for each group."""
 
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)
@@ -94,6 +101,6 @@ class DeleteGroupsResponse(Response):
 
 @message(key=42, versions=(0, 2), flexible=2)
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
-    """DeleteGroupsRequest"""
+    """Delete groups that have no members, with their offsets."""
 
     groups_names: list[str] = array(string)

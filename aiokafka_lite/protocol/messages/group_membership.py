@@ -1,4 +1,14 @@
-"""group_membership"""
+"""The classic group protocol: find the coordinator, join, synchronise, stay alive, leave.
+
+- FindCoordinator v1 adds the kind of key (transactions), v3 is flexible, v4 asks for many keys at once (KIP-699):
+  the single-key fields end there. v6 allows share groups.
+- JoinGroup v1 separates the rebalance timeout from the session's, v4 makes a new member come back with the id that
+  it was given (KIP-394), v5 has static members (KIP-345), v6 is flexible, v8 gives a reason (KIP-800), v9 lets the
+  leader skip the assignment (KIP-814).
+- SyncGroup and Heartbeat got static members in v3 and are flexible from v4; SyncGroup v5 checks that both sides mean
+  the same protocol (KIP-559).
+- LeaveGroup v3 takes many members, v4 is flexible, v5 gives a reason.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +17,7 @@ from ..schema import Request, Response, array, blob, boolean, int8, int16, int32
 
 @struct
 class FindCoordinatorResponseCoordinator:
-    """Each coordinator result in the response."""
+    """The coordinator of one key, or why it cannot be told."""
 
     key: str = string("4+", default="")
     node_id: int = int32("4+", default=0)
@@ -19,7 +29,7 @@ class FindCoordinatorResponseCoordinator:
 
 @message(key=10, versions=(0, 6), flexible=3)
 class FindCoordinatorResponse(Response):
-    """FindCoordinatorResponse"""
+    """Coordinators: one in the fields of its own before v4, a list from then on."""
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16("0-3", default=0)
@@ -32,7 +42,10 @@ class FindCoordinatorResponse(Response):
 
 @message(key=10, versions=(0, 6), flexible=3)
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
-    """FindCoordinatorRequest"""
+    """Ask who coordinates. ``key_type`` is 0 for groups, 1 for transactions, 2 for share groups.
+
+    ``key`` is for versions below 4, ``coordinator_keys`` for the others.
+    """
 
     key: str = string("0-3", default="")
     key_type: int = int8("1+", default=0)
@@ -41,7 +54,7 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
 
 @struct
 class JoinGroupResponseMember:
-    """The group members."""
+    """A member and what it subscribed to. Only the leader is told."""
 
     member_id: str = string()
     group_instance_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
@@ -50,7 +63,12 @@ class JoinGroupResponseMember:
 
 @message(key=11, versions=(0, 9), flexible=6)
 class JoinGroupResponse(Response):
-    """JoinGroupResponse"""
+    """The new generation, with its leader and protocol.
+
+    The leader is the member whose ``member_id`` equals ``leader``; ``members`` is empty for all others.
+    MEMBER_ID_REQUIRED comes with the member id to join again with. ``protocol_name`` is null only when joining
+    failed.
+    """
 
     throttle_time_ms: int = int32("2+", default=0, ignorable=True)
     error_code: int = int16()
@@ -65,7 +83,7 @@ class JoinGroupResponse(Response):
 
 @struct
 class JoinGroupRequestProtocol:
-    """The list of protocols that the member supports."""
+    """An assignment strategy that the member can use, and its subscription under it."""
 
     name: str = string()
     metadata: bytes = blob()
@@ -73,7 +91,11 @@ class JoinGroupRequestProtocol:
 
 @message(key=11, versions=(0, 9), flexible=6)
 class JoinGroupRequest(Request[JoinGroupResponse]):
-    """JoinGroupRequest"""
+    """Become or stay a member.
+
+    Answered only when all members have joined or the rebalance timeout is over, so its deadline must exceed that. In
+    v0 the session timeout serves for both. Protocols come in order of preference.
+    """
 
     group_id: str = string()
     session_timeout_ms: int = int32()
@@ -87,7 +109,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
 
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupResponse(Response):
-    """SyncGroupResponse"""
+    """What this member is assigned, in the group's own protocol."""
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
@@ -98,7 +120,7 @@ class SyncGroupResponse(Response):
 
 @struct
 class SyncGroupRequestAssignment:
-    """Each assignment."""
+    """What one member is assigned."""
 
     member_id: str = string()
     assignment: bytes = blob()
@@ -106,7 +128,7 @@ class SyncGroupRequestAssignment:
 
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupRequest(Request[SyncGroupResponse]):
-    """SyncGroupRequest"""
+    """Hand in the assignments (the leader) or none (the others), and wait for one's own."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -119,7 +141,7 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
 
 @message(key=12, versions=(0, 4), flexible=4)
 class HeartbeatResponse(Response):
-    """HeartbeatResponse"""
+    """Whether the member still belongs. REBALANCE_IN_PROGRESS asks it to join again."""
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
@@ -127,7 +149,7 @@ class HeartbeatResponse(Response):
 
 @message(key=12, versions=(0, 4), flexible=4)
 class HeartbeatRequest(Request[HeartbeatResponse]):
-    """HeartbeatRequest"""
+    """Say that the member is alive."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -137,7 +159,7 @@ class HeartbeatRequest(Request[HeartbeatResponse]):
 
 @struct
 class LeaveGroupResponseMember:
-    """List of leaving member responses."""
+    """Whether one member has left."""
 
     member_id: str = string("3+", default="")
     group_instance_id: str | None = string("3+", nullable="3+", default="")
@@ -146,7 +168,7 @@ class LeaveGroupResponseMember:
 
 @message(key=13, versions=(0, 5), flexible=4)
 class LeaveGroupResponse(Response):
-    """LeaveGroupResponse"""
+    """From v3 on each member has its own error beside the one for the whole."""
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
@@ -155,7 +177,7 @@ class LeaveGroupResponse(Response):
 
 @struct
 class LeaveGroupRequestMember:
-    """List of leaving member identities."""
+    """A member to remove: by id, or a static one by its instance id."""
 
     member_id: str = string("3+", default="")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
@@ -164,7 +186,7 @@ class LeaveGroupRequestMember:
 
 @message(key=13, versions=(0, 5), flexible=4)
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
-    """LeaveGroupRequest"""
+    """Leave at once instead of when the session runs out. ``member_id`` is for versions below 3."""
 
     group_id: str = string()
     member_id: str = string("0-2", default="")

@@ -1,4 +1,11 @@
-"""group_offsets"""
+"""Commit and look up the offsets of a group.
+
+- OffsetCommit v5 drops the retention time, which later brokers set for all; v6 adds the leader epoch (KIP-320), v7
+  static members, v8 is flexible, v9 serves the new group protocol (KIP-848), v10 names topics by id.
+- OffsetFetch v2 asks for all topics with a null and reports errors at the top, v5 adds the leader epoch, v6 is
+  flexible, v7 can wait for pending transactions (KIP-447), v8 asks for many groups at once: fields for a single
+  group end there. v9 serves the new group protocol, v10 names topics by id.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ from ..schema import ZERO_UUID, Request, Response, array, boolean, int16, int32,
 
 @struct
 class OffsetCommitResponsePartition:
-    """The responses for each partition in the topic."""
+    """Whether one offset was committed."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -15,7 +22,7 @@ class OffsetCommitResponsePartition:
 
 @struct
 class OffsetCommitResponseTopic:
-    """The responses for each topic."""
+    """The partitions of one topic: named before v10, by id from then on."""
 
     name: str = string("0-9", default="", ignorable=True)
     topic_id: bytes = uuid("10+", default=ZERO_UUID, ignorable=True)
@@ -24,7 +31,7 @@ class OffsetCommitResponseTopic:
 
 @message(key=8, versions=(2, 10), flexible=8)
 class OffsetCommitResponse(Response):
-    """OffsetCommitResponse"""
+    """A result for each partition; there is none for the whole."""
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
@@ -32,7 +39,7 @@ class OffsetCommitResponse(Response):
 
 @struct
 class OffsetCommitRequestPartition:
-    """Each partition to commit offsets for."""
+    """The offset of the next record to read, and what to remember with it."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -42,7 +49,7 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    """The topics to commit offsets for."""
+    """The partitions of one topic: named before v10, by id from then on."""
 
     name: str = string("0-9", default="", ignorable=True)
     topic_id: bytes = uuid("10+", default=ZERO_UUID, ignorable=True)
@@ -51,7 +58,7 @@ class OffsetCommitRequestTopic:
 
 @message(key=8, versions=(2, 10), flexible=8)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
-    """OffsetCommitRequest"""
+    """Commit offsets. Generation -1 and no member id commit for a group without members."""
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32("1+", default=-1, ignorable=True)
@@ -63,7 +70,7 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
 
 @struct
 class OffsetFetchResponsePartition:
-    """The responses per partition."""
+    """What was committed (versions below 8). Offset -1 means that nothing was."""
 
     partition_index: int = int32("0-7", default=0)
     committed_offset: int = int64("0-7", default=0)
@@ -74,7 +81,7 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    """The responses per topic."""
+    """The partitions of one topic (versions below 8)."""
 
     name: str = string("0-7", default="")
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7", default=[])
@@ -82,7 +89,7 @@ class OffsetFetchResponseTopic:
 
 @struct
 class OffsetFetchResponsePartitions:
-    """The responses per partition."""
+    """What was committed. Offset -1 means that nothing was."""
 
     partition_index: int = int32("8+", default=0)
     committed_offset: int = int64("8+", default=0)
@@ -93,7 +100,7 @@ class OffsetFetchResponsePartitions:
 
 @struct
 class OffsetFetchResponseTopics:
-    """The responses per topic."""
+    """The partitions of one topic: named before v10, by id from then on."""
 
     name: str = string("8-9", default="", ignorable=True)
     topic_id: bytes = uuid("10+", default=ZERO_UUID, ignorable=True)
@@ -102,7 +109,7 @@ class OffsetFetchResponseTopics:
 
 @struct
 class OffsetFetchResponseGroup:
-    """The responses per group id."""
+    """The offsets of one group, or why they cannot be told."""
 
     group_id: str = string("8+", default="")
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+", default=[])
@@ -111,7 +118,7 @@ class OffsetFetchResponseGroup:
 
 @message(key=9, versions=(1, 10), flexible=6)
 class OffsetFetchResponse(Response):
-    """OffsetFetchResponse"""
+    """Committed offsets: ``topics`` and ``error_code`` before v8, ``groups`` from then on."""
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7", default=[])
@@ -121,7 +128,7 @@ class OffsetFetchResponse(Response):
 
 @struct
 class OffsetFetchRequestTopic:
-    """Each topic we would like to fetch offsets for, or null to fetch offsets for all topics."""
+    """The partitions wanted of one topic (versions below 8)."""
 
     name: str = string("0-7", default="")
     partition_indexes: list[int] = array(int32, "0-7", default=[])
@@ -129,7 +136,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """Each topic we would like to fetch offsets for, or null to fetch offsets for all topics."""
+    """The partitions wanted of one topic."""
 
     name: str = string("8-9", default="", ignorable=True)
     topic_id: bytes = uuid("10+", default=ZERO_UUID, ignorable=True)
@@ -138,7 +145,7 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """Each group we would like to fetch offsets for."""
+    """A group and what is wanted of it: null topics ask for all."""
 
     group_id: str = string("8+", default="")
     member_id: str | None = string("9+", nullable="9+", default=None, ignorable=True)
@@ -148,7 +155,10 @@ class OffsetFetchRequestGroup:
 
 @message(key=9, versions=(1, 10), flexible=6)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
-    """OffsetFetchRequest"""
+    """Ask for committed offsets: ``group_id`` and ``topics`` before v8, ``groups`` from then on.
+
+    Null topics ask for all, which version 1 cannot do.
+    """
 
     group_id: str = string("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7", default=[])

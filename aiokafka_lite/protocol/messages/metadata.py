@@ -1,4 +1,13 @@
-"""metadata"""
+"""Which brokers exist, which of them leads each partition, and who the controller is.
+
+- v1 adds racks, the controller, and the difference between "all topics" (null) and "none" (an empty list); in v0 an
+  empty list means all. v2 adds the cluster id, v4 a switch for automatic topic creation, v5 offline replicas.
+- v7 adds leader epochs, without which an old answer cannot be told from a new one (KIP-320). v8 to v10 can ask for
+  authorized operations; the cluster's moved to DescribeCluster in v11 (KIP-700).
+- v9 is flexible, v10 adds topic ids, v12 can ask by them (KIP-516), v13 has an error code for the whole (KIP-1102).
+
+DescribeCluster v1 may ask a controller instead, v2 for fenced brokers too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +18,7 @@ UNKNOWN_OPERATIONS = -(2**31)
 
 @struct
 class MetadataResponseBroker:
-    """A list of brokers present in the cluster."""
+    """A broker that is alive, and where it listens."""
 
     node_id: int = int32()
     host: str = string()
@@ -19,7 +28,10 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    """Each partition in the topic."""
+    """A partition, and who has it.
+
+    ``leader_id`` is -1 while there is none; with LEADER_NOT_AVAILABLE or REPLICA_NOT_AVAILABLE the rest still holds.
+    """
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -32,7 +44,7 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    """Each topic in the response."""
+    """A topic. Its name is null when an unknown id was asked for, its id zero when an unknown name was."""
 
     error_code: int = int16()
     name: str | None = string(nullable="12+")
@@ -44,7 +56,7 @@ class MetadataResponseTopic:
 
 @message(key=3, versions=(0, 13), flexible=9)
 class MetadataResponse(Response):
-    """MetadataResponse"""
+    """The cluster as one broker sees it, perhaps a little late."""
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
@@ -57,7 +69,7 @@ class MetadataResponse(Response):
 
 @struct
 class MetadataRequestTopic:
-    """The topics to fetch metadata for."""
+    """A topic by name, or by id with a null name (v12 and above; in v10 and v11 brokers refuse it)."""
 
     topic_id: bytes = uuid("10+", default=ZERO_UUID, ignorable=True)
     name: str | None = string(nullable="10+")
@@ -65,7 +77,10 @@ class MetadataRequestTopic:
 
 @message(key=3, versions=(0, 13), flexible=9)
 class MetadataRequest(Request[MetadataResponse]):
-    """MetadataRequest"""
+    """Ask for some topics, for all (``topics=None``), or for none (``[]``, which version 0 reads as all).
+
+    Below v4 a broker that creates topics by itself does so for every unknown name.
+    """
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
@@ -75,7 +90,7 @@ class MetadataRequest(Request[MetadataResponse]):
 
 @struct
 class DescribeClusterBroker:
-    """Each broker in the response."""
+    """A broker, or a controller when those were asked for."""
 
     broker_id: int = int32()
     host: str = string()
@@ -86,7 +101,7 @@ class DescribeClusterBroker:
 
 @message(key=60, versions=(0, 2), flexible=0)
 class DescribeClusterResponse(Response):
-    """DescribeClusterResponse"""
+    """The cluster without its topics."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -100,7 +115,7 @@ class DescribeClusterResponse(Response):
 
 @message(key=60, versions=(0, 2), flexible=0)
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
-    """DescribeClusterRequest"""
+    """Ask for the cluster. ``endpoint_type`` is 1 for brokers, 2 for controllers."""
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)

@@ -1,4 +1,11 @@
-"""offsets"""
+"""Find offsets by time, and the end of a leader epoch.
+
+- ListOffsets v2 adds the isolation level, v4 leader epochs, v6 is flexible; v7 knows the timestamp -3 for the record
+  with the greatest timestamp (KIP-734), v8 -4 for the local log's start (KIP-405), v9 -5 for the end of what is in
+  tiered storage (KIP-1005), v10 adds a timeout, v11 -6 for the start of what waits to go there (KIP-1023). Always -1
+  is the end and -2 the beginning. Version 0 answered lists and is not spoken here.
+- OffsetForLeaderEpoch v3 tells followers from consumers, v4 is flexible.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ from ..schema import Request, Response, array, int8, int16, int32, int64, messag
 
 @struct
 class ListOffsetsResponsePartition:
-    """Each partition in the response."""
+    """The offset found, with its record's timestamp; -1 when there is none."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -18,7 +25,7 @@ class ListOffsetsResponsePartition:
 
 @struct
 class ListOffsetsResponseTopic:
-    """Each topic in the response."""
+    """The partitions of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsResponsePartition] = array(ListOffsetsResponsePartition)
@@ -26,7 +33,7 @@ class ListOffsetsResponseTopic:
 
 @message(key=2, versions=(1, 11), flexible=6)
 class ListOffsetsResponse(Response):
-    """ListOffsetsResponse"""
+    """An offset for each partition."""
 
     throttle_time_ms: int = int32("2+", default=0, ignorable=True)
     topics: list[ListOffsetsResponseTopic] = array(ListOffsetsResponseTopic)
@@ -34,7 +41,7 @@ class ListOffsetsResponse(Response):
 
 @struct
 class ListOffsetsRequestPartition:
-    """Each partition in the request."""
+    """Which offset is wanted: of the first record not older than ``timestamp`` (ms), or a special one below zero."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
@@ -43,7 +50,7 @@ class ListOffsetsRequestPartition:
 
 @struct
 class ListOffsetsRequestTopic:
-    """Each topic in the request."""
+    """The partitions of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsRequestPartition] = array(ListOffsetsRequestPartition)
@@ -51,7 +58,10 @@ class ListOffsetsRequestTopic:
 
 @message(key=2, versions=(1, 11), flexible=6)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
-    """ListOffsetsRequest"""
+    """Ask leaders for offsets.
+
+    Consumers send -1 as ``replica_id``; with read_committed the end is the last stable offset.
+    """
 
     replica_id: int = int32()
     isolation_level: int = int8("2+", default=0)
@@ -61,7 +71,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
 
 @struct
 class OffsetForLeaderEpochResponsePartition:
-    """Each partition in the topic we fetched offsets for."""
+    """Where the epoch ends; both fields are -1 when the broker does not know it."""
 
     error_code: int = int16()
     partition: int = int32()
@@ -71,7 +81,7 @@ class OffsetForLeaderEpochResponsePartition:
 
 @struct
 class OffsetForLeaderEpochResponseTopic:
-    """Each topic we fetched offsets for."""
+    """The partitions of one topic."""
 
     topic: str = string()
     partitions: list[OffsetForLeaderEpochResponsePartition] = array(OffsetForLeaderEpochResponsePartition)
@@ -79,7 +89,7 @@ class OffsetForLeaderEpochResponseTopic:
 
 @message(key=23, versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochResponse(Response):
-    """OffsetForLeaderEpochResponse"""
+    """The end of an epoch for each partition."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[OffsetForLeaderEpochResponseTopic] = array(OffsetForLeaderEpochResponseTopic)
@@ -87,7 +97,7 @@ class OffsetForLeaderEpochResponse(Response):
 
 @struct
 class OffsetForLeaderEpochRequestPartition:
-    """Each partition to get offsets for."""
+    """The epoch whose end is wanted, and the one that the asker takes for the current."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
@@ -96,7 +106,7 @@ class OffsetForLeaderEpochRequestPartition:
 
 @struct
 class OffsetForLeaderEpochRequestTopic:
-    """Each topic to get offsets for."""
+    """The partitions of one topic."""
 
     topic: str = string()
     partitions: list[OffsetForLeaderEpochRequestPartition] = array(OffsetForLeaderEpochRequestPartition)
@@ -104,7 +114,7 @@ class OffsetForLeaderEpochRequestTopic:
 
 @message(key=23, versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
-    """OffsetForLeaderEpochRequest"""
+    """Ask leaders where epochs end, which tells whether a log was truncated. Consumers send -1 as ``replica_id``."""
 
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderEpochRequestTopic] = array(OffsetForLeaderEpochRequestTopic)

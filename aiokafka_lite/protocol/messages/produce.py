@@ -1,4 +1,11 @@
-"""produce"""
+"""Append record batches to partitions.
+
+- v3 is the first with record batch v2, and the first spoken here. v5 answers the log's start offset, v7 allows zstd,
+  v8 names the records at fault (KIP-467), v9 is flexible, v10 gives hints about new leaders (KIP-951), v12 adds
+  partitions to a transaction implicitly (KIP-890), v13 names topics by id (KIP-516).
+
+The versions between differ in the errors that a broker may answer, not in form.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +29,7 @@ from ..schema import (
 
 @struct
 class ProduceResponseRecordError:
-    """The batch indices of records that caused the batch to be dropped."""
+    """A record that was at fault, by its place in the batch."""
 
     batch_index: int = int32("8+", default=0)
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
@@ -30,7 +37,7 @@ class ProduceResponseRecordError:
 
 @struct
 class ProduceResponseLeader:
-    """The leader broker that the producer should use for future requests."""
+    """Who leads the partition now, for a producer that asked the wrong broker."""
 
     leader_id: int = int32("10+", default=-1)
     leader_epoch: int = int32("10+", default=-1)
@@ -38,7 +45,11 @@ class ProduceResponseLeader:
 
 @struct
 class ProduceResponsePartition:
-    """Each partition that we produced to within the topic."""
+    """What became of one partition's batch.
+
+    ``log_append_time_ms`` is -1 unless the topic stamps records itself. ``record_errors`` names the records at fault
+    where only some are; none of the batch was appended.
+    """
 
     index: int = int32()
     error_code: int = int16()
@@ -54,7 +65,7 @@ class ProduceResponsePartition:
 
 @struct
 class ProduceResponseTopic:
-    """Each produce response."""
+    """The partitions of one topic: named before v13, by id from then on."""
 
     name: str = string("0-12", default="", ignorable=True)
     topic_id: bytes = uuid("13+", default=ZERO_UUID, ignorable=True)
@@ -63,7 +74,7 @@ class ProduceResponseTopic:
 
 @struct
 class ProduceResponseNodeEndpoint:
-    """Endpoints for all current-leaders enumerated in ProduceResponsePartitions, with errors NOT_LEADER_OR_FOLLOWER."""
+    """The address of a broker that is named as a new leader."""
 
     node_id: int = int32("10+", default=0)
     host: str = string("10+", default="")
@@ -73,7 +84,7 @@ class ProduceResponseNodeEndpoint:
 
 @message(key=0, versions=(3, 13), flexible=9)
 class ProduceResponse(Response):
-    """ProduceResponse"""
+    """A result for each partition; there is none for the whole."""
 
     responses: list[ProduceResponseTopic] = array(ProduceResponseTopic)
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
@@ -82,7 +93,7 @@ class ProduceResponse(Response):
 
 @struct
 class ProduceRequestPartition:
-    """Each partition to produce to."""
+    """The batches for one partition. Brokers take exactly one; decoded here it is a memoryview into the frame."""
 
     index: int = int32()
     records: Blob | None = record_set(nullable="0+")
@@ -90,7 +101,7 @@ class ProduceRequestPartition:
 
 @struct
 class ProduceRequestTopic:
-    """Each topic to produce to."""
+    """The partitions of one topic: named before v13, by id from then on."""
 
     name: str = string("0-12", default="", ignorable=True)
     topic_id: bytes = uuid("13+", default=ZERO_UUID, ignorable=True)
@@ -99,7 +110,10 @@ class ProduceRequestTopic:
 
 @message(key=0, versions=(3, 13), flexible=9)
 class ProduceRequest(Request[ProduceResponse]):
-    """ProduceRequest"""
+    """Append to many partitions at once.
+
+    With ``acks=0`` no answer comes. ``timeout_ms`` bounds the wait for followers after the leader has written.
+    """
 
     transactional_id: str | None = string("3+", nullable="3+", default=None)
     acks: int = int16()

@@ -1,4 +1,8 @@
-"""producer_id"""
+"""Get the id and epoch that make a producer idempotent (KIP-98).
+
+v2 is flexible, v3 lets a producer ask for a higher epoch under the id that it has (KIP-360), v4 may answer
+PRODUCER_FENCED, v6 is for two-phase commit (KIP-939).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from ..schema import Request, Response, boolean, int16, int32, int64, message, s
 
 @message(key=22, versions=(0, 6), flexible=2)
 class InitProducerIdResponse(Response):
-    """InitProducerIdResponse"""
+    """The id and the epoch to produce with."""
 
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()
@@ -19,7 +23,7 @@ class InitProducerIdResponse(Response):
 
 @message(key=22, versions=(0, 6), flexible=2)
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
-    """InitProducerIdRequest"""
+    """Ask for a producer id: of a transactional id, or a fresh one when that is null."""
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()

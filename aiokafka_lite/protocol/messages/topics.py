@@ -1,4 +1,14 @@
-"""topics"""
+"""Create and delete topics, and add partitions to them.
+
+- CreateTopics v4 takes -1 for "the broker's default" as partition count and replication factor (KIP-464), v5 is
+  flexible and answers with the settings in effect (KIP-525), v7 with the topic id.
+- DeleteTopics v4 is flexible, v5 has error texts, v6 can name topics by id: a list of structs replaces that of
+  names.
+- CreatePartitions v2 is flexible.
+
+A mutation over quota is answered THROTTLING_QUOTA_EXCEEDED from CreateTopics v6, DeleteTopics v5 and
+CreatePartitions v3 on (KIP-599); older versions are only slowed down.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +17,7 @@ from ..schema import ZERO_UUID, Request, Response, array, boolean, int8, int16, 
 
 @struct
 class CreatableTopicConfigs:
-    """Configuration of the topic."""
+    """A setting of the new topic."""
 
     name: str = string("5+", default="")
     value: str | None = string("5+", nullable="5+", default="")
@@ -18,7 +28,10 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """Results for each topic we tried to create."""
+    """Whether one topic was created, and how.
+
+    ``topic_config_error_code`` says why ``configs`` is null, which is no failure of the creation.
+    """
 
     name: str = string()
     topic_id: bytes = uuid("7+", default=ZERO_UUID, ignorable=True)
@@ -34,7 +47,7 @@ class CreatableTopicResult:
 
 @message(key=19, versions=(2, 7), flexible=5)
 class CreateTopicsResponse(Response):
-    """CreateTopicsResponse"""
+    """A result for each topic."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)
@@ -42,7 +55,7 @@ class CreateTopicsResponse(Response):
 
 @struct
 class CreatableReplicaAssignment:
-    """The manual partition assignment, or the empty array if we are using automatic assignment."""
+    """Where the replicas of one partition shall be, the leader first."""
 
     partition_index: int = int32()
     broker_ids: list[int] = array(int32)
@@ -50,7 +63,7 @@ class CreatableReplicaAssignment:
 
 @struct
 class CreatableTopicConfig:
-    """The custom topic configurations to set."""
+    """A setting that the topic shall have."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -58,7 +71,7 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    """The topics to create."""
+    """A topic to create. With ``assignments``, partition count and replication factor are -1."""
 
     name: str = string()
     num_partitions: int = int32()
@@ -69,7 +82,7 @@ class CreatableTopic:
 
 @message(key=19, versions=(2, 7), flexible=5)
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
-    """CreateTopicsRequest"""
+    """Create topics. The answer may come before every broker knows them."""
 
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
@@ -78,7 +91,7 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
 
 @struct
 class DeletableTopicResult:
-    """The results for each topic we tried to delete."""
+    """Whether one topic was deleted. The name is null when an unknown id was asked for."""
 
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+", default=ZERO_UUID, ignorable=True)
@@ -88,7 +101,7 @@ class DeletableTopicResult:
 
 @message(key=20, versions=(1, 6), flexible=4)
 class DeleteTopicsResponse(Response):
-    """DeleteTopicsResponse"""
+    """A result for each topic."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)
@@ -96,7 +109,7 @@ class DeleteTopicsResponse(Response):
 
 @struct
 class DeleteTopicState:
-    """The name or topic ID of the topic."""
+    """A topic to delete, by name or by id."""
 
     name: str | None = string("6+", nullable="6+", default=None)
     topic_id: bytes = uuid("6+", default=ZERO_UUID)
@@ -104,7 +117,7 @@ class DeleteTopicState:
 
 @message(key=20, versions=(1, 6), flexible=4)
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
-    """DeleteTopicsRequest"""
+    """Delete topics: ``topic_names`` before v6, ``topics`` from then on."""
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+", default=[])
     topic_names: list[str] = array(string, "0-5", default=[], ignorable=True)
@@ -113,7 +126,7 @@ class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
 
 @struct
 class CreatePartitionsTopicResult:
-    """The partition creation results for each topic."""
+    """Whether one topic has its new partitions."""
 
     name: str = string()
     error_code: int = int16()
@@ -122,7 +135,7 @@ class CreatePartitionsTopicResult:
 
 @message(key=37, versions=(0, 3), flexible=2)
 class CreatePartitionsResponse(Response):
-    """CreatePartitionsResponse"""
+    """A result for each topic."""
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)
@@ -130,14 +143,14 @@ class CreatePartitionsResponse(Response):
 
 @struct
 class CreatePartitionsAssignment:
-    """The new partition assignments."""
+    """Where the replicas of one new partition shall be."""
 
     broker_ids: list[int] = array(int32)
 
 
 @struct
 class CreatePartitionsTopic:
-    """Each topic that we want to create new partitions inside."""
+    """A topic and how many partitions it shall have in all; null assignments leave the placing to the controller."""
 
     name: str = string()
     count: int = int32()
@@ -146,7 +159,7 @@ class CreatePartitionsTopic:
 
 @message(key=37, versions=(0, 3), flexible=2)
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
-    """CreatePartitionsRequest"""
+    """Add partitions to topics. Keys will map to other partitions than before."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
