@@ -1,0 +1,150 @@
+"""Apache Kafka in a container, for tests: the public image ``apache/kafka``, one node in KRaft mode.
+
+Importing this needs testcontainers; starting a container needs an engine.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+try:
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+except ImportError as error:
+    raise ImportError(f"Kafka in a container needs testcontainers ({error}): pip install testcontainers") from error
+
+DEFAULT_IMAGE = "apache/kafka:4.3.1"
+_PORT = 9092
+_TOOLS_PORT = 19092  # what Kafka's own tools inside the container are pointed to
+
+
+class EngineMissing(RuntimeError):
+    """No container engine answers on this machine."""
+
+
+def engine_problem() -> str | None:
+    """Why no container can be started here, or None when one can."""
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        client = docker.from_env(timeout=10)
+    except DockerException as error:
+        return f"no container engine answers: {error}"
+    try:
+        client.ping()
+    except (DockerException, OSError) as error:
+        return f"no container engine answers: {error}"
+    finally:
+        client.close()
+    return None
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that nothing listens on at this moment."""
+    with socket.socket() as listener:
+        listener.bind((host, 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
+    """One Kafka broker in a container, reached at ``127.0.0.1`` and a port of the host.
+
+    A broker tells its clients where it is, so the host's port is chosen before the start and advertised; a port that
+    the engine picks afterwards would come too late. ``settings`` are Kafka's own names (``{"num.partitions": "3"}``).
+    """
+
+    def __init__(
+        self,
+        image: str = DEFAULT_IMAGE,
+        *,
+        port: int | None = None,
+        host: str = "127.0.0.1",
+        heap_megabytes: int = 512,
+        settings: dict[str, str] | None = None,
+        start_timeout: float = 120.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(image, **kwargs)
+        self.host = host
+        self.port = free_port(host) if port is None else port
+        # Address and port: an engine that publishes on every interface would show the broker to the whole network.
+        self.ports[str(_PORT)] = (host, self.port)  # type: ignore[assignment, unused-ignore]
+        self.with_env("KAFKA_HEAP_OPTS", f"-Xmx{heap_megabytes}m -Xms128m")
+        for name, value in {**self._defaults(), **(settings or {})}.items():
+            self.with_env(variable_for(name), value)
+        self.waiting_for(LogMessageWaitStrategy("Kafka Server started").with_startup_timeout(int(start_timeout)))
+
+    def _defaults(self) -> dict[str, str]:
+        return {
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "listeners": f"PLAINTEXT://:{_PORT},TOOLS://:{_TOOLS_PORT},CONTROLLER://:9093",
+            "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port},TOOLS://localhost:{_TOOLS_PORT}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TOOLS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "TOOLS",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "1@localhost:9093",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "3",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where a client on this machine starts."""
+        return f"{self.host}:{self.port}"
+
+    def start(self) -> KafkaContainer:
+        """Start it and wait until it serves; EngineMissing when no engine answers."""
+        if (problem := engine_problem()) is not None:
+            raise EngineMissing(f"Kafka in a container: {problem}")
+        try:
+            super().start()
+        except BaseException:  # KeyboardInterrupt too: a container that did not come up must not stay
+            self.stop()
+            raise
+        return self
+
+    def tool(self, name: str, *arguments: str, stdin: str = "") -> str:
+        """Run one of Kafka's own tools (``"console-consumer"``) inside the container; its standard output.
+
+        The bootstrap server is given to it. RuntimeError with the tool's output when it fails.
+        """
+        import shlex
+
+        words = [self._tool_path(name), "--bootstrap-server", f"localhost:{_TOOLS_PORT}", *arguments]
+        # JMX and log settings are the broker's; a tool must not inherit its heap.
+        command = f"printf %s {shlex.quote(stdin)} | KAFKA_HEAP_OPTS=-Xmx256m {shlex.join(words)}"
+        code, (output, errors) = self.get_wrapped_container().exec_run(["bash", "-c", command], demux=True)
+        if code != 0:
+            raise RuntimeError(f"{name} failed with {code}: {(errors or b'').decode()}{(output or b'').decode()}")
+        return (output or b"").decode()
+
+    @staticmethod
+    def _tool_path(name: str) -> str:
+        return str(Path("/opt/kafka/bin") / f"kafka-{name}.sh")
+
+
+def variable_for(setting: str) -> str:
+    """The image's variable for a Kafka setting: a dot becomes one underscore, an underscore two, a dash three."""
+    return "KAFKA_" + setting.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
+def without_reaper() -> None:
+    """Do without testcontainers' cleaning container, for machines that reach no image registry.
+
+    Whoever calls this stops every container it starts. Takes effect only on containers started afterwards.
+    """
+    from testcontainers.core.config import testcontainers_config
+
+    os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
+    testcontainers_config.ryuk_disabled = True

@@ -1,0 +1,132 @@
+"""One suite, many brokers: `kafka` is the embedded cluster in one run of a test and an Apache Kafka in the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import ClientConfig, EmbeddedCluster, UnknownTopic
+from aiokafka_lite.admin import create_topic, delete_topics
+from aiokafka_lite.cluster.client import Client
+from tests.real.jvm import java_problem, release, run_tool
+from tests.real.servers import IN_CI, NEWEST, Server, Servers, Unavailable, wanted
+
+_SERVERS = pytest.StashKey[Servers]()
+_topic_numbers = itertools.count(1)
+
+
+@dataclass
+class Kafka:
+    """The broker under test."""
+
+    kind: str
+    """``embedded``, ``container``, ``jvm`` or ``given``."""
+    version: str
+    """The release of Apache Kafka; of the embedded cluster, the one whose versions it speaks."""
+    bootstrap_servers: str
+    server: Server | None = None
+    _created: list[str] = field(default_factory=list)
+
+    async def create_topic(self, name: str | None = None, *, partitions: int = 3, **configs: Any) -> str:
+        """Create a topic, under a new name when none is given, and return its name."""
+        if name is None:
+            name = f"topic-{next(_topic_numbers)}"
+        settings = {setting.replace("_", "."): str(value) for setting, value in configs.items()}
+        async with Client(ClientConfig(bootstrap_servers=self.bootstrap_servers)) as client:
+            await create_topic(client, name, partitions=partitions, configs=settings)
+            await until_every_partition_has_a_leader(client, name, partitions)
+        self._created.append(name)
+        return name
+
+    def tool(self, name: str, *arguments: str, stdin: str = "") -> str:
+        """Run one of Kafka's own command-line tools against this broker; skips the test where there is none to run."""
+        if self.server is not None:
+            return self.server.tool(name, *arguments, stdin=stdin)
+        if (problem := java_problem()) is not None:
+            missing(f"Kafka's own tools cannot run here: {problem}")
+        return run_tool(NEWEST, name, self.bootstrap_servers, *arguments, stdin=stdin)
+
+    def speaks(self, version: str) -> bool:
+        """Whether this is that release of Kafka or a newer one."""
+        return self.kind == "given" or release(self.version) >= release(version)
+
+
+def missing(reason: str) -> None:
+    """What a test needs is not on this machine: it is skipped, and in CI it fails, where everything has to be there."""
+    if IN_CI:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kafka" in metafunc.fixturenames:
+        names = wanted(metafunc.config.getoption("--kafka"))
+        marks = {name: () if name == "embedded" else (pytest.mark.real,) for name in names}
+        metafunc.parametrize("kafka", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of one broker together: only one real broker runs at a time."""
+
+    def broker(item: pytest.Item) -> str:
+        parameters = getattr(item, "callspec", None)
+        return str(parameters.params.get("kafka", "")) if parameters is not None else ""
+
+    order = {"": 0, "embedded": 1}
+    for item in items:
+        order.setdefault(broker(item), len(order))
+    items.sort(key=lambda item: order[broker(item)])
+
+
+@pytest.fixture(scope="session")
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    servers = request.config.stash[_SERVERS] = Servers()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+async def kafka(request: pytest.FixtureRequest) -> AsyncIterator[Kafka]:
+    """The broker under test: an embedded cluster of the test's own, or an Apache Kafka that all tests share."""
+    if request.param == "embedded":
+        async with EmbeddedCluster(brokers=3) as cluster:
+            yield Kafka("embedded", NEWEST, cluster.bootstrap_servers)
+        return
+    servers: Servers = request.getfixturevalue("servers")
+    try:
+        server, kind = servers.get(request.param)
+    except Unavailable as problem:
+        missing(f"Kafka {request.param}: {problem}")
+    kafka = Kafka(kind, request.param, server.bootstrap_servers, server)
+    yield kafka
+    if kind == "given":
+        async with Client(ClientConfig(bootstrap_servers=kafka.bootstrap_servers)) as client:
+            await delete_topics(client, kafka._created)
+
+
+async def until_every_partition_has_a_leader(client: Client, topic: str, partitions: int) -> None:
+    """A created topic is known to the controller first and to each broker a moment later."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(UnknownTopic):
+                view = await client.topic(topic)
+                if sum(partition.leader >= 0 for partition in view.partitions) == partitions:
+                    return
+            await client.refresh([topic])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    servers = config.stash.get(_SERVERS, None)
+    if servers is None:
+        return
+    if servers.used:
+        terminalreporter.write_line("end to end on Apache Kafka " + ", ".join(servers.used))
+    if servers.problems:
+        line = "NOT TESTED ON REAL KAFKA: " + " | ".join(servers.problems)
+        terminalreporter.write_line(line, red=True, bold=True)

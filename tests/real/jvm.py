@@ -1,0 +1,345 @@
+"""Apache Kafka as a plain Java process, for releases without a public image and machines without a container engine.
+
+The jars come from Maven Central, once per release, and are kept in the user's cache directory. Releases from 3.7 on run
+in KRaft mode, older ones beside a ZooKeeper from the same jars.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import zipfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from aiokafka_lite.testing.containers import free_port
+
+HEAP_MEGABYTES = 512
+START_TIMEOUT = 90.0
+STOP_TIMEOUT = 15.0
+
+# One collector thread and the quick compiler alone: on a small machine a broker then starts in half the time.
+_SMALL_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j.ignoreTCL=true"]
+_LOG_TO_STDOUT = ["-Dorg.slf4j.simpleLogger.logFile=System.out", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
+
+# The tools moved from Kafka's core to a module of their own, release by release.
+_TOOLS = {
+    "console-consumer": ("org.apache.kafka.tools.consumer.ConsoleConsumer", "kafka.tools.ConsoleConsumer"),
+    "console-producer": ("org.apache.kafka.tools.ConsoleProducer", "kafka.tools.ConsoleProducer"),
+    "topics": ("org.apache.kafka.tools.TopicCommand", "kafka.admin.TopicCommand"),
+}
+
+_CLUSTER_ID = "q1Jm0nZ8T6eLk3v5w7x9yA"  # any 16 bytes in URL-safe base 64
+
+
+class JavaMissing(RuntimeError):
+    """No Java or no Maven on this machine."""
+
+
+def java_problem() -> str | None:
+    """Why no plain Java process can be started here, or None when one can."""
+    if _java() is None:
+        return "no java is installed"
+    if shutil.which("mvn") is None:
+        return "no mvn is installed"
+    return None
+
+
+@cache
+def _java() -> str | None:
+    """Java 17 where there is one: the releases from 1.1 to 4.x all run on it, and not all of them on a newer one."""
+    for directory in sorted(Path("/usr/lib/jvm").glob("*17*")):
+        if (directory / "bin" / "java").exists():
+            return str(directory / "bin" / "java")
+    return shutil.which("java")
+
+
+def release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def jars(version: str) -> Path:
+    """The directory with the release's jars, fetched if it is not there yet."""
+    if (problem := java_problem()) is not None:
+        raise JavaMissing(problem)
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache_home / "aiokafka_lite" / f"kafka-{version}"
+    if home.exists():
+        return home
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
+        pom = Path(scratch) / "pom.xml"
+        pom.write_text(_pom(version))
+        _run(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={scratch}/jars"])
+        for pattern in ("slf4j-reload4j-*.jar", "slf4j-log4j12-*.jar", "log4j-slf4j-impl-*.jar"):
+            for other_log_binding in (Path(scratch) / "jars").glob(pattern):
+                other_log_binding.unlink()
+        # Another run may have done the same meanwhile; either copy will do.
+        with contextlib.suppress(OSError):
+            (Path(scratch) / "jars").rename(home)
+    return home
+
+
+def _run(command: Sequence[str]) -> str:
+    """Its standard output; RuntimeError with all it said when it fails."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed with {done.returncode}: {done.stderr}{done.stdout}")
+    return done.stdout
+
+
+def _pom(version: str) -> str:
+    scala = "2.13" if release(version) >= (2, 4) else "2.12"
+    wanted = [("org.apache.kafka", f"kafka_{scala}", version), ("org.slf4j", "slf4j-simple", "1.7.36")]
+    if release(version) >= (3, 0):
+        wanted.append(("org.apache.kafka", "kafka-tools", version))
+    # The tools module asks for Kafka Connect, which the tools used here do without.
+    exclusions = "".join(
+        f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-{part}</artifactId></exclusion>"
+        for part in ("api", "json", "runtime", "transforms")
+    )
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version>"
+        f"<exclusions>{exclusions}</exclusions></dependency>"
+        for group, artifact, number in wanted
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+class JavaProcess:
+    """One Java process whose output is read for the line that says it is ready."""
+
+    def __init__(self, command: Sequence[str], ready: str, directory: Path) -> None:
+        self._ready = ready
+        self._settled = threading.Event()
+        self._is_ready = False
+        self._tail: list[str] = []
+        # A test run that is killed takes its brokers with it, where the system can arrange that.
+        dies_with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        self._process = subprocess.Popen(
+            [*dies_with_us, *command],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._tail = [*self._tail[-40:], line]
+            if self._ready in line:
+                self._is_ready = True
+                self._settled.set()
+        self._settled.set()
+
+    def wait_until_ready(self) -> None:
+        self._settled.wait(START_TIMEOUT)
+        if not self._is_ready:
+            self.stop()
+            raise RuntimeError("it did not start:\n" + "".join(self._tail))
+
+    def stop(self, *, kill: bool = False) -> None:
+        if kill:
+            self._process.kill()
+        else:
+            self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class JvmKafka:
+    """One broker of a given release on a free loopback port, with its data in a temporary directory."""
+
+    def __init__(self, version: str, *, settings: dict[str, str] | None = None) -> None:
+        self.version = version
+        self.port = free_port()
+        self._settings = settings or {}
+        self._directory: Path | None = None
+        self._processes: list[JavaProcess] = []
+        self._jars = jars(version)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> JvmKafka:
+        self._directory = Path(tempfile.mkdtemp(prefix=f"kafka-{self.version}-"))
+        try:
+            if release(self.version) >= (3, 7):
+                self._start_kraft(self._directory)
+            else:
+                self._start_with_zookeeper(self._directory)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """The data goes away too, so the broker is not given the time for a clean shutdown."""
+        for process in reversed(self._processes):
+            process.stop(kill=True)
+        self._processes.clear()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def tool(self, name: str, *arguments: str, stdin: str = "") -> str:
+        return run_tool(self.version, name, self.bootstrap_servers, *arguments, stdin=stdin)
+
+    def _start_kraft(self, directory: Path) -> None:
+        controller = free_port()
+        properties = self._write(
+            directory / "server.properties",
+            {
+                "node.id": "1",
+                "process.roles": "broker,controller",
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "share.coordinator.state.topic.replication.factor": "1",
+                "share.coordinator.state.topic.min.isr": "1",
+                **self._common(directory),
+            },
+        )
+        _run(self._command("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), heap=256))
+        self._launch("Kafka Server started", directory, "kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
+
+    def _start_with_zookeeper(self, directory: Path) -> None:
+        keeper = free_port()
+        keeper_properties = self._write(
+            directory / "zookeeper.properties",
+            {
+                "dataDir": str(directory / "zookeeper"),
+                "clientPort": str(keeper),
+                "clientPortAddress": "127.0.0.1",
+                "admin.enableServer": "false",
+                "maxClientCnxns": "0",
+            },
+        )
+        self._launch(
+            "binding to port",
+            directory,
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(keeper_properties),
+            heap=128,
+        )
+        properties = self._write(
+            directory / "server.properties",
+            {
+                "broker.id": "1",
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+                "zookeeper.connect": f"127.0.0.1:{keeper}",
+                "zookeeper.connection.timeout.ms": "30000",
+                **self._common(directory),
+            },
+        )
+        self._launch(" started", directory, "kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
+
+    def _common(self, directory: Path) -> dict[str, str]:
+        return {
+            "log.dirs": str(directory / "log"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "3",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "3",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.cleaner.dedupe.buffer.size": "2097152",
+            **self._settings,
+        }
+
+    def _write(self, path: Path, properties: dict[str, str]) -> Path:
+        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        return path
+
+    def _command(self, main_class: str, *arguments: str, heap: int) -> list[str]:
+        return _command(self._jars, main_class, *arguments, heap=heap)
+
+    def _launch(self, ready: str, directory: Path, main_class: str, *arguments: str, heap: int) -> None:
+        if main_class == "kafka.Kafka" and release(self.version) < (3, 7):
+            ready = "[KafkaServer id=1] started"
+        process = JavaProcess(self._command(main_class, *arguments, heap=heap), ready, directory)
+        self._processes.append(process)
+        try:
+            process.wait_until_ready()
+        except RuntimeError as error:
+            raise RuntimeError(f"Kafka {self.version}: {main_class}: {error}") from None
+
+
+def run_tool(version: str, name: str, bootstrap_servers: str, *arguments: str, stdin: str = "") -> str:
+    """Run one of a Kafka release's own tools against any broker; its standard output, RuntimeError when it fails."""
+    home = jars(version)
+    option = "--broker-list" if name == "console-producer" and release(version) < (2, 5) else "--bootstrap-server"
+    command = _command(home, _tool_class(home, name), option, bootstrap_servers, *arguments, heap=256, quiet=True)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{name} of Kafka {version} failed with {done.returncode}: {done.stderr}{done.stdout}")
+    return done.stdout
+
+
+@cache
+def _tool_class(home: Path, name: str) -> str:
+    present = {entry for jar in home.glob("kafka*.jar") for entry in zipfile.ZipFile(jar).namelist()}
+    for candidate in _TOOLS[name]:
+        if candidate.replace(".", "/") + ".class" in present:
+            return candidate
+    raise LookupError(f"no {name} among {home}")
+
+
+def _command(home: Path, main_class: str, *arguments: str, heap: int, quiet: bool = False) -> list[str]:
+    java = _java()
+    if java is None:
+        raise JavaMissing("no java is installed")
+    log = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"] if quiet else _LOG_TO_STDOUT
+    return [
+        java,
+        f"-Xmx{heap}m",
+        *_SMALL_JVM,
+        "-Dzookeeper.jmx.log4j.disable=true",  # ZooKeeper 3.4 looks for a log4j that the log binding replaced
+        *log,
+        "-cp",
+        f"{home}/*",
+        main_class,
+        *arguments,
+    ]
+
+
+def main() -> None:
+    """``python -m tests.real.jvm jars 4.3.1`` prints where the jars are, ``run 2.8.2`` runs a broker until Enter."""
+    import sys
+
+    match sys.argv[1:]:
+        case ["jars", version]:
+            print(jars(version))
+        case ["run", version]:
+            broker = JvmKafka(version).start()
+            with contextlib.suppress(EOFError, KeyboardInterrupt):
+                input(f"{broker.bootstrap_servers}; Enter stops it\n")
+            broker.stop()
+        case _:
+            sys.exit(main.__doc__)
+
+
+if __name__ == "__main__":
+    main()
