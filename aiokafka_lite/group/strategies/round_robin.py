@@ -1,0 +1,28 @@
+"""Round robin: all partitions of all topics dealt out in turn, as cards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import cycle
+
+from ...types import TopicPartition
+from .strategy import Assignment, GroupMember, TopicRacks, subscribers
+
+
+class RoundRobinStrategy:
+    """Deal partitions to members in turn, passing over those that do not subscribe. Even when all subscribe alike."""
+
+    name = "roundrobin"
+    cooperative = False
+
+    def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
+        return None
+
+    def assign(self, members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
+        assignment: Assignment = {member.member_id: [] for member in members}
+        turn = cycle(sorted(members, key=lambda member: member.order))
+        for topic in subscribers(members, topics):
+            for partition in range(len(topics[topic])):
+                member = next(member for member in turn if topic in member.topics)
+                assignment[member.member_id].append(TopicPartition(topic, partition))
+        return assignment

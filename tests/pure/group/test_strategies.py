@@ -1,0 +1,203 @@
+"""Assignment strategies: everything assigned once, evenly, to subscribers, moving little, as other clients do it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.group.strategies import (
+    AssignmentStrategy,
+    CooperativeStickyStrategy,
+    GroupMember,
+    RangeStrategy,
+    RoundRobinStrategy,
+    StickyStrategy,
+    TopicRacks,
+)
+from aiokafka_lite.types import TopicPartition
+
+ALL: list[AssignmentStrategy] = [RangeStrategy(), RoundRobinStrategy(), StickyStrategy(), CooperativeStickyStrategy()]
+EVEN: list[AssignmentStrategy] = [RoundRobinStrategy(), StickyStrategy(), CooperativeStickyStrategy()]
+ANYWHERE: frozenset[str] = frozenset()
+
+
+def topics(**counts: int) -> TopicRacks:
+    return {name: [ANYWHERE] * count for name, count in counts.items()}
+
+
+def member(name: str, *subscribed: str, **more: object) -> GroupMember:
+    return GroupMember(name, subscribed, **more)  # type: ignore[arg-type]
+
+
+def partitions(*names: str) -> list[TopicPartition]:
+    return [TopicPartition(name[:-1], int(name[-1])) for name in names]
+
+
+def rejoin(
+    strategy: AssignmentStrategy,
+    assignment: dict[str, list[TopicPartition]],
+    members: list[GroupMember],
+    generation: int,
+) -> list[GroupMember]:
+    """The members as they join again after an assignment."""
+    return [
+        replace(
+            each,
+            owned=tuple(assignment.get(each.member_id, ())) if strategy.cooperative else (),
+            user_data=strategy.user_data(assignment.get(each.member_id, ()), generation),
+        )
+        for each in members
+    ]
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> tuple[list[GroupMember], TopicRacks]:
+    names = [f"t{number}" for number in range(draw(st.integers(1, 4)))]
+    existing = topics(**{name: draw(st.integers(1, 7)) for name in names})
+    members = [
+        member(
+            f"m{number}",
+            *draw(st.lists(st.sampled_from([*names, "gone"]), max_size=5)),
+            instance_id=draw(st.sampled_from([None, f"i{number}"])),
+        )
+        for number in range(draw(st.integers(1, 7)))
+    ]
+    return members, existing
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
+@given(group=groups())
+def test_each_partition_goes_to_one_subscriber_whatever_the_order_of_members(
+    strategy: AssignmentStrategy, group: tuple[list[GroupMember], TopicRacks]
+) -> None:
+    members, existing = group
+    assignment = strategy.assign(members, existing)
+    wanted = {topic for each in members for topic in each.topics} & set(existing)
+    given_out = sorted(partition for got in assignment.values() for partition in got)
+    assert given_out == sorted(TopicPartition(t, n) for t in wanted for n in range(len(existing[t])))
+    for each in members:
+        assert {partition.topic for partition in assignment[each.member_id]} <= set(each.topics)
+    assert strategy.assign(list(reversed(members)), existing) == assignment
+
+
+@pytest.mark.parametrize("strategy", EVEN, ids=lambda strategy: strategy.name)
+@given(count=st.integers(1, 6), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_members_that_subscribe_alike_differ_by_one_partition_at_most(
+    strategy: AssignmentStrategy, count: int, sizes: list[int]
+) -> None:
+    existing = topics(**{f"t{number}": size for number, size in enumerate(sizes)})
+    assignment = strategy.assign([member(f"m{number}", *existing) for number in range(count)], existing)
+    loads = [len(got) for got in assignment.values()]
+    assert max(loads) - min(loads) <= 1
+
+
+@given(group=groups())
+def test_sticky_leaves_nobody_two_behind_where_one_could_be_taken_over(
+    group: tuple[list[GroupMember], TopicRacks],
+) -> None:
+    members, existing = group
+    assignment = StickyStrategy().assign(members, existing)
+    for poor in members:
+        for got in assignment.values():
+            if any(partition.topic in poor.topics for partition in got):
+                assert len(got) - len(assignment[poor.member_id]) <= 1
+
+
+@pytest.mark.parametrize("strategy", [StickyStrategy(), CooperativeStickyStrategy()], ids=lambda each: each.name)
+@given(group=groups())
+def test_sticky_moves_nothing_when_nothing_changed(
+    strategy: AssignmentStrategy, group: tuple[list[GroupMember], TopicRacks]
+) -> None:
+    members, existing = group
+    before = strategy.assign(members, existing)
+    assert strategy.assign(rejoin(strategy, before, members, 1), existing) == before
+
+
+@given(count=st.integers(2, 6), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_sticky_takes_from_a_member_only_what_a_newcomer_needs(count: int, sizes: list[int]) -> None:
+    strategy = StickyStrategy()
+    existing = topics(**{f"t{number}": size for number, size in enumerate(sizes)})
+    members = [member(f"m{number}", *existing) for number in range(count)]
+    before = strategy.assign(members[:-1], existing)
+    after = strategy.assign([*rejoin(strategy, before, members[:-1], 1), members[-1]], existing)
+    for each in members[:-1]:
+        assert set(after[each.member_id]) <= set(before[each.member_id])
+
+
+@given(group=groups(), joined=st.integers(0, 3))
+def test_cooperative_gives_nothing_that_another_still_owns_and_is_level_after_two_rounds(
+    group: tuple[list[GroupMember], TopicRacks], joined: int
+) -> None:
+    strategy = CooperativeStickyStrategy()
+    members, existing = group
+    first = members[: max(1, len(members) - joined)]
+    before = strategy.assign(first, existing)
+    rejoined = [*rejoin(strategy, before, first, 1), *members[len(first) :]]
+    between = strategy.assign(rejoined, existing)
+    owner = {partition: name for name, got in before.items() for partition in got}
+    for name, got in between.items():
+        assert all(owner.get(partition, name) == name for partition in got)
+    kept = {name: [each for each in got if each in between[name]] for name, got in before.items()}
+    after = strategy.assign(rejoin(strategy, {**between, **kept}, members, 2), existing)
+    wanted = {topic for each in members for topic in each.topics} & set(existing)
+    assert sum(map(len, after.values())) == sum(len(existing[topic]) for topic in wanted)
+
+
+def test_a_partition_that_two_claim_of_one_generation_is_given_to_neither_at_first() -> None:
+    claimed = tuple(partitions("t0"))
+    members = [member(name, "t", owned=claimed, generation=3) for name in ("a", "b")]
+    assert CooperativeStickyStrategy().assign(members, topics(t=1)) == {"a": [], "b": []}
+
+
+def test_the_later_generation_is_right_about_what_it_owns() -> None:
+    claimed = tuple(partitions("t0"))
+    members = [member("a", "t", owned=claimed, generation=3), member("b", "t", owned=claimed, generation=4)]
+    assert CooperativeStickyStrategy().assign(members, topics(t=1)) == {"a": [], "b": partitions("t0")}
+
+
+def test_range_cuts_topics_of_one_size_at_the_same_places() -> None:
+    assignment = RangeStrategy().assign([member("b", "t", "u"), member("a", "t", "u")], topics(t=3, u=3))
+    assert assignment == {"a": partitions("t0", "t1", "u0", "u1"), "b": partitions("t2", "u2")}
+
+
+def test_range_gives_a_member_what_has_a_replica_in_its_rack() -> None:
+    racks = {"t": [frozenset("x"), frozenset("y"), frozenset("x"), frozenset("y")]}
+    members = [member("a", "t", rack="y"), member("b", "t", rack="x")]
+    assert RangeStrategy().assign(members, racks) == {"a": partitions("t1", "t3"), "b": partitions("t0", "t2")}
+
+
+def test_range_keeps_shares_even_when_all_replicas_are_in_one_rack() -> None:
+    members = [member("a", "t", rack="x"), member("b", "t", rack="y")]
+    assignment = RangeStrategy().assign(members, {"t": [frozenset("x")] * 4})
+    assert [len(got) for got in assignment.values()] == [2, 2]
+
+
+def test_sticky_prefers_the_rack_for_what_nobody_owns() -> None:
+    racks = {"t": [frozenset("x"), frozenset("y")]}
+    members = [member("a", "t", rack="y"), member("b", "t", rack="x")]
+    assert StickyStrategy().assign(members, racks) == {"a": partitions("t1"), "b": partitions("t0")}
+
+
+def test_static_members_come_first_and_in_order_of_their_instances() -> None:
+    members = [member("0", "t"), member("9", "t", instance_id="a"), member("8", "t", instance_id="b")]
+    assert RoundRobinStrategy().assign(members, topics(t=3)) == {
+        "9": partitions("t0"),
+        "8": partitions("t1"),
+        "0": partitions("t2"),
+    }
+
+
+def test_sticky_user_data_is_what_the_java_client_writes() -> None:
+    data = StickyStrategy().user_data(partitions("t1", "t0"), 5)
+    assert data == bytes.fromhex("00000001 0001 74 00000002 00000000 00000001 00000005")
+
+
+def test_user_data_of_before_generations_and_garbage_are_read_as_far_as_they_go() -> None:
+    strategy = StickyStrategy()
+    old = strategy.user_data(partitions("t1"), 5)
+    assert old is not None
+    members = [member("a", "t", user_data=b"\xff"), member("b", "t", user_data=old[:-4])]
+    assert strategy.assign(members, topics(t=2)) == {"a": partitions("t0"), "b": partitions("t1")}
