@@ -7,7 +7,7 @@ pytest is imported at the top, and each fixture imports what it needs.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from aiokafka_lite.embedded import EmbeddedCluster
     from aiokafka_lite.testing.containers import KafkaContainer
 
+async_fixture: Any
 try:
     from pytest_asyncio import fixture as async_fixture
-except ImportError:  # anyio's own plugin, or none: it takes plain fixtures
+except ImportError:  # anyio's plugin runs plain fixtures
     async_fixture = pytest.fixture
 
 

@@ -1,0 +1,26 @@
+"""What the end-to-end tests do again and again: read a topic until a number of records has come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokafka_lite import Consumer, Record
+from tests.end_to_end.conftest import Kafka
+
+DEADLINE = 30.0
+
+
+async def read(kafka: Kafka, topic: str, count: int, **settings: Any) -> list[Record]:
+    """The first `count` records of the topic, in the order they were handed out."""
+    async with Consumer(kafka.bootstrap_servers, topics=[topic], **settings) as consumer:
+        return await take(consumer, count)
+
+
+async def take(consumer: Consumer, count: int) -> list[Record]:
+    """The next `count` records; exactly so many, or TimeoutError."""
+    records: list[Record] = []
+    async with asyncio.timeout(DEADLINE):
+        while len(records) < count:
+            records += await consumer.poll(max_records=count - len(records), timeout=1.0)
+    return records

@@ -1,0 +1,110 @@
+"""The command line as a user meets it: a process, its output and its exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aiokafka_lite import Producer
+from aiokafka_lite.testing.containers import free_port
+from tests.end_to_end.conftest import Kafka
+
+COMMAND = (sys.executable, "-W", "error", "-c", "from aiokafka_lite.cli import main; main()")
+DEADLINE = 120.0
+
+
+async def run(*arguments: str) -> tuple[int, str]:
+    """The exit status, and all that was printed."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(DEADLINE):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+@asynccontextmanager
+async def broker(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """`aiokafka-lite broker` and the bootstrap servers that it printed."""
+    process = await asyncio.create_subprocess_exec(*COMMAND, "broker", *arguments, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(DEADLINE):
+            line = (await process.stdout.readline()).decode()
+        assert line.startswith("bootstrap servers: "), line
+        yield process, line.removeprefix("bootstrap servers: ").strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_the_demo_brings_every_record_back(kafka: Kafka) -> None:
+    status, output = await run("demo", "--records", "3000", "--bootstrap-server", kafka.bootstrap_servers)
+    assert status == 0, output
+    assert "all 3,000 records came back exactly once, unchanged, and in order per key" in output
+    assert f"{3000:,}" in output
+    assert "leader" in output
+
+
+async def test_the_demo_brings_its_own_cluster() -> None:
+    status, output = await run("demo", "--records", "1000")
+    assert status == 0, output
+    assert "embedded cluster of three nodes" in output
+
+
+async def test_the_demo_says_in_one_line_that_no_broker_is_there() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    status, output = await run("demo", "--bootstrap-server", address)
+    assert status == 1
+    assert address in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_the_broker_serves_until_it_is_told_to_stop(number: signal.Signals) -> None:
+    async with broker("--port", "0", "--brokers", "3") as (process, servers):
+        assert len(servers.split(",")) == 3
+        async with Producer(servers) as producer:
+            assert (await producer.send("orders", b"value")).offset == 0
+        process.send_signal(number)
+        async with asyncio.timeout(DEADLINE):
+            assert await process.wait() == 0
+        assert process.stdout is not None
+        assert (await process.stdout.read()).decode() == "stopped\n"
+
+
+async def test_further_brokers_take_the_following_ports() -> None:
+    port = free_port()
+    async with broker("--port", str(port), "--brokers", "2") as (_, servers):
+        assert servers == f"127.0.0.1:{port},127.0.0.1:{port + 1}"
+
+
+async def test_a_port_in_use_is_one_line() -> None:
+    async with broker("--port", "0") as (_, servers):
+        status, output = await run("broker", "--port", servers.rpartition(":")[2])
+    assert status == 1
+    assert "in use" in output
+    assert "Traceback" not in output
+
+
+async def test_the_version_is_printed() -> None:
+    status, output = await run("--version")
+    assert (status, output.split()[0]) == (0, "aiokafka-lite")
+
+
+async def test_a_wrong_option_is_named() -> None:
+    status, output = await run("broker", "--prot", "1")
+    assert status == 2
+    assert "--prot" in output

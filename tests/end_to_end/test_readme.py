@@ -1,0 +1,58 @@
+"""The README's examples, run as they are printed; only the address is the broker's under test."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from tests.end_to_end.conftest import Kafka
+
+README = Path(__file__).parents[2] / "README.md"
+DEADLINE = 60.0
+
+
+def example(mark: str) -> str:
+    """The one Python block that contains the mark."""
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(), flags=re.MULTILINE | re.DOTALL)
+    (block,) = [block for block in blocks if mark in block]
+    return str(block)
+
+
+async def until_it_prints(wanted: str, *command: str) -> str:
+    """Run a program until it has printed that line, or ended; all it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-u", *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    printed = ""
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(DEADLINE):
+            async for line in process.stdout:
+                printed += line.decode()
+                if wanted in printed:
+                    break
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+    return printed
+
+
+async def test_produce_and_consume(kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=3)
+
+    def here(program: str) -> str:
+        return program.replace("localhost:9092", kafka.bootstrap_servers).replace('"orders"', f'"{topic}"')
+
+    assert f"{topic}-" in await until_it_prints("offset 0", "-c", here(example("producer.send(")))
+    printed = await until_it_prints("two coffees", "-c", here(example("async for record in consumer")))
+    assert "two coffees" in printed, printed
+
+
+async def test_embedded_cluster_in_a_test(tmp_path: Path) -> None:
+    (tmp_path / "test_orders.py").write_text(example("embedded_kafka"))
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nfilterwarnings = error\n")
+    printed = await until_it_prints("1 passed", "-m", "pytest", "-q", str(tmp_path), "-c", str(tmp_path / "pytest.ini"))
+    assert "1 passed" in printed, printed

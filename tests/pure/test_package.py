@@ -1,0 +1,62 @@
+"""The package as a whole: what importing it costs, what it offers, and rules that no linter knows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aiokafka_lite
+
+PACKAGE = Path(aiokafka_lite.__file__).parent
+
+
+def modules_after(statement: str) -> set[str]:
+    """What a fresh interpreter has loaded after the statement."""
+    program = f"{statement}\nimport sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_no_event_loop() -> None:
+    assert modules_after("import aiokafka_lite").isdisjoint({"asyncio", "anyio", "ssl", "lz4", "zstandard"})
+
+
+def test_the_pytest_plugin_loads_nothing_of_the_broker_and_no_container_library() -> None:
+    loaded = modules_after("import aiokafka_lite.testing.plugin")
+    assert loaded.isdisjoint({"aiokafka_lite.embedded", "aiokafka_lite.protocol", "testcontainers", "docker"})
+
+
+def test_the_command_line_loads_only_what_the_command_needs() -> None:
+    pytest.importorskip("typer")
+    loaded = modules_after("import aiokafka_lite.cli.commands")
+    assert loaded.isdisjoint({"aiokafka_lite.embedded", "aiokafka_lite.producer", "rich.progress"})
+
+
+@pytest.mark.parametrize("name", aiokafka_lite.__all__)
+def test_each_public_name_is_there(name: str) -> None:
+    assert getattr(aiokafka_lite, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="Prodcuer"):
+        aiokafka_lite.Prodcuer  # noqa: B018
+
+
+def test_the_command_line_says_which_extra_it_needs() -> None:
+    program = "import sys; sys.modules['typer'] = None; from aiokafka_lite.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "aiokafka-lite needs typer: pip install 'aiokafka_lite[cli]'\n"
+
+
+def test_tasks_are_made_in_one_place() -> None:
+    """A task that nobody owns is a task that nobody ends, and whose death nobody hears of."""
+    makes_a_task = re.compile(r"\b(create_task|ensure_future)\(")
+    makers = {
+        str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())
+    }
+    assert makers == {"aio/service.py"}
