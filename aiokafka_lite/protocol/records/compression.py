@@ -38,6 +38,9 @@ LEVELS: dict[Compression, range] = {
 """The levels that a codec has; a codec that is not here has none. Those of lz4 above 12 all mean the best."""
 
 _FIRST_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 20
+# zlib and lz4 copy the input that is left each time they return: they get it in pieces, lest that grow quadratic.
+_INPUT_PIECE = 1 << 16
+_MOST_MEMBERS = 1024
 
 
 def check_level(codec: Compression, level: int | None) -> None:
@@ -98,6 +101,11 @@ def _piece_sizes() -> Iterator[int]:
         size = min(2 * size, _LARGEST_PIECE)
 
 
+def _most_blocks(max_size: int) -> int:
+    """How many blocks a stream may have. Honest ones have one for each 32 KiB or more; each costs us some Python."""
+    return 1024 + max_size // 1024
+
+
 def _too_large(codec: str, max_size: int) -> CorruptRecord:
     return CorruptRecord(
         f"a {codec} batch unpacks to more than {max_size} bytes; if it is genuine, raise max_decompressed_size"
@@ -118,19 +126,24 @@ def _decompress_gzip(data: memoryview, max_size: int) -> bytes:
 
 def _unpack_gzip(data: memoryview) -> Iterator[bytes]:
     sizes = _piece_sizes()
-    rest: Buffer = data
+    members = position = 0
     try:
-        while True:  # a gzip stream is one member or more
+        while position < len(data) or not members:
+            members += 1
+            if members > _MOST_MEMBERS:
+                raise CorruptRecord("a gzip batch is cut into far too many members")
             unpacker = zlib.decompressobj(31)
+            rest: Buffer = b""
             while not unpacker.eof:
+                if not rest:
+                    rest = data[position : position + _INPUT_PIECE]
+                    position += len(rest)
                 piece = unpacker.decompress(rest, next(sizes))
-                rest = unpacker.unconsumed_tail
-                if not piece and not rest and not unpacker.eof:
+                if not (piece or rest or unpacker.eof):
                     raise CorruptRecord("a gzip batch is cut off")
+                rest = unpacker.unconsumed_tail
                 yield piece
-            rest = unpacker.unused_data
-            if not rest:
-                return
+            position -= len(unpacker.unused_data)
     except zlib.error as error:
         raise CorruptRecord(f"a gzip batch is garbage: {error}") from None
 
@@ -166,13 +179,17 @@ def _compress_snappy(data: Buffer, level: int | None) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, max_size: int) -> bytes:
-    blocks = _xerial_blocks(data) if data[:8] == _XERIAL_MAGIC else iter((data,))
+    blocks = _xerial_blocks(data, _most_blocks(max_size)) if data[:8] == _XERIAL_MAGIC else iter((data,))
     return _joined("snappy", _unpack_snappy(blocks, max_size), max_size)
 
 
-def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+def _xerial_blocks(data: memoryview, most_blocks: int) -> Iterator[memoryview]:
     position, size = len(_XERIAL_HEADER), len(data)
+    blocks = 0
     while position < size:
+        blocks += 1
+        if blocks > most_blocks:
+            raise CorruptRecord("a snappy batch is cut into far too many blocks")
         # A writer that was appended to starts over with a header in mid-stream.
         if data[position : position + 8] == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
@@ -222,16 +239,18 @@ def _decompress_lz4(data: memoryview, max_size: int) -> bytes:
 
 def _unpack_lz4(data: memoryview) -> Iterator[bytes]:
     unpacker = lz4.frame.LZ4FrameDecompressor()
-    rest: Buffer = data
     sizes = _piece_sizes()
+    position = 0
     try:
         while not unpacker.eof:
-            piece = unpacker.decompress(rest, next(sizes))
-            rest = b""
-            if not piece and not unpacker.eof and unpacker.needs_input:
-                raise CorruptRecord("an lz4 batch is cut off")
-            yield piece
-        if unpacker.unused_data:
+            rest: Buffer = b""
+            if unpacker.needs_input:
+                rest = data[position : position + _INPUT_PIECE]
+                position += len(rest)
+                if not rest:
+                    raise CorruptRecord("an lz4 batch is cut off")
+            yield unpacker.decompress(rest, next(sizes))
+        if position - len(unpacker.unused_data or b"") != len(data):
             raise CorruptRecord("an lz4 batch goes on after its end")
     except (RuntimeError, ValueError) as error:
         raise CorruptRecord(f"an lz4 batch is garbage: {error}") from None
@@ -243,7 +262,6 @@ _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE = 0x184D2A50  # and the 15 numbers above it
 _ZSTD_USUAL_WINDOW = 8 << 20  # what every decoder should take (RFC 8878, section 3.1.1.1.2)
 _ZSTD_MAX_WINDOW = 128 << 20  # what the best levels use
-_FEW_BLOCKS = 1024
 _UINT32 = Struct("<I")
 
 
@@ -291,11 +309,10 @@ def _largest_zstd_window(data: memoryview, max_size: int) -> int:
     """Walk the frames (RFC 8878, section 3.1) from block to block; return the largest window they ask for.
 
     The decoder stops at the end of its input whether or not a frame has ended there: only this tells one that is cut
-    off. Blocks are 128 KiB as a rule, so there are few; a batch that is nothing but tiny ones would keep this busy for
-    long, and is refused.
+    off. Blocks are 128 KiB as a rule, so there are few; a stream of nothing but tiny ones is refused.
     """
     window = position = 0
-    blocks_left = _FEW_BLOCKS + max_size // 1024
+    blocks_left = _most_blocks(max_size)
     try:
         while position < len(data):
             magic = _UINT32.unpack_from(data, position)[0]

@@ -107,7 +107,7 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes) -> RecordColumns:
 
 def _number(columns: RecordColumns, wrapper: MessageHeader) -> None:
     if wrapper.magic == 0:
-        if columns.offsets[-1] != wrapper.offset:
+        if columns.offsets[-1] > wrapper.offset:
             raise CorruptRecord(f"a compressed message at offset {wrapper.offset} ends with {columns.offsets[-1]}")
         return
     base = wrapper.offset - columns.offsets[-1]

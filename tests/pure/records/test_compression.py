@@ -1,0 +1,250 @@
+"""Codecs: they give back what they were given, and do not believe what they are told."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import random
+import struct
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import lz4.frame
+import pytest
+import zstandard
+
+from aiokafka_lite.errors import ConfigurationError, CorruptRecord
+from aiokafka_lite.protocol.records import check_available, check_level, compress, decompress
+from aiokafka_lite.protocol.records import compression as module
+from aiokafka_lite.types import Compression
+
+GZIP, SNAPPY, LZ4, ZSTD = Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD
+CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
+MIB = 1 << 20
+
+SAMPLES = {
+    "nothing": b"",
+    "one byte": b"x",
+    "text": b"the quick brown fox " * 500,
+    "noise": random.Random(7).randbytes(200_000),
+    "zeros": bytes(3 * MIB),
+    "mixed": random.Random(8).randbytes(70_000) + bytes(70_000) + b"ab" * 70_000,
+}
+
+
+@pytest.fixture(params=CODECS, ids=lambda codec: codec.name.lower())
+def codec(request: pytest.FixtureRequest) -> Compression:
+    if request.param is SNAPPY:
+        pytest.importorskip("cramjam")
+    chosen: Compression = request.param
+    return chosen
+
+
+@pytest.mark.parametrize("data", SAMPLES.values(), ids=SAMPLES)
+def test_data_comes_back(codec: Compression, data: bytes) -> None:
+    packed = compress(codec, data)
+    assert decompress(codec, packed, len(data)) == data
+    assert decompress(codec, memoryview(b"." + packed)[1:], len(data)) == data
+
+
+@pytest.mark.parametrize("name, level", [("gzip", 1), ("gzip", 9), ("lz4", 0), ("lz4", 12), ("lz4", 17), ("zstd", -7)])
+def test_each_level_packs_what_unpacks(name: str, level: int) -> None:
+    codec = Compression.parse(name)
+    for data in SAMPLES.values():
+        assert decompress(codec, compress(codec, data, level)) == data
+
+
+def test_a_higher_level_packs_tighter() -> None:
+    data = b"".join(b"%d," % (number * number) for number in range(20_000))
+    for codec, low, high in ((GZIP, 1, 9), (LZ4, 0, 9), (ZSTD, -50, 19)):
+        assert len(compress(codec, data, high)) < len(compress(codec, data, low))
+
+
+@pytest.mark.parametrize(
+    "codec, level, allowed",
+    [(GZIP, 10, "0 to 9"), (GZIP, -1, "0 to 9"), (LZ4, 18, "0 to 17"), (ZSTD, 23, "-131072 to 22"), (ZSTD, True, "22")],
+)
+def test_level_out_of_range_is_refused_with_what_is_allowed(codec: Compression, level: int, allowed: str) -> None:
+    with pytest.raises(ConfigurationError, match=allowed):
+        check_level(codec, level)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, SNAPPY])
+def test_level_for_a_codec_without_levels_is_refused(codec: Compression) -> None:
+    with pytest.raises(ConfigurationError, match="no levels"):
+        compress(codec, b"", 1)
+
+
+def test_data_of_exactly_the_limit_passes_and_a_byte_more_does_not(codec: Compression) -> None:
+    for size in (1, 1000, (1 << 16) - 1, 1 << 16, (1 << 16) + 1, 2 * MIB):
+        packed = compress(codec, bytes(size))
+        assert len(decompress(codec, packed, size)) == size
+        with pytest.raises(CorruptRecord, match=r"more than|claims"):
+            decompress(codec, packed, size - 1)
+
+
+def test_data_cut_off_anywhere_is_corrupt(codec: Compression) -> None:
+    packed = compress(codec, b"abcdefgh" * 20 + random.Random(3).randbytes(30))
+    for end in range(len(packed)):
+        if (codec, end) in ((SNAPPY, 16), (ZSTD, 0)):
+            continue  # a stream of no blocks, or of no frames, is whole
+        with pytest.raises(CorruptRecord):
+            decompress(codec, packed[:end])
+
+
+def test_garbage_is_corrupt_and_nothing_else(codec: Compression) -> None:
+    source = random.Random(11)
+    packed = compress(codec, b"abcdefgh" * 20 + source.randbytes(100))
+    for _ in range(2000):
+        damaged = bytearray(packed)
+        for _ in range(source.randint(1, 4)):
+            damaged[source.randrange(len(damaged))] = source.randrange(256)
+        with contextlib.suppress(CorruptRecord):
+            decompress(codec, damaged, MIB)
+    for size in range(60):
+        with pytest.raises(CorruptRecord):
+            decompress(codec, packed + b"\xff" * (size + 1))
+        with contextlib.suppress(CorruptRecord):
+            decompress(codec, source.randbytes(size), MIB)
+
+
+def lz4_bomb() -> bytes:
+    frame = lz4.frame.compress(
+        bytes(4 * MIB), block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False, store_size=False
+    )
+    header, block, end_mark = frame[:7], frame[7:-4], frame[-4:]
+    return bytes(header + block * 60 + end_mark)
+
+
+def snappy_bomb() -> bytes:
+    return compress(SNAPPY, bytes(21 * MIB))
+
+
+BOMBS: dict[Compression, Callable[[], bytes]] = {
+    GZIP: lambda: gzip.compress(bytes(16 * MIB)) * 64,  # 1 GiB in 1 MiB
+    SNAPPY: snappy_bomb,  # 21 MiB in 1 MiB: the format gives no more
+    LZ4: lz4_bomb,  # 240 MiB in 1 MiB
+    ZSTD: lambda: zstandard.ZstdCompressor().compress(bytes(128 * MIB)) * 8,  # 1 GiB in a few KiB
+}
+
+
+def test_bomb_costs_no_more_than_the_limit(codec: Compression) -> None:
+    bomb = BOMBS[codec]()
+    assert len(bomb) < 1.1 * MIB
+    limit = 8 * MIB
+    decompress(codec, compress(codec, b"warm"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecord, match="more than"):
+            decompress(codec, bomb, limit)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < limit + 3 * MIB
+
+
+def snappy_claiming(size: int) -> bytes:
+    varint = bytearray()
+    while size > 127:
+        varint.append(size & 127 | 128)
+        size >>= 7
+    return bytes((*varint, size)) + b"\0a"
+
+
+def xerial(*blocks: bytes) -> bytes:
+    return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">I", len(b)) + b for b in blocks)
+
+
+def zstd_claiming(size: int) -> bytes:
+    return b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", size) + b"\x09\0\0a"
+
+
+LIARS = {
+    "snappy raw": (SNAPPY, snappy_claiming(100 * MIB)),
+    "snappy raw, 4 GiB": (SNAPPY, snappy_claiming((1 << 32) - 1)),
+    "snappy in xerial": (SNAPPY, xerial(snappy_claiming(100 * MIB))),
+    "xerial block size": (SNAPPY, xerial() + b"\xff\xff\xff\xff"),
+    "zstd content size": (ZSTD, zstd_claiming(100 * MIB)),
+    "zstd content size, 2**60": (ZSTD, zstd_claiming(1 << 60)),
+    "zstd window of 2**41": (ZSTD, b"\x28\xb5\x2f\xfd\x00\xff\x09\0\0a"),
+    "zstd block size": (ZSTD, b"\x28\xb5\x2f\xfd\x00\x00\xfc\xff\xff"),
+    "gzip tiny members": (GZIP, gzip.compress(b"") * 50_000),
+    "xerial tiny blocks": (SNAPPY, xerial(*[b"\0"] * 200_000)),
+    "zstd tiny blocks": (ZSTD, b"\x28\xb5\x2f\xfd\x00\x00" + b"\0\0\0" * 400_000),
+    "lz4 content size": (
+        LZ4,
+        bytes(lz4.frame.compress(b"a" * 100, store_size=False)).replace(
+            b"\x04\x22\x4d\x18\x60", b"\x04\x22\x4d\x18\x68"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("codec, data", LIARS.values(), ids=LIARS)
+def test_size_that_lies_allocates_nothing(codec: Compression, data: bytes) -> None:
+    if codec is SNAPPY:
+        pytest.importorskip("cramjam")
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecord):
+            decompress(codec, data)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_snappy_is_written_in_xerial_blocks_of_32_kib_and_read_raw_too() -> None:
+    cramjam = pytest.importorskip("cramjam")
+    data = SAMPLES["mixed"]
+    packed = compress(SNAPPY, data)
+    blocks = [bytes(cramjam.snappy.compress_raw(data[at : at + 32768])) for at in range(0, len(data), 32768)]
+    assert packed == xerial(*blocks)
+    assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(data))) == data
+    assert decompress(SNAPPY, xerial(blocks[0]) + xerial(*blocks[1:])) == data
+
+
+def test_snappy_without_cramjam_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    module._cramjam.cache_clear()
+    for use in (lambda: check_available(SNAPPY), lambda: compress(SNAPPY, b"x"), lambda: decompress(SNAPPY, b"x")):
+        with pytest.raises(ConfigurationError, match=r"pip install aiokafka_lite\[snappy\]"):
+            use()
+    check_available(ZSTD)
+
+
+def test_lz4_is_written_as_java_can_read_it() -> None:
+    packed = compress(LZ4, SAMPLES["mixed"])
+    info = lz4.frame.get_frame_info(packed)
+    assert not info["block_linked"]
+    assert not info["content_checksum"]
+    assert not info["content_size"]
+    assert info["block_size_id"] == lz4.frame.BLOCKSIZE_MAX64KB
+
+
+def test_streams_of_several_parts_are_read_to_the_end() -> None:
+    assert decompress(GZIP, gzip.compress(b"ab") + gzip.compress(b"cd")) == b"abcd"
+    frames = [zstandard.ZstdCompressor(write_checksum=check).compress(b"ab") for check in (True, False)]
+    skippable = struct.pack("<II", 0x184D2A53, 3) + b"..."
+    assert decompress(ZSTD, frames[0] + skippable + frames[1]) == b"abab"
+    streaming = zstandard.ZstdCompressor(level=19).compressobj()  # no content size, a window of 8 MiB
+    assert decompress(ZSTD, streaming.compress(SAMPLES["zeros"]) + streaming.flush(), 3 * MIB) == SAMPLES["zeros"]
+
+
+def test_long_window_is_read_if_the_limit_allows_it() -> None:
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=25)
+    streaming = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    packed = streaming.compress(b"data") + streaming.flush()
+    assert decompress(ZSTD, packed, 32 * MIB) == b"data"
+    with pytest.raises(CorruptRecord):
+        decompress(ZSTD, packed, 16 * MIB)
+
+
+def test_linked_lz4_blocks_are_read() -> None:
+    assert decompress(LZ4, lz4.frame.compress(SAMPLES["mixed"], block_linked=True, store_size=True)) == SAMPLES["mixed"]
+
+
+def test_raw_deflate_is_not_gzip() -> None:
+    with pytest.raises(CorruptRecord):
+        decompress(GZIP, zlib.compress(b"x"))
