@@ -1,0 +1,451 @@
+"""The groups of one node: those whose partition of ``__consumer_offsets`` the node leads.
+
+The coordinator's memory is a cache of that partition. When the node becomes its leader the groups are read from the log
+(members included, whose sessions begin anew); when it stops leading, they are buried and whoever waits is told
+NOT_COORDINATOR. So a group survives its coordinator, as long as the topic has another replica.
+
+Offsets are acknowledged when all in-sync replicas have them. A generation is written without waiting for that: what may
+be lost with a coordinator that dies at that moment is a rebalance, and the members begin another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import ErrorCode
+from ..protocol.codec import decode_versioned, encode_versioned
+from ..protocol.records import encode_batch, single_batch
+from ..types import Header
+from .group import Group, GroupState, JoiningMember, JoinResult, Member, SyncResult
+from .group_records import (
+    OFFSETS_TOPIC,
+    GroupMetadataKey,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    group_key,
+    offset_key,
+    partition_of,
+    read_key,
+)
+from .log import MAX_DECOMPRESSED_SIZE
+from .replica_manager import ALL_ACKS, ProducedBatch
+from .topics import PartitionKey
+
+if TYPE_CHECKING:
+    from ..protocol.codec import Buffer
+    from .node import BrokerNode
+
+logger = logging.getLogger(__name__)
+
+COMMIT_TIMEOUT = 5.0
+"""Seconds that a commit waits for the replicas (offsets.commit.timeout.ms)."""
+
+Rows = Sequence[tuple[bytes, bytes | None]]
+"""Keys and values to write; a null value ends its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """What a group committed for a partition. ``committed_at`` is in milliseconds."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_at: int
+    expires_at: int = -1
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """A group, its offsets, and when it last became empty (milliseconds, -1 while it has members)."""
+
+    group: Group
+    offsets: dict[PartitionKey, CommittedOffset]
+    empty_since: int
+
+
+class GroupCoordinator:
+    """Owner: the node. Whether the node coordinates a group at all is asked first, with ``check``."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self._led: dict[int, int] = {}  # partition of the offsets topic → leader epoch at which it was loaded
+        self._hosted: dict[str, _Hosted] = {}
+
+    def __repr__(self) -> str:
+        return f"<GroupCoordinator node={self._node.node_id} partitions={len(self._led)} groups={len(self._hosted)}>"
+
+    # ---- which groups are here
+
+    def apply(self) -> None:
+        """The topic's leaders have changed: read what is now led here, bury what is not."""
+        topic = self._node.topics.get(OFFSETS_TOPIC)
+        led = {}
+        if topic is not None:
+            led = {
+                index: state.leader_epoch
+                for index, state in enumerate(topic.partitions)
+                if state.leader == self._node.node_id
+            }
+        for index in [each for each in self._led if each not in led]:
+            del self._led[index]
+            self._unload(index)
+        for index, epoch in led.items():
+            if index not in self._led:
+                self._led[index] = epoch
+                self._load(index)
+
+    def partition_for(self, group_id: str) -> int | None:
+        """The group's partition of the offsets topic; None before the topic exists."""
+        topic = self._node.topics.get(OFFSETS_TOPIC)
+        return None if topic is None else partition_of(group_id, len(topic.partitions))
+
+    def check(self, group_id: str) -> ErrorCode:
+        """Whether this node is the group's coordinator."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        return ErrorCode.NONE if self.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
+
+    def stop(self) -> None:
+        """The node goes down: timers end, and what waits is cut off with its connections."""
+        for index in list(self._led):
+            del self._led[index]
+            self._unload(index)
+
+    def _unload(self, index: int) -> None:
+        for group_id in [each for each in self._hosted if self.partition_for(each) in (index, None)]:
+            self._hosted.pop(group_id).group.bury(ErrorCode.NOT_COORDINATOR)
+
+    def _load(self, index: int) -> None:
+        partition = self._node.replica_manager.partitions.get((OFFSETS_TOPIC, index))
+        if partition is None:
+            return
+        offsets: dict[OffsetKey, CommittedOffset] = {}
+        groups: dict[str, GroupMetadataValue] = {}
+        for stored in partition.log.batches():
+            columns = stored.view().columns(MAX_DECOMPRESSED_SIZE)
+            for key, value in zip(columns.keys, columns.values):
+                if key is not None:
+                    _replay(key, value, offsets, groups)
+        for group_id, metadata in groups.items():
+            _restore(self._host(group_id).group, metadata)
+        for (group_id, topic, number), committed in offsets.items():
+            self._host(group_id).offsets[topic, number] = committed
+        for hosted in self._hosted.values():
+            if hosted.group.state is not GroupState.EMPTY:
+                hosted.empty_since = -1
+
+    def _host(self, group_id: str) -> _Hosted:
+        hosted = self._hosted.get(group_id)
+        if hosted is None:
+            group = Group(
+                group_id,
+                call_later=asyncio.get_running_loop().call_later,
+                new_id=self._new_id,
+                initial_delay=self._setting("group.initial.rebalance.delay.ms", 0) / 1000,
+                max_size=self._setting("group.max.size", 2**31 - 1),
+                persist=self._persist,
+            )
+            hosted = self._hosted[group_id] = _Hosted(group, {}, self._node.now_ms())
+        return hosted
+
+    def _new_id(self) -> str:
+        return str(uuid.UUID(bytes=self._node.cluster.random.randbytes(16), version=4))
+
+    def _setting(self, name: str, default: int) -> int:
+        return int(self._node.cluster.controller.broker_configs.get(name, default))
+
+    # ---- membership
+
+    def join(self, group_id: str, request: JoiningMember, *, require_member_id: bool) -> JoinResult | asyncio.Future[JoinResult]:
+        """JoinGroup. A group comes into being with its first member."""
+        error = self.check(group_id)
+        low = self._setting("group.min.session.timeout.ms", 6_000) / 1000
+        high = self._setting("group.max.session.timeout.ms", 1_800_000) / 1000
+        if error is ErrorCode.NONE and not low <= request.session_timeout <= high:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and group_id not in self._hosted and request.member_id:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE:
+            return JoinResult(error, request.member_id)
+        hosted = self._host(group_id)
+        result = hosted.group.join(request, require_member_id=require_member_id)
+        if hosted.group.members:
+            hosted.empty_since = -1
+        return result
+
+    def sync(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        *,
+        protocol_type: str | None,
+        protocol: str | None,
+    ) -> SyncResult | asyncio.Future[SyncResult]:
+        """SyncGroup."""
+        group, error = self._find(group_id)
+        if group is None:
+            return SyncResult(error)
+        return group.sync(
+            member_id, instance_id, generation, assignments, protocol_type=protocol_type, protocol=protocol
+        )
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat."""
+        group, error = self._find(group_id)
+        return error if group is None else group.heartbeat(member_id, instance_id, generation)
+
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
+        """One member of LeaveGroup."""
+        group, error = self._find(group_id)
+        return error if group is None else group.leave(member_id, instance_id)
+
+    def _find(self, group_id: str) -> tuple[Group | None, ErrorCode]:
+        error = self.check(group_id)
+        hosted = self._hosted.get(group_id)
+        if error is not ErrorCode.NONE:
+            return None, error
+        if hosted is None:
+            return None, ErrorCode.UNKNOWN_MEMBER_ID
+        return hosted.group, ErrorCode.NONE
+
+    # ---- offsets
+
+    def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether a commit may be taken: from a member of this generation, or from outside for a group without members."""
+        error = self.check(group_id)
+        if error is not ErrorCode.NONE:
+            return error
+        hosted = self._hosted.get(group_id)
+        if hosted is None:
+            return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        group = hosted.group
+        if generation < 0 and group.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        error = group.check_generation(member_id, instance_id, generation)
+        if error is not ErrorCode.NONE:
+            return error
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        group.touch(group.members[member_id])
+        return ErrorCode.NONE
+
+    async def commit(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> ErrorCode:
+        """Write offsets and, when the replicas have them, count them as committed."""
+        rows = [
+            (
+                offset_key(group_id, *key),
+                _versioned_offset(committed),
+            )
+            for key, committed in offsets.items()
+        ]
+        error = await self._write(group_id, rows)
+        if error is ErrorCode.NONE:
+            self._host(group_id).offsets.update(offsets)
+        return error
+
+    def committed(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
+        """Everything a group has committed that has not expired."""
+        hosted = self._hosted.get(group_id)
+        if hosted is None:
+            return {}
+        self._expire_offsets(hosted)
+        return hosted.offsets
+
+    def _expire_offsets(self, hosted: _Hosted) -> None:
+        """Offsets live as long as the group has members, and ``offsets.retention.minutes`` after that (KIP-211)."""
+        if hosted.group.state is not GroupState.EMPTY:
+            return
+        now = self._node.now_ms()
+        retention = self._setting("offsets.retention.minutes", 10_080) * 60_000
+        for key, committed in list(hosted.offsets.items()):
+            expires_at = committed.expires_at
+            if expires_at < 0:
+                expires_at = max(committed.committed_at, hosted.empty_since) + retention
+            if now >= expires_at:
+                del hosted.offsets[key]
+
+    async def delete_offsets(self, group_id: str, keys: Iterable[PartitionKey]) -> ErrorCode:
+        """Forget offsets, as OffsetDelete asks."""
+        keys = list(keys)
+        error = await self._write(group_id, [(offset_key(group_id, *key), None) for key in keys])
+        if error is ErrorCode.NONE:
+            for key in keys:
+                self._hosted[group_id].offsets.pop(key, None)
+        return error
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: so are the offsets committed for it."""
+        for group_id, hosted in self._hosted.items():
+            gone = [key for key in hosted.offsets if key[0] == topic]
+            for key in gone:
+                del hosted.offsets[key]
+            if gone:
+                self._append(group_id, [(offset_key(group_id, *key), None) for key in gone])
+
+    # ---- seen from outside
+
+    def groups(self) -> list[Group]:
+        """The groups that live here; those without members only while they have offsets."""
+        found = []
+        for hosted in self._hosted.values():
+            self._expire_offsets(hosted)
+            if hosted.group.state is not GroupState.EMPTY or hosted.offsets:
+                found.append(hosted.group)
+        return found
+
+    def group(self, group_id: str) -> Group | None:
+        return next((group for group in self.groups() if group.group_id == group_id), None)
+
+    async def delete_group(self, group_id: str) -> ErrorCode:
+        """DeleteGroups: only a group without members can be deleted."""
+        error = self.check(group_id)
+        if error is not ErrorCode.NONE:
+            return error
+        group = self.group(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        hosted = self._hosted.pop(group_id)
+        group.bury(ErrorCode.UNKNOWN_MEMBER_ID)
+        ends: Rows = [(offset_key(group_id, *key), None) for key in hosted.offsets]
+        return await self._write(group_id, [*ends, (group_key(group_id), None)])
+
+    # ---- the log
+
+    def _persist(self, group: Group) -> None:
+        now = self._node.now_ms()
+        hosted = self._hosted.get(group.group_id)
+        if hosted is not None and not group.members:
+            hosted.empty_since = now
+        self._append(group.group_id, [(group_key(group.group_id), _versioned_group(group, now))])
+
+    def _batch(self, group_id: str, rows: Rows) -> tuple[PartitionKey, ProducedBatch]:
+        now = self._node.now_ms()
+        no_headers: tuple[Header, ...] = ()
+        data = encode_batch([(now, key, value, no_headers) for key, value in rows])
+        return (OFFSETS_TOPIC, self.partition_for(group_id) or 0), ProducedBatch(data, single_batch(data))
+
+    def _append(self, group_id: str, rows: Rows) -> None:
+        """Write without waiting for the replicas."""
+        key, batch = self._batch(group_id, rows)
+        statuses = self._node.replica_manager.append_to_local_log(
+            1, {key: batch}, self._node.now_ms(), internal_topics_allowed=True
+        )
+        error = statuses[key].response.error
+        if error is not ErrorCode.NONE:
+            logger.warning("%r could not write to %s-%d: %s", self, *key, error.name)
+
+    async def _write(self, group_id: str, rows: Rows) -> ErrorCode:
+        """Write and wait for the replicas; the error is one that group members understand."""
+        if not rows:
+            return ErrorCode.NONE
+        key, batch = self._batch(group_id, rows)
+        responses = await self._node.replica_manager.append_records(
+            COMMIT_TIMEOUT, ALL_ACKS, {key: batch}, self._node.now_ms(), internal_topics_allowed=True
+        )
+        return _FOR_MEMBERS.get(responses[key].error, responses[key].error)
+
+
+_FOR_MEMBERS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What a failure to write means to a member; others are passed on as they are."""
+
+OffsetKey = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+def _replay(
+    key: Buffer,
+    value: Buffer | None,
+    offsets: dict[OffsetKey, CommittedOffset],
+    groups: dict[str, GroupMetadataValue],
+) -> None:
+    about = read_key(key)
+    if isinstance(about, GroupMetadataKey):
+        if value is None:
+            groups.pop(about.group, None)
+        else:
+            groups[about.group] = decode_versioned(GroupMetadataValue, value)[0]
+    elif isinstance(about, OffsetCommitKey):
+        name = (about.group, about.topic, about.partition)
+        if value is None:
+            offsets.pop(name, None)
+        else:
+            read = decode_versioned(OffsetCommitValue, value)[0]
+            offsets[name] = CommittedOffset(
+                read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
+            )
+
+
+def _versioned_offset(committed: CommittedOffset) -> bytes:
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.committed_at,
+        expire_timestamp=committed.expires_at,
+    )
+    return encode_versioned(value, 3 if committed.expires_at < 0 else 1)
+
+
+def _versioned_group(group: Group, now_ms: int) -> bytes:
+    members = [
+        GroupMetadataMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=round(member.rebalance_timeout * 1000),
+            session_timeout=round(member.session_timeout * 1000),
+            subscription=member.subscription(group.protocol),
+            assignment=member.assignment,
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader,
+        current_state_timestamp=now_ms,
+        members=members,
+    )
+    return encode_versioned(value, 3)
+
+
+def _restore(group: Group, metadata: GroupMetadataValue) -> None:
+    members = [
+        Member(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout / 1000,
+            member.rebalance_timeout / 1000,
+            metadata.protocol_type,
+            ((metadata.protocol or "", member.subscription),),
+            assignment=member.assignment,
+        )
+        for member in metadata.members
+    ]
+    group.restore(metadata.generation, metadata.leader, metadata.protocol, members)

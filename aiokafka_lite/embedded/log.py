@@ -1,0 +1,340 @@
+"""A replica's log: batches in segments, found by offset or by time, kept as the bytes they arrived as.
+
+The log knows offsets, epochs, times and sizes. It knows nothing of leaders, of requests, or of what a record says: only a
+lookup by time and compaction open a batch. A batch is an immutable ``bytes``: the replicas of a partition share one
+copy of it, and a read of one batch copies nothing.
+
+Invariants: base offsets rise strictly; ``start_offset <= high_watermark <= end_offset``; every retained segment but the
+last is non-empty; the batches of an epoch are contiguous.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from ..errors import ErrorCode
+from ..protocol.records import RecordBatch, split_batches
+
+MAX_DECOMPRESSED_SIZE = 128 * 1024 * 1024
+
+
+class StoredBatch(NamedTuple):
+    """One batch of the log: the facts that lookups need, and its bytes with final offsets."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+    data: bytes
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    def view(self) -> RecordBatch:
+        """The parsed header of these bytes."""
+        return split_batches(self.data)[0]
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch ended in this log; ``(-1, -1)`` where the log cannot know."""
+
+    epoch: int
+    end_offset: int
+
+
+class TimestampedOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class OffsetOutOfRange(Exception):
+    """A read below the start or above the end of the log."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class Segment:
+    """A run of batches that is kept or dropped as a whole."""
+
+    __slots__ = ("base_offset", "bases", "batches", "ends", "peaks")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.batches: list[StoredBatch] = []
+        self.bases: list[int] = []
+        self.ends: list[int] = []  # bytes up to and including the batch
+        self.peaks: list[int] = []  # highest timestamp up to and including the batch
+
+    @property
+    def size(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    @property
+    def max_timestamp(self) -> int:
+        return self.peaks[-1] if self.peaks else -1
+
+    def append(self, batch: StoredBatch) -> None:
+        self.ends.append(self.size + len(batch.data))
+        self.peaks.append(max(self.max_timestamp, batch.max_timestamp))
+        self.bases.append(batch.base_offset)
+        self.batches.append(batch)
+
+    def index_of(self, offset: int) -> int:
+        """The index of the first batch that ends at or after ``offset``."""
+        index = bisect_right(self.bases, offset) - 1
+        if index >= 0 and self.batches[index].last_offset >= offset:
+            return index
+        return index + 1
+
+    def truncate(self, offset: int) -> None:
+        """Drop every batch that has a record at or after ``offset``."""
+        kept = bisect_left(self.bases, offset)
+        if kept and self.batches[kept - 1].last_offset >= offset:
+            kept -= 1
+        del self.batches[kept:], self.bases[kept:], self.ends[kept:], self.peaks[kept:]
+
+
+class Log:
+    """The log of one replica. Owner: the replica's ``Partition``."""
+
+    def __init__(self, segment_bytes: int = 1024**3) -> None:
+        self.segment_bytes = segment_bytes
+        self.start_offset = 0
+        self.end_offset = 0
+        self.high_watermark = 0
+        self.segments: list[Segment] = [Segment(0)]
+        self.epochs: list[tuple[int, int]] = []  # (epoch, its first offset)
+
+    def __repr__(self) -> str:
+        return f"<Log {self.start_offset}..{self.high_watermark}..{self.end_offset} segments={len(self.segments)}>"
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_epoch(self) -> int:
+        return self.epochs[-1][0] if self.epochs else -1
+
+    def batches(self) -> Iterator[StoredBatch]:
+        for segment in self.segments:
+            yield from segment.batches
+
+    # ---- writing
+
+    def append(self, batch: StoredBatch) -> None:
+        """Add a batch at the end; its offsets are final and at or past ``end_offset``."""
+        if batch.base_offset < self.end_offset:
+            raise ValueError(f"{self!r}: a batch at {batch.base_offset} is before the end")
+        self.assign_epoch(batch.leader_epoch, batch.base_offset)
+        active = self.segments[-1]
+        if active.batches and active.size + len(batch.data) > self.segment_bytes:
+            active = Segment(batch.base_offset)
+            self.segments.append(active)
+        active.append(batch)
+        self.end_offset = batch.next_offset
+
+    def roll(self) -> None:
+        """Close the active segment, so that retention and compaction may touch it."""
+        if self.segments[-1].batches:
+            self.segments.append(Segment(self.end_offset))
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note that ``epoch`` begins at ``start_offset``; later epochs only."""
+        if epoch > self.last_epoch:
+            while self.epochs and self.epochs[-1][1] >= start_offset:
+                self.epochs.pop()  # an epoch without records
+            self.epochs.append((epoch, start_offset))
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Move the high watermark forward, never past the end; tell whether it moved."""
+        offset = min(offset, self.end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop what is at or after ``offset``; tell whether anything was dropped."""
+        if offset >= self.end_offset:
+            return False
+        if offset < self.start_offset:
+            self.reset_to(offset)
+            return True
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
+            self.segments.pop()
+        self.segments[-1].truncate(offset)
+        self.end_offset = offset
+        self.high_watermark = min(self.high_watermark, offset)
+        while self.epochs and self.epochs[-1][1] >= offset:
+            self.epochs.pop()
+        return True
+
+    def reset_to(self, offset: int) -> None:
+        """Forget everything and start anew at ``offset``."""
+        self.start_offset = self.end_offset = self.high_watermark = offset
+        self.segments = [Segment(offset)]
+        self.epochs.clear()
+
+    def delete_before(self, offset: int) -> None:
+        """Raise the start of the log to ``offset`` and free whole segments below it."""
+        if offset <= self.start_offset:
+            return
+        self.start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        if offset >= self.end_offset:
+            last_epoch = self.epochs[-1:]
+            self.end_offset = offset
+            self.segments = [Segment(offset)]
+            self.epochs = [(epoch, offset) for epoch, _ in last_epoch]
+            return
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            self.segments.pop(0)
+        while len(self.epochs) > 1 and self.epochs[1][1] <= offset:
+            self.epochs.pop(0)
+        if self.epochs and self.epochs[0][1] < offset:
+            self.epochs[0] = (self.epochs[0][0], offset)
+
+    def apply_retention(self, now_ms: int, retention_ms: int, retention_bytes: int) -> bool:
+        """Drop old segments below the high watermark by age and by size; negative limits are none."""
+        before = self.start_offset
+        size = self.size
+        while len(self.segments) > 1 or self.segments[0].batches:
+            oldest = self.segments[0]
+            next_base = self.segments[1].base_offset if len(self.segments) > 1 else self.end_offset
+            if next_base > self.high_watermark or not oldest.batches:
+                break
+            aged = 0 <= retention_ms < now_ms - oldest.max_timestamp
+            crowded = 0 <= retention_bytes <= size - oldest.size
+            if not (aged or crowded):
+                break
+            size -= oldest.size
+            self.delete_before(next_base)
+        return self.start_offset > before
+
+    def replace(self, batches: Iterable[StoredBatch]) -> None:
+        """Put compacted batches in place of what the log holds; offsets, epochs and bounds stay."""
+        self.segments = [Segment(self.start_offset)]
+        for batch in batches:
+            active = self.segments[-1]
+            if active.batches and active.size + len(batch.data) > self.segment_bytes:
+                active = Segment(batch.base_offset)
+                self.segments.append(active)
+            active.append(batch)
+
+    # ---- reading
+
+    def _segment_index(self, offset: int) -> int:
+        if len(self.segments) == 1:
+            return 0
+        return max(0, bisect_right(self.segments, offset, key=_base_of) - 1)
+
+    def read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool = False) -> bytes:
+        """Bytes from the batch that holds ``offset``, of batches that end before ``end``.
+
+        At most ``max_bytes``, cut where that limit falls, as Kafka's file slices are; ``at_least_one`` gives the first
+        batch whole whatever its size. Raises OffsetOutOfRange.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is not within {self.start_offset}..{self.end_offset}")
+        if offset >= end:
+            return b""
+        chunks: list[bytes] = []
+        room = max_bytes
+        for batch in self.batches_from(offset):
+            if batch.last_offset >= end:
+                break
+            data = batch.data
+            if len(data) > room:
+                if chunks or not at_least_one:
+                    if room > 0:
+                        chunks.append(data[:room])
+                else:
+                    chunks.append(data)
+                break
+            chunks.append(data)
+            room -= len(data)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def batches_from(self, offset: int) -> Iterator[StoredBatch]:
+        """Batches in order, from the one that holds ``offset`` or follows it."""
+        first = self._segment_index(offset)
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
+            yield from segment.batches[segment.index_of(offset) if number == first else 0 :]
+
+    def bytes_between(self, offset: int, end: int) -> int:
+        """Bytes of the batches from ``offset`` up to ``end``, without reading them."""
+        if offset >= end:
+            return 0
+        total = 0
+        for number in range(self._segment_index(offset), len(self.segments)):
+            segment = self.segments[number]
+            if segment.base_offset >= end:
+                break
+            first, last = segment.index_of(offset), bisect_left(segment.bases, end)
+            if last > first:
+                total += segment.ends[last - 1] - (segment.ends[first - 1] if first else 0)
+        return total
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at ``offset``; -1 where unknown."""
+        index = bisect_right(self.epochs, offset, key=_start_of) - 1
+        return self.epochs[index][0] if index >= 0 else -1
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """The largest epoch at or below ``epoch`` here, and the offset at which it ended (KIP-101, KIP-279)."""
+        if epoch < 0 or not self.epochs:
+            return EpochEnd(-1, -1)
+        if epoch == self.last_epoch:
+            return EpochEnd(epoch, self.end_offset)
+        if epoch > self.last_epoch:
+            return EpochEnd(-1, -1)
+        index = bisect_right(self.epochs, epoch, key=_epoch_of)
+        if index == 0:
+            return EpochEnd(epoch, self.epochs[0][1])
+        return EpochEnd(self.epochs[index - 1][0], self.epochs[index][1])
+
+    def offset_for_time(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record at or after the start of the log whose timestamp is ``timestamp`` (ms) or later."""
+        for segment in self.segments:
+            if segment.max_timestamp < timestamp:
+                continue
+            first = max(bisect_left(segment.peaks, timestamp), segment.index_of(self.start_offset))
+            for batch in segment.batches[first:]:
+                if batch.max_timestamp < timestamp:
+                    continue
+                found = _first_record(batch, lambda at, offset: at >= timestamp and offset >= self.start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
+        """The first record with the highest timestamp (KIP-734)."""
+        highest = max((segment.max_timestamp for segment in self.segments), default=-1)
+        return None if highest < 0 else self.offset_for_time(highest)
+
+
+def _base_of(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _epoch_of(entry: tuple[int, int]) -> int:
+    return entry[0]
+
+
+def _start_of(entry: tuple[int, int]) -> int:
+    return entry[1]
+
+
+def _first_record(batch: StoredBatch, wanted: Callable[[int, int], bool]) -> TimestampedOffset | None:
+    columns = batch.view().columns(MAX_DECOMPRESSED_SIZE)
+    for timestamp, offset in zip(columns.timestamps, columns.offsets, strict=True):
+        if wanted(timestamp, offset):
+            return TimestampedOffset(timestamp, offset, batch.leader_epoch)
+    return None

@@ -1,0 +1,405 @@
+"""The replicas of one node: produce and fetch as Kafka's ReplicaManager does them.
+
+Owns the node's partitions and its purgatories. It knows requests' contents by partition, never their wire form: the
+handlers translate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..errors import ErrorCode
+from ..protocol.codec import Buffer
+from ..protocol.records import RecordBatch
+from .log import EpochEnd, OffsetOutOfRange
+from .partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
+from .purgatory import DelayedOperation, DelayedOperationPurgatory
+from .topics import INTERNAL_TOPICS, PartitionKey, PartitionState, Topic
+from .validator import RecordError, RecordsRejected
+
+ALL_ACKS = -1
+UNKNOWN_OFFSET = -1
+
+
+class ProducedBatch(NamedTuple):
+    """A batch to append, and its parsed header."""
+
+    records: Buffer
+    batch: RecordBatch
+
+
+@dataclass(slots=True)
+class PartitionResponse:
+    """The outcome of a produce for one partition."""
+
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: int = UNKNOWN_OFFSET
+    log_append_time: int = -1
+    log_start_offset: int = UNKNOWN_OFFSET
+    message: str | None = None
+    record_errors: tuple[RecordError, ...] = ()
+
+
+@dataclass(slots=True)
+class ProduceStatus:
+    """A partition of a parked produce: what it will answer, and what it still waits for."""
+
+    required_offset: int
+    response: PartitionResponse
+    acks_pending: bool = False
+
+
+class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
+    """A produce with acks=all that waits until every in-sync replica has what the leader appended."""
+
+    def __init__(self, timeout: float, statuses: dict[PartitionKey, ProduceStatus], manager: ReplicaManager) -> None:
+        super().__init__(timeout)
+        self.statuses = statuses
+        self.manager = manager
+        for status in statuses.values():
+            status.acks_pending = status.response.error is ErrorCode.NONE
+
+    def try_complete(self) -> bool:
+        pending = False
+        for key, status in self.statuses.items():
+            if not status.acks_pending:
+                continue
+            settled, error = self._check(key, status.required_offset)
+            if settled:
+                status.acks_pending = False
+                status.response.error = error
+                if error is not ErrorCode.NONE:
+                    status.response.base_offset = UNKNOWN_OFFSET
+            else:
+                pending = True
+        return not pending and self.force_complete()
+
+    def _check(self, key: PartitionKey, required_offset: int) -> tuple[bool, ErrorCode]:
+        """Whether a partition has its answer, and which."""
+        partition = self.manager.partitions.get(key)
+        if partition is None:
+            return True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition.offline:
+            return True, ErrorCode.KAFKA_STORAGE_ERROR
+        if not partition.is_leader:
+            return True, ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if partition.log.high_watermark >= required_offset:
+            enough = not partition.is_under_min_isr
+            return True, ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return False, ErrorCode.NONE
+
+    def on_expiration(self) -> None:
+        for key, status in self.statuses.items():
+            if status.acks_pending:
+                partition = self.manager.partitions.get(key)
+                short = partition is not None and partition.is_leader and partition.is_under_min_isr
+                status.response.error = (
+                    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if short else ErrorCode.REQUEST_TIMED_OUT
+                )
+                status.response.base_offset = UNKNOWN_OFFSET
+
+    def result(self) -> dict[PartitionKey, PartitionResponse]:
+        return {key: status.response for key, status in self.statuses.items()}
+
+
+class FetchPartition(NamedTuple):
+    """What a reader asks of one partition."""
+
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParameters:
+    """What a reader asks of the request as a whole; sizes in bytes, ``max_wait`` in seconds."""
+
+    max_wait: float
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool = False
+    from_any_replica: bool = False
+    rack: str = ""
+    replica_id: int = -1
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """What a reader gets from one partition."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: bytes = b""
+    diverging_epoch: EpochEnd | None = None
+    preferred_read_replica: int = -1
+    message: str | None = None
+
+
+FetchResult = dict[PartitionKey, FetchedPartition]
+
+
+class DelayedFetch(DelayedOperation[FetchResult]):
+    """A fetch that waits for ``min_bytes``, for an error on one of its partitions, or for its time to pass."""
+
+    def __init__(
+        self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition], manager: ReplicaManager
+    ) -> None:
+        super().__init__(parameters.max_wait)
+        self.parameters = parameters
+        self.wanted = wanted
+        self.manager = manager
+
+    def try_complete(self) -> bool:
+        available = 0
+        for key, wanted in self.wanted.items():
+            partition = self.manager.partitions.get(key)
+            if partition is None or partition.offline:
+                return self.force_complete()
+            try:
+                partition.check_epoch(wanted.current_leader_epoch)
+            except NotLeader:
+                return self.force_complete()
+            log = partition.log
+            end = self.manager.end_for(partition, self.parameters)
+            if not log.start_offset <= wanted.fetch_offset <= log.end_offset:
+                return self.force_complete()
+            if partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch) is not None:
+                return self.force_complete()
+            if not self.manager.may_read(partition, self.parameters):
+                return self.force_complete()
+            available += min(log.bytes_between(wanted.fetch_offset, end), wanted.max_bytes)
+            if available >= self.parameters.min_bytes:
+                return self.force_complete()
+        return False
+
+    def result(self) -> FetchResult:
+        return self.manager.read_from_log(self.parameters, self.wanted)
+
+
+class ReplicaManager:
+    """All replicas of one node. Owner: the node."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.partitions: dict[PartitionKey, Partition] = {}
+        self.produce_purgatory = DelayedOperationPurgatory()
+        self.fetch_purgatory = DelayedOperationPurgatory()
+        self.storage_limit: int | None = None
+        self.stored_bytes = 0
+        # What the node does when a leader has something new for its followers, and for reads from followers.
+        self.on_append: Callable[[Partition], None] = lambda partition: None
+        self.on_high_watermark: Callable[[Partition], None] = lambda partition: None
+        self.preferred_replica: Callable[[Partition, FetchParameters, FetchPartition], int] = lambda *_: -1
+
+    def __repr__(self) -> str:
+        return f"<ReplicaManager node={self.node_id} partitions={len(self.partitions)}>"
+
+    def leading(self) -> Iterator[Partition]:
+        return (partition for partition in self.partitions.values() if partition.is_leader)
+
+    # ---- what the controller says
+
+    def apply(self, topic: Topic, now: float) -> None:
+        """Take over a topic's states; parked requests that the change answers are completed."""
+        for index, state in enumerate(topic.partitions):
+            key = (topic.name, index)
+            partition = self.partitions.get(key)
+            if partition is not None and partition.topic_id != topic.topic_id:
+                self.drop(key)
+                partition = None
+            if self.node_id not in state.replicas:
+                if partition is not None:
+                    self.drop(key)
+                continue
+            if partition is None:
+                partition = self.partitions[key] = Partition(key, topic.topic_id, self.node_id, topic.config)
+            self._become(partition, topic, state, now)
+
+    def _become(self, partition: Partition, topic: Topic, state: PartitionState, now: float) -> None:
+        partition.config = topic.config
+        partition.log.segment_bytes = topic.config.segment_bytes
+        partition.become(state, now)
+        self.complete_delayed(partition.key)
+        if partition.is_leader:
+            self.on_append(partition)
+
+    def drop(self, key: PartitionKey) -> None:
+        """Forget a replica: its topic was deleted, or it was moved away."""
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            self.stored_bytes -= partition.log.size
+            self.complete_delayed(key)
+
+    def complete_delayed(self, key: PartitionKey) -> None:
+        self.produce_purgatory.check_and_complete(key)
+        self.fetch_purgatory.check_and_complete(key)
+
+    # ---- produce
+
+    async def append_records(
+        self,
+        timeout: float,
+        required_acks: int,
+        entries: Mapping[PartitionKey, ProducedBatch],
+        now_ms: int,
+        *,
+        internal_topics_allowed: bool = False,
+    ) -> dict[PartitionKey, PartitionResponse]:
+        """Append to the leaders' logs and, for acks=all, wait until the in-sync replicas have it too."""
+        if required_acks not in (-1, 0, 1):
+            refusal = f"acks={required_acks} is not -1, 0 or 1"
+            return {key: PartitionResponse(ErrorCode.INVALID_REQUIRED_ACKS, message=refusal) for key in entries}
+        statuses = self.append_to_local_log(
+            required_acks, entries, now_ms, internal_topics_allowed=internal_topics_allowed
+        )
+        if not delayed_produce_required(required_acks, statuses):
+            return {key: status.response for key, status in statuses.items()}
+        # The timeout starts here, after the local append, as in Kafka.
+        operation = DelayedProduce(timeout, statuses, self)
+        return await self.produce_purgatory.wait(operation, statuses)
+
+    def append_to_local_log(
+        self,
+        required_acks: int,
+        entries: Mapping[PartitionKey, ProducedBatch],
+        now_ms: int,
+        *,
+        internal_topics_allowed: bool = False,
+    ) -> dict[PartitionKey, ProduceStatus]:
+        """Append what may be appended; one result per partition."""
+        now = asyncio.get_running_loop().time()
+        statuses: dict[PartitionKey, ProduceStatus] = {}
+        for key, entry in entries.items():
+            try:
+                if key[0] in INTERNAL_TOPICS and not internal_topics_allowed:
+                    raise RecordsRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{key[0]} is an internal topic")
+                info = self._append(key, entry, required_acks, now, now_ms)
+            except (NotLeader, RecordsRejected, SequenceRejected) as error:
+                statuses[key] = ProduceStatus(UNKNOWN_OFFSET, self._refusal(key, error))
+            else:
+                response = PartitionResponse(
+                    ErrorCode.NONE, info.first_offset, info.log_append_time, info.log_start_offset
+                )
+                statuses[key] = ProduceStatus(info.required_offset, response)
+        return statuses
+
+    def _append(
+        self, key: PartitionKey, entry: ProducedBatch, required_acks: int, now: float, now_ms: int
+    ) -> LogAppendInfo:
+        partition = self.require(key)
+        size = len(entry.records)
+        if self.storage_limit is not None and self.stored_bytes + size > self.storage_limit:
+            raise RecordsRejected(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of node {self.node_id} is full")
+        before = partition.log.end_offset
+        info = partition.append_records_to_leader(entry.batch, entry.records, required_acks, now, now_ms)
+        if partition.log.end_offset > before:
+            self.stored_bytes += size
+            if partition.try_advance_high_watermark():
+                self.on_high_watermark(partition)
+                self.produce_purgatory.check_and_complete(key)
+            self.fetch_purgatory.check_and_complete(key)
+            if partition.followers:
+                self.on_append(partition)
+        return info
+
+    def _refusal(self, key: PartitionKey, error: NotLeader | RecordsRejected | SequenceRejected) -> PartitionResponse:
+        response = PartitionResponse(error.code, message=str(error))
+        if isinstance(error, RecordsRejected):
+            response.record_errors = error.record_errors
+            partition = self.partitions.get(key)
+            if partition is not None and error.record_errors:
+                response.log_start_offset = partition.log.start_offset
+        return response
+
+    def require(self, key: PartitionKey) -> Partition:
+        """The replica held here; raises NotLeader."""
+        partition = self.partitions.get(key)
+        if partition is None:
+            raise NotLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} has no replica of {key}")
+        if partition.offline:
+            raise NotLeader(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} on node {self.node_id} is offline")
+        return partition
+
+    # ---- fetch
+
+    async def fetch_messages(
+        self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition]
+    ) -> FetchResult:
+        """Read now; wait when that is too little and the reader has time."""
+        result = self.read_from_log(parameters, wanted)
+        size = 0
+        answer_now = parameters.max_wait <= 0 or not wanted
+        for fetched in result.values():
+            size += len(fetched.records)
+            if (
+                fetched.error is not ErrorCode.NONE
+                or fetched.diverging_epoch is not None
+                or fetched.preferred_read_replica >= 0
+            ):
+                answer_now = True
+        if answer_now or size >= parameters.min_bytes:
+            return result
+        return await self.fetch_purgatory.wait(DelayedFetch(parameters, wanted, self), wanted)
+
+    def read_from_log(self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition]) -> FetchResult:
+        """Read each partition in turn until ``max_bytes`` are full; the first batch is given whatever its size."""
+        room = parameters.max_bytes
+        result: FetchResult = {}
+        found = False
+        for key, partition_wanted in wanted.items():
+            fetched = self._read(key, partition_wanted, parameters, room, at_least_one=not found)
+            if fetched.records:
+                found = True
+                room = max(0, room - len(fetched.records))
+            result[key] = fetched
+        return result
+
+    def _read(
+        self, key: PartitionKey, wanted: FetchPartition, parameters: FetchParameters, room: int, *, at_least_one: bool
+    ) -> FetchedPartition:
+        try:
+            partition = self.require(key)
+            partition.check_epoch(wanted.current_leader_epoch)
+            if not self.may_read(partition, parameters):
+                partition.require_leader()
+        except NotLeader as error:
+            return FetchedPartition(error.code, message=str(error))
+        log = partition.log
+        fetched = FetchedPartition(ErrorCode.NONE, log.high_watermark, partition.last_stable_offset, log.start_offset)
+        fetched.diverging_epoch = partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch)
+        if fetched.diverging_epoch is not None:
+            return fetched
+        fetched.preferred_read_replica = self.preferred_replica(partition, parameters, wanted)
+        if fetched.preferred_read_replica >= 0:
+            return fetched
+        try:
+            fetched.records = log.read(
+                wanted.fetch_offset,
+                min(wanted.max_bytes, room),
+                self.end_for(partition, parameters),
+                at_least_one=at_least_one,
+            )
+        except OffsetOutOfRange as error:
+            return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, message=str(error))
+        return fetched
+
+    def may_read(self, partition: Partition, parameters: FetchParameters) -> bool:
+        """Consumers that know of follower reads may use any replica (KIP-392); everyone else needs the leader."""
+        return partition.is_leader or (parameters.from_any_replica and partition.state.leader >= 0)
+
+    def end_for(self, partition: Partition, parameters: FetchParameters) -> int:
+        """The offset before which a reader may see records."""
+        if parameters.replica_id >= 0:
+            return partition.log.end_offset
+        return partition.last_stable_offset if parameters.read_committed else partition.log.high_watermark
+
+
+def delayed_produce_required(required_acks: int, statuses: Mapping[PartitionKey, ProduceStatus]) -> bool:
+    """acks=all, something to append, and at least one partition that took it."""
+    return required_acks == ALL_ACKS and any(status.response.error is ErrorCode.NONE for status in statuses.values())

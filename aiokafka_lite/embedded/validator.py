@@ -1,0 +1,126 @@
+"""What a leader checks before it appends a client's batch, in Kafka's order.
+
+The header answers nearly everything. Records are opened only where a rule is about single records: keys in a compacted
+topic, and timestamps once the header shows that one of them breaks the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import ErrorCode, KafkaError
+from ..protocol.codec import Buffer
+from ..protocol.records import RecordBatch, split_batches
+from ..types import Compression
+from .configs import TopicConfig
+from .log import MAX_DECOMPRESSED_SIZE
+
+MAGIC_V2 = 2
+HEADER_SIZE = 61
+FIRST_VERSION_WITH_ZSTD = 7
+NO_TIMESTAMP = -1
+
+
+class RecordError(NamedTuple):
+    """A record that caused its batch to be refused (KIP-467)."""
+
+    batch_index: int
+    message: str
+
+
+class RecordsRejected(Exception):
+    """Why a partition's records were not appended."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.record_errors = tuple(record_errors)
+
+
+def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
+    """The one v2 batch that a produce request carries for a partition; raises RecordsRejected."""
+    if records is None or len(records) == 0:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, "there is no record batch for the partition")
+    if len(records) >= 17 and records[16] != MAGIC_V2:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"record format v{records[16]} cannot be produced any more")
+    try:
+        batches = split_batches(records)
+    except KafkaError as error:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if not batches or len(records) < HEADER_SIZE:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes do not hold a whole batch")
+    batch = batches[0]
+    if batch.magic != MAGIC_V2:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"record format v{batch.magic} cannot be produced any more")
+    if batch.attributes & 7 > Compression.ZSTD:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, f"there is no compression {batch.attributes & 7}")
+    if version < FIRST_VERSION_WITH_ZSTD and batch.attributes & 7 == Compression.ZSTD:
+        raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+    if len(batches) > 1:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"{len(batches)} batches came where one is allowed")
+    return batch
+
+
+def validate(batch: RecordBatch, size: int, config: TopicConfig, now_ms: int) -> None:
+    """Check a client's batch of ``size`` bytes against the topic's rules; raises RecordsRejected."""
+    if batch.base_offset != 0:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"base offset is {batch.base_offset}, a producer must send 0")
+    if size > config.max_message_bytes:
+        raise RecordsRejected(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}",
+        )
+    try:
+        batch.verify_crc()
+    except KafkaError as error:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if batch.is_control:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if batch.producer_id >= 0 and batch.base_sequence < 0:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"sequence {batch.base_sequence} of an idempotent producer")
+    if batch.count <= 0 or batch.last_offset_delta != batch.count - 1:
+        raise RecordsRejected(
+            ErrorCode.INVALID_RECORD,
+            f"the batch claims {batch.count} records and a last offset delta of {batch.last_offset_delta}",
+        )
+    if config.compacted:
+        _check_keys(batch)
+    if not config.log_append_time:
+        _check_timestamps(batch, config, now_ms)
+
+
+def _check_keys(batch: RecordBatch) -> None:
+    try:
+        keys = batch.columns(MAX_DECOMPRESSED_SIZE).keys
+    except KafkaError as error:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    missing = [index for index, key in enumerate(keys) if key is None]
+    if missing:
+        raise RecordsRejected(
+            ErrorCode.INVALID_RECORD,
+            "one or more records have been rejected: a compacted topic needs a key in each",
+            [RecordError(index, "no key in a compacted topic") for index in missing],
+        )
+
+
+def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
+    newest = now_ms + config.timestamp_after_max_ms
+    oldest = now_ms - config.timestamp_before_max_ms
+    if batch.max_timestamp <= newest and min(batch.base_timestamp, batch.max_timestamp) >= oldest:
+        return
+    try:
+        timestamps = batch.columns(MAX_DECOMPRESSED_SIZE).timestamps
+    except KafkaError as error:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    wrong = [
+        (index, timestamp)
+        for index, timestamp in enumerate(timestamps)
+        if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest
+    ]
+    if wrong:
+        raise RecordsRejected(
+            ErrorCode.INVALID_TIMESTAMP,
+            "one or more records have been rejected: timestamp out of range",
+            [RecordError(index, f"timestamp {at} is not within {oldest}..{newest}") for index, at in wrong],
+        )
