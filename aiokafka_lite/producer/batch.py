@@ -1,0 +1,66 @@
+"""A batch of records for one partition, from its first record until it is settled."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..protocol.records import BatchBuilder
+from .delivery import Fate
+from .idempotence import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
+
+
+class Batch(Fate):
+    """Records that are sent, retried and settled together. Owned by its partition.
+
+    ``opened`` is the loop's time of the first record: linger counts from there, and so does the delivery timeout,
+    which ends at ``deadline``. ``due`` says that it need not wait for more records. ``reserved`` are the bytes of the
+    budget that it holds. A batch is given its sequence numbers when it is first sent, and keeps them (``sequence`` is
+    the first one, `NO_SEQUENCE` before).
+    """
+
+    __slots__ = (
+        "attempts",
+        "builder",
+        "deadline",
+        "due",
+        "identity",
+        "last_error",
+        "opened",
+        "reserved",
+        "sequence",
+        "timer",
+    )
+
+    def __init__(self, topic: str, partition: int, builder: BatchBuilder, opened: float, deadline: float) -> None:
+        super().__init__(topic, partition)
+        self.builder = builder
+        self.opened = opened
+        self.deadline = deadline
+        self.due = False
+        self.reserved = 0
+        self.identity: ProducerIdentity = NO_IDENTITY
+        self.sequence = NO_SEQUENCE
+        self.attempts = 0
+        self.last_error: Exception | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+        return self.builder.count
+
+    def number(self, identity: ProducerIdentity, sequence: int) -> None:
+        """Give the records their sequence numbers; not again before `unnumber`."""
+        assert self.sequence == NO_SEQUENCE
+        self.identity, self.sequence = identity, sequence
+
+    def unnumber(self) -> None:
+        """Take the numbers back: a broker has said that it does not have the batch under them."""
+        self.identity, self.sequence = NO_IDENTITY, NO_SEQUENCE
+
+    def encode(self) -> bytes:
+        """The batch as it goes over the wire. The records themselves are encoded and compressed once only."""
+        return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence)
+
+    def __repr__(self) -> str:
+        return f"<Batch {self.topic}-{self.partition} records={self.count} sequence={self.sequence}>"

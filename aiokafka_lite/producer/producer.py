@@ -1,0 +1,647 @@
+"""The producer as users see it: records in, promises out.
+
+A record goes through stages that each have an owner: serialized here, given a partition by the partitioner, counted
+against ``buffer_memory``, appended to its partition's open batch (`PartitionProducer`), and taken from there by the
+partition's leader (`BrokerProducer`). Whatever happens to it after that happens to its batch; the record has a light
+`Delivery` that points there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import random as _random
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypedDict, Unpack
+
+import anyio.abc
+
+from ..aio.backoff import Backoff
+from ..aio.byte_budget import ByteBudget
+from ..aio.service import Service, ServiceState
+from ..cluster.client import Client
+from ..cluster.metadata import ClusterView, PartitionView
+from ..cluster.topics import check_topic_name
+from ..config import Acks, ClientConfig, ProducerConfig
+from ..errors import (
+    BrokerError,
+    BufferFull,
+    ConfigurationError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeout,
+    RecordTooLarge,
+    SerializationError,
+    UnknownTopic,
+    error_for,
+)
+from ..net.connector import Connector
+from ..protocol.messages import InitProducerIdRequest
+from ..protocol.records import HEADER_SIZE, check_available, check_level
+from ..types import Compression, RecordMetadata, TopicPartition
+from .batch import Batch
+from .broker import BrokerProducer
+from .delivery import Delivery, Fate
+from .idempotence import Identities, ProducerIdentity
+from .partition import PartitionProducer
+from .partitioner import DefaultPartitioner, Partitioner
+from .router import Router
+from .serializer import BytesSerializer, Headers, Serializer, headers_of, serialize
+from .topic import HeldRecord, HeldRecords, TopicProducer
+from .verdict import is_retriable
+
+logger = logging.getLogger(__name__)
+
+RECORD_OVERHEAD = 24
+"""Bytes that a record takes besides key, value and headers: the most that its lengths and deltas can need."""
+
+HEADER_OVERHEAD = 10
+"""Bytes that a header takes besides its name and value, at most."""
+
+STALE_AFTER = 1.0
+"""Seconds after which a batch that is due but cannot be sent takes no more records. Its delivery timeout counts from
+its first record; later ones should not lose more of theirs than this."""
+
+CLOSE_TIMEOUT = 30.0
+"""Seconds that `Producer.close` gives to what is not acknowledged yet."""
+
+ABRUPT_CLOSE_TIMEOUT = 4.0
+"""The same, when the body of ``async with`` has raised."""
+
+
+class ProducerSettings(TypedDict, total=False):
+    """The settings of `ClientConfig` and `ProducerConfig` as keyword arguments."""
+
+    client_id: str
+    client_rack: str
+    request_timeout: float
+    api_timeout: float
+    connect_timeout: float
+    retry_backoff: float
+    retry_backoff_max: float
+    reconnect_backoff: float
+    reconnect_backoff_max: float
+    metadata_max_age: float
+    connections_max_idle: float
+    max_response_size: int
+    allow_auto_create_topics: bool
+    acks: Acks
+    idempotence: bool | None
+    linger: float
+    batch_size: int
+    max_request_size: int
+    buffer_memory: int
+    max_in_flight_requests_per_connection: int
+    compression: str | Compression
+    compression_level: int | None
+    delivery_timeout: float
+    max_block: float
+
+
+class Producer(Service):
+    """Writes records to a cluster, with nothing lost, reordered within a partition, or written twice.
+
+    ``async with Producer("localhost:9092") as producer`` is its lifetime; ``start`` and ``close`` may also be called by
+    themselves. The constructor needs no loop and does no I/O, and raises ``ConfigurationError``. Settings are those of
+    `ClientConfig` and `ProducerConfig`. ``connector`` makes the connections, ``clock`` gives the time of day in seconds
+    for timestamps, ``random`` numbers in [0, 1) for jitter.
+
+    Without idempotence (``acks`` 0 or 1, or ``idempotence=False``) a retry may write records twice. Order holds even
+    then, as a partition has one batch in flight; with ``acks=0`` nothing is known of any record, and none is retried.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        partitioner: Partitioner | None = None,
+        key_serializer: Serializer[object] | None = None,
+        value_serializer: Serializer[object] | None = None,
+        connector: Connector | None = None,
+        clock: Callable[[], float] = time.time,
+        random: Callable[[], float] = _random.random,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        super().__init__()
+        of_client, of_producer = _divided(dict(settings))
+        client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
+        self.config = config = ProducerConfig(**of_producer)  # type: ignore[arg-type]
+        codec = Compression.parse(config.compression)
+        check_available(codec)
+        check_level(codec, config.compression_level)
+        self._client = Client(client_config, connector=connector, random=random)
+        self._partitioner = partitioner or DefaultPartitioner(random=random)
+        self._key_serializer: Serializer[object] = key_serializer or BytesSerializer()
+        self._value_serializer: Serializer[object] = value_serializer or BytesSerializer()
+        self._plain_keys = key_serializer is None
+        self._plain_values = value_serializer is None
+        self._clock = clock
+        self._random = random
+        self._budget = ByteBudget(config.buffer_memory)
+        self._largest = min(config.max_request_size - HEADER_SIZE, config.buffer_memory)
+        self._identities = Identities(self._want_identity) if config.idempotence else None
+        self._identity_wanted = asyncio.Event()
+        self._topics: dict[str, TopicProducer] = {}
+        self._router: Router | None = None
+        self._crashed: asyncio.Future[None] | None = None
+        self._blocked = 0
+
+    # The lifetime.
+
+    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+        self._crashed = asyncio.get_running_loop().create_future()
+        await self.attach(self._client)
+        self._router = Router(
+            self._client,
+            self.config,
+            self._budget,
+            request_timeout=self._client.config.request_timeout,
+            spawn=self._spawn,
+            crash=self._crash,
+        )
+        self._client.on_view_change(self._view_changed)
+        self.start_child(self._answer_for_deliveries, name="Producer: deliveries")
+        if self._identities is not None:
+            self.start_child(self._identify, name="Producer: identity")
+
+    async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
+        """Send what is left, for at most ``timeout`` seconds; then end.
+
+        Records that are not acknowledged by then fail with KafkaTimeout. Raises only what the producer itself died of.
+        May be called more than once, from any task of the loop; when cancelled, it closes at once.
+        """
+        await super().close(CLOSE_TIMEOUT if timeout is None else timeout)
+
+    async def _on_close(self) -> None:
+        await self._flush()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close(ABRUPT_CLOSE_TIMEOUT)
+        except Exception as failure:  # noqa: BLE001 - the body's own exception is the one to report
+            if failure is not error:
+                logger.warning("%r, while closing because of %r: %r", self, error, failure)
+
+    def _spawn(self, broker: BrokerProducer) -> None:
+        self.start_child(broker.run, name=f"Producer: broker {broker.node_id}")
+
+    def _crash(self, error: BaseException) -> None:
+        if self._crashed is not None and not self._crashed.done():
+            self._crashed.set_exception(error)
+            self._crashed.exception()  # counts as seen: the producer may be ending already
+
+    async def _answer_for_deliveries(self) -> None:
+        """Die of what a callback died of; and when the producer ends, however it does, leave no promise open."""
+        assert self._crashed is not None
+        assert self._router is not None
+        try:
+            await self._crashed
+        finally:
+            self._router.stop()
+            error = self.failure
+            if not isinstance(error, Exception):
+                error = KafkaTimeout("the producer was closed before the record was acknowledged")
+            for topic in self._topics.values():
+                if topic.held is not None:
+                    self._fail_held(topic, error)
+            self._router.fail_all(error)
+
+    # Records in.
+
+    async def send(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: object = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        timeout: float | None = None,
+    ) -> RecordMetadata:
+        """Write a record, and return when it is acknowledged.
+
+        ``timestamp`` is in milliseconds, now if None. ``timeout`` bounds the whole call; without it, room is waited for
+        ``max_block`` seconds and the acknowledgement ``delivery_timeout``. Cancelling the call, or its timeout,
+        abandons the wait and not the record: once accepted it is written all the same, and only ``close`` gives it up.
+
+        Raises SerializationError, RecordTooLarge, UnknownTopic and InvalidTopic, which name what is wrong;
+        KafkaTimeout; BrokerError and its kind; IllegalStateError.
+        """
+        if timeout is not None:
+            return await self._send_within(timeout, topic, value, key, headers, partition, timestamp)
+        record = self._record(topic, value, key, headers, partition, timestamp)
+        if not self._budget.try_acquire(record.size):
+            await self._wait_for_room(topic, record.size)
+        return await self._accept(topic, record)
+
+    async def _send_within(
+        self,
+        timeout: float,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> RecordMetadata:
+        try:
+            async with asyncio.timeout(timeout) as scope:
+                return await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not scope.expired():
+                raise
+            raise KafkaTimeout(
+                f"a record for topic {topic!r} was not acknowledged within timeout={timeout:g} s"
+            ) from None
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: object = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Accept a record now and return its promise; BufferFull when ``buffer_memory`` has no room for it.
+
+        A record for a topic that is not known yet is held back until it is. Raises what is wrong with the record itself
+        as `send` does; what comes later, UnknownTopic too, comes out of the `Delivery`.
+        """
+        record = self._record(topic, value, key, headers, partition, timestamp)
+        if not self._budget.try_acquire(record.size):
+            self._hurry()
+            raise BufferFull(
+                f"no room for a record of {record.size} bytes for topic {topic!r}:"
+                f" {self._budget.used} of buffer_memory={self._budget.total} bytes are in use; await drain()"
+            )
+        return self._accept(topic, record)
+
+    async def drain(self) -> None:
+        """Wait until the buffer has room for a record of any size that may be sent. May be cancelled."""
+        self.check()
+        room = self._largest
+        if not self._budget.try_acquire(room):
+            self._hurry()
+            await self.until_failed(self._budget.acquire(room))
+        self._budget.release(room)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until all that was accepted before this call is acknowledged or given up; nothing lingers meanwhile.
+
+        Does not raise what single records failed with: their deliveries do. KafkaTimeout after ``timeout`` seconds, the
+        records then go on. May be cancelled.
+        """
+        self.check()
+        try:
+            async with asyncio.timeout(timeout) as scope:
+                await self.until_failed(self._flush())
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not scope.expired():
+                raise
+            assert self._router is not None
+            raise KafkaTimeout(
+                f"{len(self._router.unsettled)} batches were not acknowledged within timeout={timeout:g} s"
+            ) from None
+
+    async def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
+        """The partitions of a topic, with leaders and replicas. Raises as `send`, within ``max_block`` seconds."""
+        self.check()
+        return (await self._client.topic(topic, self.config.max_block)).partitions
+
+    # Inside: from arguments to a record.
+
+    # Hot: this and `_accept` run for each record.
+    def _record(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> HeldRecord:
+        self.check()
+        if self._router is not None and self._router.fatal is not None:
+            raise self._router.fatal.with_traceback(None)
+        size = RECORD_OVERHEAD
+        if key is not None:
+            if type(key) is not bytes or not self._plain_keys:
+                key = serialize(self._key_serializer, topic, "key", key)
+            size += len(key)
+        if value is not None:
+            if type(value) is not bytes or not self._plain_values:
+                value = serialize(self._value_serializer, topic, "value", value)
+            size += len(value)
+        if headers:
+            headers = headers_of(topic, headers)
+            for name, data in headers:
+                size += HEADER_OVERHEAD + 3 * len(name) + (0 if data is None else len(data))
+        if size > self._largest:
+            raise self._too_large(topic, size)
+        if timestamp is None:
+            timestamp = int(self._clock() * 1000)
+        elif type(timestamp) is not int or not 0 <= timestamp < 2**63:
+            raise SerializationError(
+                f"timestamp={timestamp!r} of a record for topic {topic!r}: an int of milliseconds since 1970 is needed"
+            )
+        return HeldRecord(key, value, headers, partition, timestamp, size)  # type: ignore[arg-type]
+
+    def _accept(self, topic: str, record: HeldRecord) -> Delivery:
+        """Put a record, for which room has been taken, on its way; the room is given back if that raises."""
+        try:
+            target = self._topics.get(topic)
+            if target is None or not target.is_known or target.held is not None:
+                fate, index = self._hold(topic, record)
+            else:
+                fate, index = self._append(target, record)
+        except BaseException:
+            self._budget.release(record.size)
+            raise
+        key, value = record.key, record.value
+        return Delivery(
+            fate,
+            index,
+            record.timestamp,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+        )
+
+    def _append(self, target: TopicProducer, record: HeldRecord) -> tuple[Batch, int]:
+        key, value, headers, number, timestamp, size = record
+        sticky = number is None
+        if number is None:
+            number = self._choose(target, key, value)
+        elif type(number) is not int or not 0 <= number < len(target.partitions):
+            raise self._no_such_partition(target, number)
+        partition = target.partitions[number]
+        batch = partition.open
+        if batch is not None:
+            if (not batch.due or self._is_fresh(batch)) and batch.builder.append(timestamp, key, value, headers):
+                batch.reserved += size
+                return batch, batch.builder.count - 1
+            assert self._router is not None
+            partition.seal()
+            self._router.offer(partition)
+            if sticky and key is None:  # a full batch is where records without a key may change their partition
+                partition = target.partitions[self._choose(target, key, value)]
+        return self._append_to_new(target, partition, record)
+
+    def _append_to_new(
+        self, target: TopicProducer, partition: PartitionProducer, record: HeldRecord
+    ) -> tuple[Batch, int]:
+        assert self._router is not None
+        batch = partition.open
+        if batch is None or not batch.builder.append(record.timestamp, record.key, record.value, record.headers):
+            if batch is not None:
+                partition.seal()
+                self._router.offer(partition)
+            self._client.known_topic(target.name)  # noted as in use, or metadata would drop it
+            batch = self._router.new_batch(partition)
+            batch.builder.append(record.timestamp, record.key, record.value, record.headers)
+        batch.reserved += record.size
+        return batch, batch.builder.count - 1
+
+    def _is_fresh(self, batch: Batch) -> bool:
+        return asyncio.get_running_loop().time() - batch.opened < STALE_AFTER
+
+    def _choose(self, target: TopicProducer, key: bytes | None, value: bytes | None) -> int:
+        number = self._partitioner.partition(target.name, key, value, self._client.view)
+        if not 0 <= number < len(target.partitions):
+            raise IllegalStateError(
+                f"{type(self._partitioner).__name__} chose partition {number} for topic {target.name!r},"
+                f" which has {len(target.partitions)}"
+            )
+        return number
+
+    def _sealed(self, batch: Batch) -> None:
+        if batch.timer is not None:
+            batch.timer.cancel()
+            batch.timer = None
+        view = self._client.view
+        if batch.topic in view.topics:
+            self._partitioner.on_new_batch(batch.topic, batch.partition, batch.builder.uncompressed_size, view)
+
+    def _too_large(self, topic: str, size: int) -> RecordTooLarge:
+        config = self.config
+        limit = "max_request_size" if config.max_request_size <= config.buffer_memory else "buffer_memory"
+        return RecordTooLarge(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a record of {size + HEADER_SIZE} bytes for topic {topic!r} is above {limit}={getattr(config, limit)}",
+        )
+
+    def _no_such_partition(self, target: TopicProducer, number: object) -> UnknownTopic:
+        return UnknownTopic(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"partition={number!r}: topic {target.name!r} has partitions 0 to {len(target.partitions) - 1}",
+        )
+
+    # Inside: room.
+
+    async def _wait_for_room(self, topic: str, size: int) -> None:
+        self._hurry()
+        self._blocked += 1
+        bound = self.config.max_block
+        try:
+            async with asyncio.timeout(bound) as scope:
+                await self.until_failed(self._budget.acquire(size))
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not scope.expired():
+                raise
+            raise KafkaTimeout(
+                f"no room for a record of {size} bytes for topic {topic!r} within max_block={bound:g} s:"
+                f" {self._budget.used} of buffer_memory={self._budget.total} bytes are in use"
+            ) from None
+        finally:
+            self._blocked -= 1
+        try:
+            self.check()  # the producer may have been closed in the meantime
+        except BaseException:
+            self._budget.release(size)
+            raise
+
+    def _hurry(self) -> None:
+        """Without room nothing should linger. Once is enough: nothing new is accepted before room is there."""
+        if not self._blocked and self._router is not None:
+            self._router.flush()
+
+    async def _flush(self) -> None:
+        router = self._router
+        if router is None:
+            return
+        router.flush()
+        waiting: list[Fate] = list(router.unsettled)
+        while waiting:
+            fate = waiting.pop()
+            if not fate.settled:
+                waiter = fate.wait()
+                try:
+                    await waiter
+                except asyncio.CancelledError:
+                    fate.forget(waiter)
+                    raise
+            if fate.moved is not None:
+                waiting.extend(dict.fromkeys(place for place, _ in fate.moved))
+                router.flush()
+
+    # Inside: topics.
+
+    def _hold(self, name: str, record: HeldRecord) -> tuple[Fate, int]:
+        """Keep a record until its topic is known; or put it on its way, if it is known by now."""
+        target = self._topics.get(name)
+        if target is None or not target.is_known:
+            target = self._learn(name)
+            if target.is_known and target.held is None:
+                return self._append(target, record)
+        assert target.held is not None
+        target.held.records.append(record)
+        return target.held, len(target.held.records) - 1
+
+    def _learn(self, name: str) -> TopicProducer:
+        """The topic, known at once if metadata has it; else a task asks for it, and records are held meanwhile."""
+        target = self._topics.get(name)
+        if target is None:
+            target = TopicProducer(name, self._make_partition)
+        if target.held is not None:
+            return target
+        if self._client.known_topic(name) is not None:
+            self._topics[name] = target
+            self._update(target, self._client.view)
+            return target
+        check_topic_name(name)
+        self._topics[name] = target
+        target.held = HeldRecords(name)
+        assert self._router is not None
+        self._router.hold(target.held)
+        self.start_child(self._ask_for, target, name=f"Producer: topic {name}")
+        return target
+
+    async def _ask_for(self, target: TopicProducer) -> None:
+        try:
+            await self._client.topic(target.name, self.config.max_block)
+        except KafkaError as error:
+            self._fail_held(target, error)
+            if not target.partitions:
+                del self._topics[target.name]
+            return
+        self._update(target, self._client.view)
+        assert self._router is not None
+        if self._router.fatal is not None:
+            self._fail_held(target, self._router.fatal)
+        else:
+            self._move_held(target)
+
+    def _move_held(self, target: TopicProducer) -> None:
+        held, target.held = target.held, None
+        assert held is not None
+        assert self._router is not None
+        places: list[tuple[Fate, int]] = []
+        for record in held.records:
+            try:
+                places.append(self._append(target, record))
+            except KafkaError as error:
+                failed = Fate(target.name, held.partition)
+                failed.fail(error)
+                self._budget.release(record.size)
+                places.append((failed, 0))
+        held.records.clear()
+        self._router.let_go(held)
+        held.move(places)
+
+    def _fail_held(self, target: TopicProducer, error: Exception) -> None:
+        held, target.held = target.held, None
+        assert held is not None
+        assert self._router is not None
+        for record in held.records:
+            self._budget.release(record.size)
+        held.records.clear()
+        self._router.let_go(held)
+        held.fail(error)
+
+    def _make_partition(self, topic_partition: TopicPartition) -> PartitionProducer:
+        return PartitionProducer(
+            topic_partition,
+            identities=self._identities,
+            depth=self.config.max_in_flight_requests_per_connection,
+            make_backoff=self._make_backoff,
+            on_sealed=self._sealed,
+        )
+
+    def _make_backoff(self) -> Backoff:
+        config = self._client.config
+        return Backoff(config.retry_backoff, config.retry_backoff_max, random=self._random)
+
+    def _view_changed(self, view: ClusterView) -> None:
+        if self._router is None or self._router.stopped:
+            return
+        for target in self._topics.values():
+            self._update(target, view)
+
+    def _update(self, target: TopicProducer, view: ClusterView) -> None:
+        assert self._router is not None
+        if target.update(view):
+            self._router.view_changed(view, target.partitions)
+
+    # Inside: who we are to brokers.
+
+    def _want_identity(self) -> None:
+        self._identity_wanted.set()
+
+    async def _identify(self) -> None:
+        """Get a producer id whenever one is needed: before the first batch, and when the epochs of one are used up."""
+        assert self._identities is not None
+        assert self._router is not None
+        backoff = self._make_backoff()
+        while True:
+            await self._identity_wanted.wait()
+            try:
+                self._identities.arrived(await self._ask_for_identity())
+            except KafkaError as error:
+                if self.state is not ServiceState.RUNNING and self.state is not ServiceState.CLOSING:
+                    raise
+                if not is_retriable(error) or (isinstance(error, BrokerError) and not error.code.retriable):
+                    self._router.fail_all(error, fatal=True)
+                    return
+                logger.warning("no producer id yet: %s", error)
+                await asyncio.sleep(backoff.next())
+                continue
+            self._identity_wanted.clear()
+            backoff.reset()
+            self._router.offer_all()
+
+    async def _ask_for_identity(self) -> ProducerIdentity:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        answer = await self._client.send(request)
+        if answer.error_code:
+            raise error_for(
+                answer.error_code, "getting a producer id, which idempotence needs (idempotence=False does without)"
+            )
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    def __repr__(self) -> str:
+        return f"<Producer {self._client.config.client_id} {self.state.name} buffered={self._budget.used}>"
+
+
+def _divided(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Settings of the client and those of the producer; ConfigurationError for one that neither has."""
+    of_client = {field.name for field in dataclasses.fields(ClientConfig)} - {"bootstrap_servers"}
+    of_producer = {field.name for field in dataclasses.fields(ProducerConfig)}
+    for name in settings:
+        if name not in of_client and name not in of_producer:
+            known = ", ".join(sorted(of_client | of_producer))
+            raise ConfigurationError(f"{name} is not a setting of a producer; there are {known}")
+    return (
+        {name: value for name, value in settings.items() if name in of_client},
+        {name: value for name, value in settings.items() if name in of_producer},
+    )

@@ -1,0 +1,408 @@
+"""Between partitions and brokers: who may send to whom, when, and what an answer does to a batch.
+
+Owns what partitions and brokers share: the set of unsettled batches with their deadlines, the timers (linger, pause,
+delivery timeout), and the brokers' tasks. A partition decides (`PartitionProducer` is pure); here it is done.
+
+Timers are cheap on purpose: one for all delivery timeouts, since batches expire in the order they were opened; one for
+a turn of the loop when linger is 0; one for a batch that lingers; one for a partition that backs off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeVarTuple
+
+from ..aio.byte_budget import ByteBudget
+from ..cluster.client import Client
+from ..cluster.metadata import ClusterView
+from ..config import ProducerConfig
+from ..errors import ErrorCode, KafkaError, KafkaTimeout, error_for
+from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
+from ..protocol.records import BatchBuilder, RecordBatch
+from ..types import Compression
+from .batch import Batch
+from .broker import BrokerProducer, Parcel
+from .delivery import Fate
+from .partition import Next, PartitionProducer
+from .topic import HeldRecord
+from .verdict import Verdict, judge
+
+logger = logging.getLogger(__name__)
+
+Ts = TypeVarTuple("Ts")
+
+NO_LIMIT = 2**62
+
+
+class Router:
+    """Owned by the producer; lives in its loop.
+
+    ``spawn`` starts a task of the producer, ``crash`` ends the producer with an error: callbacks of the loop have
+    nobody else to raise to. ``fatal`` is set once brokers have refused this producer for good.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: ProducerConfig,
+        budget: ByteBudget,
+        *,
+        request_timeout: float,
+        spawn: Callable[[BrokerProducer], object],
+        crash: Callable[[BaseException], None],
+    ) -> None:
+        self.client = client
+        self.config = config
+        self.request_timeout = request_timeout
+        self.crash = crash
+        self.fatal: KafkaError | None = None
+        self.unsettled: dict[Fate, None] = {}  # in the order of their deadlines
+        self._budget = budget
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        self._brokers: dict[int, BrokerProducer] = {}
+        self._opened_this_turn: list[tuple[PartitionProducer, Batch]] = []
+        self._expiry: asyncio.TimerHandle | None = None
+        self._pauses: dict[PartitionProducer, asyncio.TimerHandle] = {}
+        self._owners: dict[Fate, PartitionProducer] = {}
+        self.retries = 0
+        self.stopped = False
+
+    # Callbacks.
+
+    def _later(self, when: float, function: Callable[[*Ts], None], *args: *Ts) -> asyncio.TimerHandle:
+        return self._loop.call_at(when, self._guarded, function, *args)
+
+    def _guarded(self, function: Callable[[*Ts], None], *args: *Ts) -> None:
+        if self.stopped:
+            return
+        try:
+            function(*args)
+        except Exception as error:  # noqa: BLE001 - a callback has nobody to raise to; the whole producer ends of it
+            self.crash(error)
+
+    # Batches come in.
+
+    def new_batch(self, partition: PartitionProducer, *, limited: bool = True) -> Batch:
+        """An empty open batch of a partition, registered with its deadlines. The caller puts the first record in."""
+        now = self._loop.time()
+        batch = Batch(
+            *partition.topic_partition,
+            self._new_builder(self.config.batch_size if limited else NO_LIMIT),
+            now,
+            now + self.config.delivery_timeout,
+        )
+        self._register(batch, partition)
+        partition.open = batch
+        if self.config.linger:
+            batch.timer = self._later(now + self.config.linger, self._lingered, partition, batch)
+        else:
+            if not self._opened_this_turn:
+                self._loop.call_soon(self._guarded, self._turn_is_over)
+            self._opened_this_turn.append((partition, batch))
+        return batch
+
+    def _new_builder(self, max_size: int) -> BatchBuilder:
+        config = self.config
+        return BatchBuilder(Compression.parse(config.compression), config.compression_level, max_size)
+
+    def _register(self, batch: Batch, partition: PartitionProducer) -> None:
+        self.unsettled[batch] = None
+        self._owners[batch] = partition
+        if self._expiry is None:
+            self._expiry = self._later(batch.deadline, self._expire)
+
+    def _turn_is_over(self) -> None:
+        opened, self._opened_this_turn = self._opened_this_turn, []
+        for partition, batch in opened:
+            self._lingered(partition, batch)
+
+    def _lingered(self, partition: PartitionProducer, batch: Batch) -> None:
+        if partition.open is batch:
+            batch.due = True
+            self.offer(partition)
+
+    def flush(self) -> None:
+        """Let no open batch wait for company."""
+        for partition in self._owners.values():
+            if partition.open is not None:
+                partition.open.due = True
+                self.offer(partition)
+
+    # Partitions go to brokers.
+
+    def offer(self, partition: PartitionProducer) -> None:
+        """Put a partition that has something to send into the queue of its leader."""
+        if partition.is_ready and partition.broker is not None:
+            broker = self._brokers.get(partition.broker)
+            if broker is None:
+                broker = self._brokers[partition.broker] = BrokerProducer(partition.broker, self)
+                self._spawn(broker)
+            broker.offer(partition)
+
+    def offer_all(self) -> None:
+        """Offer whatever is ready: something that all partitions waited for is there."""
+        for partition in set(self._owners.values()):
+            self.offer(partition)
+
+    def act(self, partition: PartitionProducer, following: Next) -> None:
+        """Do what a partition has decided."""
+        if following is Next.OFFER:
+            self.offer(partition)
+        elif following is Next.RESUME:
+            self._resume(partition)
+        elif following is Next.PAUSE:
+            pause = partition.pause()
+            if pause <= 0:
+                self._resume(partition)
+            else:
+                self._pauses[partition] = self._later(self._loop.time() + pause, self._resume, partition)
+
+    def _resume(self, partition: PartitionProducer) -> None:
+        timer = self._pauses.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+        self.act(partition, partition.backed_off())
+        if partition.leader is None:
+            self.client.request_refresh()
+
+    def view_changed(self, view: ClusterView, partitions: Iterable[PartitionProducer]) -> None:
+        """Tell the partitions of a topic who leads them now."""
+        for partition in partitions:
+            leader = view.leader_of(partition.topic_partition)
+            known = view.partition(partition.topic_partition)
+            epoch = None if known is None else known.leader_epoch
+            self.act(partition, partition.led_by(None if leader is None else leader.node_id, epoch))
+
+    def unreachable(self, partition: PartitionProducer, error: KafkaError) -> None:
+        """The leader of a partition cannot be reached."""
+        self.client.request_refresh()
+        self.act(partition, partition.unreachable(error))
+
+    # Answers come back.
+
+    def answered(
+        self,
+        parcel: Parcel,
+        answer: ProduceResponsePartition,
+        endpoints: Collection[ProduceResponseNodeEndpoint],
+        peer: object,
+    ) -> None:
+        """A broker's answer for one batch."""
+        partition, batch = parcel
+        code = ErrorCode.of(answer.error_code)
+        blamed = {error.batch_index: error.batch_index_error_message for error in answer.record_errors}
+        idempotent = partition.identity is not None
+        verdict = judge(code, count=batch.count, blamed=len(blamed), idempotent=idempotent)
+        if verdict is Verdict.DELIVERED:
+            self.delivered(parcel, answer.base_offset if code is ErrorCode.NONE else -1, answer.log_append_time_ms)
+            return
+        what = f"writing {batch.count} records to {partition.topic_partition} on {peer}"
+        error = error_for(answer.error_code, f"{what}: {answer.error_message}" if answer.error_message else what)
+        if verdict is Verdict.RETRY or verdict is Verdict.UNKNOWN_SEQUENCE:
+            if code.stale_metadata and not self._leader_told(partition, answer, endpoints):
+                self.client.request_refresh()
+            self.retry(parcel, error, unknown_sequence=verdict is Verdict.UNKNOWN_SEQUENCE)
+        elif verdict is Verdict.SPLIT:
+            self._split(parcel)
+        elif verdict is Verdict.PARTLY:
+            self._leave_out(parcel, blamed, answer.error_code, what)
+        elif verdict is Verdict.FATAL:
+            self.act(partition, partition.refused(batch))
+            self.fail_all(error, fatal=True)
+        else:
+            self.refuse(parcel, error)
+
+    def delivered(self, parcel: Parcel, base_offset: int, log_append_time: int) -> None:
+        """The broker has a batch."""
+        partition, batch = parcel
+        following = partition.delivered(batch)
+        if not batch.settled:
+            self._forget(batch)
+            batch.deliver(base_offset, log_append_time)
+        self.act(partition, following)
+
+    def retry(self, parcel: Parcel, error: Exception, *, unknown_sequence: bool = False) -> None:
+        """A batch has to be sent again."""
+        partition, batch = parcel
+        self.retries += 1
+        level = logging.INFO if partition.state.name == "OPEN" else logging.DEBUG
+        logger.log(level, "%r is sent again: %s", batch, error)
+        self.act(partition, partition.failed(batch, error, unknown_sequence=unknown_sequence))
+
+    def refuse(self, parcel: Parcel, error: Exception) -> None:
+        """A batch is given up, as sending it again would not help."""
+        partition, batch = parcel
+        following = partition.refused(batch)
+        self._fail(batch, error)
+        self.act(partition, following)
+
+    def _leader_told(
+        self,
+        partition: PartitionProducer,
+        answer: ProduceResponsePartition,
+        endpoints: Collection[ProduceResponseNodeEndpoint],
+    ) -> bool:
+        """Take the answer's hint at the leader (KIP-951); whether it gave one."""
+        hint = answer.current_leader
+        if hint.leader_id < 0 or hint.leader_epoch < 0:
+            return False
+        news = self.client.update_leader(partition.topic_partition, hint.leader_id, hint.leader_epoch, endpoints)
+        return news or partition.leader == hint.leader_id
+
+    # A batch turns into others.
+
+    def _split(self, parcel: Parcel) -> None:
+        """Send a batch that was too large as two (KIP-126); each of them may come to be split again."""
+        partition, batch = parcel
+        if batch.settled:
+            self.act(partition, partition.split(batch, []))
+            return
+        logger.warning("%r is larger than the broker takes and is split: lower batch_size", batch)
+        records = _records_of(batch)
+        half = len(records) // 2
+        self._replace(parcel, [records[:half], records[half:]], {})
+
+    def _leave_out(self, parcel: Parcel, blamed: dict[int, str | None], code: int, what: str) -> None:
+        """Fail the records that the broker blames, and send the others again (KIP-467)."""
+        partition, batch = parcel
+        if batch.settled:
+            self.act(partition, partition.split(batch, []))
+            return
+        failed: dict[int, Fate] = {}
+        for index, message in blamed.items():
+            failed[index] = fate = Fate(*partition.topic_partition)
+            fate.fail(error_for(code, f"{what}: record {index}: {message or 'refused'}"))
+        records = _records_of(batch)
+        self._replace(parcel, [[record for index, record in enumerate(records) if index not in failed]], failed)
+
+    def _replace(self, parcel: Parcel, groups: list[list[HeldRecord]], elsewhere: dict[int, Fate]) -> None:
+        """Put batches with the given records in a batch's place; records in ``elsewhere`` are settled already."""
+        partition, batch = parcel
+        parts: list[Batch] = []
+        places: list[tuple[Fate, int]] = []
+        for records in groups:
+            part = Batch(*partition.topic_partition, self._new_builder(NO_LIMIT), batch.opened, batch.deadline)
+            part.last_error = batch.last_error
+            for record in records:
+                part.builder.append(record.timestamp, record.key, record.value, record.headers)
+                places.append((part, part.count - 1))
+            parts.append(part)
+        for index in sorted(elsewhere):
+            places.insert(index, (elsewhere[index], 0))
+        following = partition.split(batch, parts)
+        # The parts share what the whole held, to the last byte.
+        share, rest = divmod(batch.reserved, len(parts))
+        for part in parts:
+            part.reserved = share
+        parts[0].reserved += rest
+        batch.reserved = 0
+        self._forget(batch)
+        for part in parts:
+            self._register(part, partition)
+        self._in_order_of_deadlines()
+        batch.move(places)
+        self.act(partition, following)
+
+    def _in_order_of_deadlines(self) -> None:
+        ordered = sorted(self.unsettled, key=_deadline)
+        self.unsettled = dict.fromkeys(ordered)
+
+    # Batches end.
+
+    def hold(self, fate: Fate) -> None:
+        """Count records that are not in a batch yet among the unsettled: `flush` waits for them."""
+        self.unsettled[fate] = None
+
+    def let_go(self, fate: Fate) -> None:
+        """Records that were held are settled, or have moved into batches."""
+        self.unsettled.pop(fate, None)
+
+    def _fail(self, batch: Batch, error: Exception) -> None:
+        if not batch.settled:
+            self._forget(batch)
+            batch.fail(error)
+
+    def _forget(self, batch: Batch) -> None:
+        self.unsettled.pop(batch, None)
+        self._owners.pop(batch, None)
+        if batch.timer is not None:
+            batch.timer.cancel()
+            batch.timer = None
+        if batch.reserved:
+            self._budget.release(batch.reserved)
+            batch.reserved = 0
+
+    def _expire(self) -> None:
+        """Give up the batches whose time is over, in flight or not."""
+        now = self._loop.time()
+        self._expiry = None
+        due: list[Batch] = []
+        for batch in self.unsettled:
+            if not isinstance(batch, Batch):
+                continue  # records held for their topic have a deadline of their own
+            if batch.deadline > now:
+                self._expiry = self._later(batch.deadline, self._expire)
+                break
+            due.append(batch)
+        for batch in due:
+            partition = self._owners[batch]
+            following = partition.expired(batch)
+            self._fail(batch, self._too_late(partition, batch, now))
+            self.act(partition, following)
+
+    def _too_late(self, partition: PartitionProducer, batch: Batch, now: float) -> KafkaTimeout:
+        if batch.last_error is not None:
+            why = f"last error: {batch.last_error}"
+        elif batch.attempts:
+            why = "the broker did not answer"
+        elif partition.leader is None:
+            topic = self.client.view.topics.get(batch.topic)
+            gone = topic is not None and topic.error is not ErrorCode.NONE
+            why = f"the topic is in error {topic.error.name}" if topic and gone else "the partition has no leader"
+        else:
+            why = "it was not sent, as earlier batches or the connection to the leader were waited for"
+        error = KafkaTimeout(
+            f"{batch.count} records for {partition.topic_partition} were not acknowledged within"
+            f" delivery_timeout={self.config.delivery_timeout:g} s, after {now - batch.opened:.1f} s and"
+            f" {batch.attempts} attempts; {why}"
+        )
+        error.__cause__ = batch.last_error
+        return error
+
+    def fail_all(self, error: Exception, *, fatal: bool = False) -> None:
+        """Give up every batch. ``fatal``: and every record that is still to come."""
+        if fatal and isinstance(error, KafkaError) and self.fatal is None:
+            self.fatal = error
+            logger.error("the producer can write no more: %s", error)
+        for partition in dict.fromkeys(self._owners.values()):
+            for batch in partition.abandon():
+                self._fail(batch, error)
+
+    def stop(self) -> None:
+        """Cancel all timers; nothing will be sent any more, and answers that still come are ignored."""
+        self.stopped = True
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        for timer in self._pauses.values():
+            timer.cancel()
+        self._pauses.clear()
+
+    @property
+    def requests_in_flight(self) -> int:
+        """Produce requests that are not answered yet, over all brokers."""
+        return sum(broker.in_flight for broker in self._brokers.values())
+
+
+def _deadline(fate: Fate) -> float:
+    return fate.deadline if isinstance(fate, Batch) else float("-inf")
+
+
+def _records_of(batch: Batch) -> list[HeldRecord]:
+    """The records of a batch, read back from its bytes: Python objects are not kept for a case this rare."""
+    columns = RecordBatch(batch.encode()).columns(NO_LIMIT)
+    rows = zip(columns.timestamps, columns.keys, columns.values, columns.headers)
+    return [HeldRecord(key, value, headers, None, timestamp, 0) for timestamp, key, value, headers in rows]
