@@ -1,0 +1,130 @@
+"""The brokers that the client may talk to: those of the snapshot, those of the bootstrap list, and who is put aside.
+
+Owns the ``Broker`` objects. Decides whom to ask next when any broker would do; it does no I/O by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+import anyio
+
+from ..errors import ErrorCode, error_for
+from ..net.broker import Broker
+from ..types import Node
+from .bootstrap import Address, shuffled
+from .metadata import ClusterView
+
+_CLOSE_TIMEOUT = 1.5
+"""Seconds to wait for transports to end. One whose peer does not read may take longer, and goes with the loop."""
+
+
+class Brokers:
+    """All brokers by node id. ``make`` makes a Broker for a node; nothing is connected before it is asked for.
+
+    Bootstrap addresses are nodes with ids below zero, as nobody knows yet which brokers they are.
+    """
+
+    def __init__(
+        self, bootstrap: Sequence[Address], make: Callable[[Node], Broker], random: Callable[[], float]
+    ) -> None:
+        self.bootstrap = tuple(bootstrap)
+        self._seed_ids = {address: -1 - position for position, address in enumerate(bootstrap)}
+        self._make = make
+        self._random = random
+        self._brokers: dict[int, Broker] = {}
+        self._aside: set[int] = set()
+
+    def of(self, node: Node) -> Broker:
+        """The broker of a node; it moves when the node's address is another one now."""
+        broker = self._brokers.get(node.node_id)
+        if broker is None:
+            broker = self._brokers[node.node_id] = self._make(node)
+        elif broker.node != node:
+            if _place(broker.node) != _place(node):
+                self._aside.discard(node.node_id)
+            broker.update(node)
+        return broker
+
+    def follow(self, view: ClusterView) -> None:
+        """Follow an answer: brokers move, and connections to bootstrap addresses have done their duty.
+
+        A broker that is not listed keeps its connections: an answer that lags behind may leave out one that lives, and
+        what is in flight there must not be lost for it. Idle connections end by themselves.
+        """
+        for node in view.nodes.values():
+            if node.node_id in self._brokers:
+                self.of(node)
+        self._aside.intersection_update(view.nodes)
+        for seed in self._seed_ids.values():
+            broker = self._brokers.get(seed)
+            for connection in broker.connections if broker is not None else ():
+                connection.retire()
+
+    def put_aside(self, broker: Broker) -> None:
+        """Ask it only when no other is left: it failed."""
+        if broker.node.node_id >= 0:
+            self._aside.add(broker.node.node_id)
+
+    def put_all_aside(self, view: ClusterView) -> None:
+        """Begin again from the bootstrap addresses."""
+        for node in view.nodes.values():
+            self.put_aside(self.of(node))
+
+    def revive(self, broker: Broker) -> None:
+        """It answered, and so it is alive under whatever id its address was put aside."""
+        if self._aside:
+            place = _place(broker.node)
+            self._aside = {node_id for node_id in self._aside if _place(self._brokers[node_id].node) != place}
+
+    def resurrect(self) -> None:
+        """None is left, so all get another chance."""
+        self._aside.clear()
+
+    def candidates(self, view: ClusterView) -> Iterator[Broker]:
+        """Whom to ask, one after the other until one answers: live brokers, then the bootstrap addresses.
+
+        An address that was tried as a broker's is not tried again as a bootstrap address.
+        """
+        tried = set()
+        for broker in self._live(view):
+            if broker.node.node_id not in self._aside:
+                tried.add(_place(broker.node))
+                yield broker
+        for address in shuffled(self.bootstrap, self._random):
+            if address not in tried:
+                yield self.of(Node(self._seed_ids[address], address.host, address.port))
+
+    def least_loaded(self, view: ClusterView) -> Broker:
+        """A broker for a request that any may answer: connected before not, then with the least in flight.
+
+        Raises BrokerError (BROKER_NOT_AVAILABLE) only while the snapshot has no broker at all.
+        """
+        for broker in self._live(view):
+            return broker
+        raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, "no broker of the cluster is known")
+
+    async def close(self) -> None:
+        """Close all connections; waits for their transports, but not for long."""
+        brokers = list(self._brokers.values())
+        for broker in brokers:
+            broker.close()
+        with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
+            for broker in brokers:
+                await broker.wait_closed()
+
+    def _live(self, view: ClusterView) -> list[Broker]:
+        """Listed brokers that are not put aside, or all when none is left, in the order in which to choose them."""
+        live = [node for node in view.nodes.values() if node.node_id not in self._aside] or list(view.nodes.values())
+        now = asyncio.get_running_loop().time()
+
+        def reluctance(broker: Broker) -> tuple[bool, bool, int, float]:
+            in_flight = sum(connection.in_flight for connection in broker.connections)
+            return broker.retry_at > now, not broker.connected, in_flight, self._random()
+
+        return sorted(map(self.of, live), key=reluctance)
+
+
+def _place(node: Node) -> Address:
+    return Address(node.host, node.port)
