@@ -1,8 +1,8 @@
 """The client's way to the cluster: a fresh snapshot of it, and requests that find their broker by themselves.
 
 A ``Client`` owns the brokers' connections, the updater of the snapshot and the memory of coordinators; a producer, a
-consumer or an admin client each stands on one. Nothing here knows what is in a request: it picks the broker, and repeats
-what is safe to repeat until the deadline.
+consumer or an admin client each stands on one. Nothing here knows what is in a request: it picks the broker, and
+repeats what is safe to repeat until the deadline.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Client(Service):
     """One application's view of one cluster. Constructing it does no I/O; ``start`` finds the cluster.
 
     ``connector`` makes connections (TCP if None), ``random`` gives numbers in [0, 1) for jitter and shuffling.
-    All methods belong to the loop of ``start``. Waiting calls have a deadline (``api_timeout`` unless told otherwise) and
-    may be cancelled: what they share with others goes on.
+    All methods belong to the loop of ``start``. Waiting calls have a deadline (``api_timeout`` unless told otherwise)
+    and may be cancelled: what they share with others goes on.
     """
 
     def __init__(
@@ -261,10 +261,10 @@ class Client(Service):
         """Send the request to the broker it is for and return the answer; to any broker if none is named.
 
         ``coordinator`` is a group id, or a ``CoordinatorKey`` for a transactional id. ``timeout`` bounds all of it.
-        Lost connections, request timeouts and answers whose error code at the top may pass are tried again, with backoff
-        and fresh metadata, so the request must be one that may be applied twice. With ``retry=False`` there is one try:
-        errors of the way are raised, and an answer is returned whatever it says, after its lesson was learnt (stale
-        metadata is refreshed, a wrong coordinator forgotten). An answer with a lasting error code is returned always.
+        Lost connections, request timeouts and answers whose error code at the top may pass are tried again, with
+        backoff and fresh metadata, so the request must be one that may be applied twice. With ``retry=False`` there is
+        one try: errors of the way are raised, and an answer is returned whatever it says, after its lesson was learnt
+        (stale metadata is refreshed, a wrong coordinator forgotten). An answer with a lasting error code is returned always.
 
         Raises KafkaTimeout that names the last error, ConnectionLost (``retry=False`` only), UnsupportedVersion,
         ProtocolError, AuthenticationError.

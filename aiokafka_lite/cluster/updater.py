@@ -1,11 +1,11 @@
-"""Keeps the client's snapshot of the cluster fresh: one task that asks, and any number of waiters that share its asking.
+"""Keeps the client's snapshot of the cluster fresh: one task that asks, and any number of waiters that share it.
 
-Owns the present view, what is wanted of the next, and the pace. A waiter takes a *ticket* and waits until it is served:
-an answer serves every ticket that was given out before its request was sent, so a waiter never gets an answer older than
-its question, and a thousand waiters cost one request. No waiter runs the request, so none can take it down.
+Owns the present view, what is wanted of the next, and the pace. A waiter takes a *ticket* and waits until it is
+served: an answer serves every ticket that was given out before its request was sent. So a waiter never gets an answer
+older than its question, and a thousand waiters cost one request. No waiter runs the request, so none can take it down.
 
 The pace, since an endless hot loop is what this machinery has most often been in other clients: a topic that is asked
-for the first time is asked for at once; everything else leaves ``retry_backoff`` between two answers, and doubles it up to
+for the first time is asked for at once; everything else leaves ``retry_backoff`` between two answers, doubled up to
 ``retry_backoff_max`` while answers say nothing new. A round that reached no broker backs off in the same way.
 
 A round goes through the live brokers, then through the bootstrap addresses. Brokers that fail are put aside, and taken
@@ -159,8 +159,10 @@ class Updater:
 
     async def _ask_until_answered(self) -> None:
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max, random=self._random)
-        while not await self._round():
+        answered = await self._round()
+        while not answered:
             await asyncio.sleep(backoff.next())
+            answered = await self._round()
 
     async def _round(self) -> bool:
         """Ask one broker after the other; whether the asking is over, by an answer or for good."""
