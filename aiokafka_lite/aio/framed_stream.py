@@ -61,6 +61,11 @@ class FramedStream(asyncio.BufferedProtocol):
         return self._transport
 
     @property
+    def gone(self) -> bool:
+        """Whether there is no transport any more, or was none yet."""
+        return self._transport is None or self._lost.is_set()
+
+    @property
     def writable(self) -> bool:
         """Whether bytes that are written still have a chance to leave."""
         return self._transport is not None and not self._transport.is_closing()

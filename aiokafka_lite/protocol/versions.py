@@ -93,10 +93,10 @@ def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVer
     if not refused:
         return decode_message(ApiVersionsResponse, asked, data, position)
     try:
-        response, end = decode_message(ApiVersionsResponse, 0, data, position)
+        response, _ = decode_message(ApiVersionsResponse, 0, data, position)
     except ProtocolError:
-        response, end = ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[]), len(data)
-    return response, end
+        response = ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[])
+    return response, len(data)  # what else there is, such as a throttle time, is of a version that nobody asked for
 
 
 def version_after_refusal(asked: int, answer: ApiVersionsResponse, peer: str) -> int:

@@ -212,7 +212,7 @@ async def test_a_child_that_somebody_cancels_from_outside_is_a_failure() -> None
     probe.start_child(probe.forever, name="victim")
     await turns()
     next(task for task in others() if task.get_name() == "victim").cancel()
-    with pytest.raises(IllegalStateError, match="'victim'.*cancelled from outside"):
+    with pytest.raises(IllegalStateError, match=r"'victim'.*cancelled from outside"):
         await probe.until_failed(asyncio.Event().wait())
     with pytest.raises(IllegalStateError):
         await probe.close()
@@ -489,7 +489,7 @@ def test_use_from_another_loop_is_refused() -> None:
 def test_a_loop_that_ends_under_a_component_leaves_a_clear_error() -> None:
     probe = Probe()
     asyncio.run(probe.start())
-    with pytest.raises(IllegalStateError, match="event loop .* is closed"):
+    with pytest.raises(IllegalStateError, match=r"event loop .* is closed"):
         asyncio.run(probe.close())
     with pytest.raises(IllegalStateError, match="cancelled from outside"):
         probe.check()

@@ -1,0 +1,605 @@
+"""A connection opens, pipelines, times out, is throttled and ends, each time with an answer or a typed error."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop, run
+from aiokafka_lite.errors import (
+    BrokerError,
+    ConnectionLost,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeout,
+    ProtocolError,
+    UnsupportedVersion,
+)
+from aiokafka_lite.net.connection import Connection
+from aiokafka_lite.net.connector import TcpConnector
+from aiokafka_lite.protocol.connection import RequestHeader, encode_response
+from aiokafka_lite.protocol.messages import (
+    REQUESTS,
+    ApiVersionsRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from aiokafka_lite.protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
+from tests.embedded.net.scripted import Older, Peer, Served, all_versions, usual
+
+
+def connection_to(peer: Any, *, port: int = 9092, **settings: Any) -> Connection:
+    settings.setdefault("node_id", 2)
+    return Connection("127.0.0.1", port, connector=peer, client_id="tester", **settings)
+
+
+async def open_to(peer: Any, *, port: int = 9092, timeout: float = 10.0, **settings: Any) -> Connection:
+    connection = connection_to(peer, port=port, **settings)
+    await connection.connect(timeout)
+    return connection
+
+
+async def end(connection: Connection) -> None:
+    connection.close()
+    await connection.wait_closed()
+
+
+def ask(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def only_versions(served: Served, header: RequestHeader, request: Any) -> None:
+    """Say what is spoken, and then nothing."""
+    if isinstance(request, ApiVersionsRequest):
+        usual(served, header, request)
+
+
+@pytest.mark.parametrize("state", ConnectionState)
+@pytest.mark.parametrize("event", ConnectionEvent)
+def test_every_pair_is_a_transition_or_an_error(state: ConnectionState, event: ConnectionEvent) -> None:
+    if event in CONNECTION[state]:
+        assert next_state(CONNECTION, state, event) in ConnectionState
+    else:
+        with pytest.raises(IllegalStateError):
+            next_state(CONNECTION, state, event)
+
+
+# Opening.
+
+
+async def test_it_opens_says_who_it_is_and_asks() -> None:
+    peer = Peer()
+    connection = await open_to(peer)
+    assert repr(connection) == "<Connection broker=2 127.0.0.1:9092 READY in_flight=0>"
+    (first,) = peer.requests
+    assert isinstance(first, ApiVersionsRequest)
+    assert (first.client_software_name, peer.headers[0].client_id) == ("aiokafka-lite", "tester")
+    assert peer.headers[0].version == REQUESTS[18].versions.last
+    response = await connection.send(ask("orders"))
+    assert response.cluster_id == "orders"
+    await end(connection)
+    assert repr(connection) == "<Connection broker=2 127.0.0.1:9092 CLOSED in_flight=0>"
+    assert connection.closed.result() is None
+
+
+async def test_it_works_over_tcp() -> None:
+    peer = Peer()
+    async with peer.listening() as port:
+        connection = await open_to(TcpConnector(), port=port)
+        assert (await connection.send(ask("orders"))).cluster_id == "orders"
+        await end(connection)
+
+
+@pytest.mark.parametrize(
+    ("older", "versions"),
+    [
+        (Older(3, lists=True), [4, 3]),
+        (Older(2, lists=True), [4, 2]),
+        (Older(2, lists=False), [4, 0]),
+        (Older(0, lists=True), [4, 0]),
+        (Older(1, lists=False, malformed=b""), [4, 0]),
+        (Older(1, lists=False, malformed=b"\x00\x00\x7f"), [4, 0]),
+        (Older(1, lists=False, malformed=b"\xff\xff\xff\xff"), [4, 0]),
+        (Older(2, lists=False, malformed=b"\x00\x00\x00\x00\x00\x00\x00\x00"), [4, 0]),
+    ],
+)
+async def test_versions_are_asked_for_again_as_the_broker_can(older: Older, versions: list[int]) -> None:
+    peer = Peer(older)
+    connection = await open_to(peer)
+    assert [header.version for header in peer.headers] == versions
+    assert (await connection.send(ask("t"))).cluster_id == "t"
+    await end(connection)
+
+
+async def test_a_broker_without_any_common_version_is_named() -> None:
+    with pytest.raises(UnsupportedVersion, match=r"broker 2 \(127\.0\.0\.1:9092\)"):
+        await open_to(Peer(Older(-1, lists=False)))
+
+
+async def test_a_broker_that_refuses_with_another_code_is_told_apart() -> None:
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        served.answer(header, all_versions().__class__(error_code=42, api_keys=[]))
+
+    with pytest.raises(BrokerError, match="INVALID_REQUEST"):
+        await open_to(Peer(script))
+
+
+async def test_a_peer_that_hangs_up_on_the_newest_question_can_be_asked_the_oldest() -> None:
+    peer = Peer()
+    peer.unknown = lambda served, _: served.transport.close()
+
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest) and header.version > 0:
+            served.transport.close()
+        else:
+            usual(served, header, request)
+
+    peer.script = script
+    connection = connection_to(peer)
+    with pytest.raises(ConnectionLost, match="hung up"):
+        await connection.connect(5)
+    assert connection.hung_up_on_versions
+    second = await open_to(peer, oldest_first=True)
+    assert peer.headers[-1].version == 0
+    await end(second)
+
+
+async def test_it_is_for_one_use() -> None:
+    connection = connection_to(Peer())
+    with pytest.raises(IllegalStateError):
+        connection.send_nowait(HEARTBEAT)
+    await connection.connect(5)
+    with pytest.raises(IllegalStateError):
+        await connection.connect(5)
+    await end(connection)
+    connection.close()
+    with pytest.raises(ConnectionLost) as caught:
+        await connection.send(HEARTBEAT)
+    assert not caught.value.sent
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_opening_that_is_cancelled_at_any_turn_leaves_nothing(turns: int) -> None:
+    peer = Peer(only_versions, segment_size=7)
+    connection = connection_to(peer)
+    opening = asyncio.create_task(connection.connect(5))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await connection.wait_closed()
+    await asyncio.sleep(0)
+    assert connection.state is (ConnectionState.CLOSED if turns else ConnectionState.NEW)
+    assert not peer.open
+
+
+# Peers that are not brokers.
+
+
+async def refused_opening(peer: Peer, timeout: float = 5.0) -> KafkaError:
+    connection = connection_to(peer, node_id=None)
+    with pytest.raises(KafkaError) as caught:
+        await connection.connect(timeout)
+    await connection.wait_closed()
+    assert connection.state is ConnectionState.CLOSED
+    assert "127.0.0.1:9092" in str(caught.value)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not peer.open
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("bytes_sent", "says"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP server"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "frame of"),
+        (b"\xff\xff\xff\xff rest", "never negative"),
+        (b"\x00\x00\x00\x00", "too small"),
+        (b"\x7f\xff\xff\xff", "at most"),
+        (b"\x00\x00\x00\x08\x00\x00\x03\xe7\x00\x00\x00\x00", "correlation id 999"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00", "cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("segment_size", [None, 1])
+async def test_a_stranger_is_recognised(bytes_sent: bytes, says: str, segment_size: int | None) -> None:
+    peer = Peer(segment_size=segment_size)
+    peer.raw = lambda served, data: served.transport.write(bytes_sent)
+    error = await refused_opening(peer)
+    assert isinstance(error, ProtocolError)
+    assert says in str(error)
+
+
+async def test_a_stranger_that_speaks_first_is_recognised() -> None:
+    peer = Peer()
+    peer.greeting = b"HTTP/1.0 200 OK\r\n"
+    assert isinstance(await refused_opening(peer), ProtocolError)
+
+
+async def test_a_peer_that_hangs_up_at_once_is_a_lost_connection() -> None:
+    peer = Peer()
+    peer.hangs_up = True
+    error = await refused_opening(peer)
+    assert isinstance(error, ConnectionLost)
+    assert "TLS" in str(error)
+
+
+def test_a_silent_peer_ends_at_the_timeout() -> None:
+    async def main() -> float:
+        peer = Peer()
+        peer.raw = lambda served, data: None
+        error = await refused_opening(peer, timeout=3.0)
+        assert isinstance(error, KafkaTimeout)
+        assert "ApiVersions within 3 s" in str(error)
+        return asyncio.get_running_loop().time()
+
+    assert run(main()) == pytest.approx(3.0)
+
+
+def test_an_address_that_swallows_packets_ends_at_the_timeout() -> None:
+    async def main() -> float:
+        peer = Peer()
+        peer.silent_connects = True
+        error = await refused_opening(peer, timeout=3.0)
+        assert isinstance(error, KafkaTimeout)
+        assert "could not connect" in str(error)
+        return asyncio.get_running_loop().time()
+
+    assert run(main()) == pytest.approx(3.0)
+
+
+async def test_a_closed_port_is_named_with_its_cause() -> None:
+    peer = Peer()
+    async with peer.listening() as port:
+        pass
+    connection = connection_to(TcpConnector(), port=port)
+    with pytest.raises(ConnectionLost, match=f"127.0.0.1:{port}.*refused") as caught:
+        await connection.connect(5)
+    assert not caught.value.sent
+
+
+# Requests and answers.
+
+
+@pytest.mark.parametrize("segment_size", [None, 1, 3])
+async def test_pipelined_requests_get_their_own_answers(segment_size: int | None) -> None:
+    connection = await open_to(Peer(segment_size=segment_size))
+    promises = [connection.send_nowait(ask(f"t{number}")) for number in range(20)]
+    assert connection.in_flight == 20
+    answers = await asyncio.gather(*promises)
+    assert [answer.cluster_id for answer in answers] == [f"t{number}" for number in range(20)]
+    assert connection.in_flight == 0
+    await end(connection)
+
+
+async def test_answers_glued_into_one_segment_are_taken_apart() -> None:
+    glued = bytearray()
+
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+            return
+        name = request.topics[0].name
+        glued.extend(encode_response(header, MetadataResponse(brokers=[], cluster_id=name, controller_id=1, topics=[])))
+        if name == "t9":
+            served.transport.write(bytes(glued))
+
+    connection = await open_to(Peer(script))
+    answers = await asyncio.gather(*(connection.send(ask(f"t{number}")) for number in range(10)))
+    assert [answer.cluster_id for answer in answers] == [f"t{number}" for number in range(10)]
+    await end(connection)
+
+
+async def test_a_waiter_that_gives_up_does_not_disturb_the_others() -> None:
+    connection = await open_to(Peer())
+    first = asyncio.create_task(connection.send(ask("first")))
+    second = asyncio.create_task(connection.send(ask("second")))
+    third = connection.send_nowait(ask("third"))
+    await asyncio.sleep(0)
+    first.cancel()
+    third.cancel()
+    assert (await second).cluster_id == "second"
+    assert (await connection.send(ask("fourth"))).cluster_id == "fourth"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await end(connection)
+
+
+async def test_a_request_that_cannot_be_encoded_harms_nobody() -> None:
+    connection = await open_to(Peer())
+    before = connection.send_nowait(ask("before"))
+    with pytest.raises((ValueError, UnsupportedVersion)):
+        connection.send_nowait(HeartbeatRequest(group_id="g" * 70000, generation_id=1, member_id="m"), at_most=0)
+    assert (await before).cluster_id == "before"
+    assert (await connection.send(ask("after"))).cluster_id == "after"
+    await end(connection)
+
+
+async def test_a_request_without_an_answer_is_written_and_waits_for_none() -> None:
+    peer = Peer(only_versions)
+    connection = await open_to(peer)
+    connection.send_without_response(HEARTBEAT)
+    await connection.drain()
+    await peer.got(2)
+    assert connection.in_flight == 0
+    await end(connection)
+
+
+async def test_what_was_written_before_close_still_goes_out() -> None:
+    peer = Peer(only_versions)
+    async with peer.listening() as port:
+        connection = await open_to(TcpConnector(), port=port)
+        for _ in range(100):
+            connection.send_without_response(HEARTBEAT)
+        await end(connection)
+        await peer.got(101)
+
+
+# Deadlines.
+
+
+def test_a_request_that_times_out_ends_the_connection_for_all() -> None:
+    async def main() -> float:
+        connection = await open_to(Peer(only_versions))
+        late = connection.send_nowait(HEARTBEAT, timeout=1.5)
+        patient = connection.send_nowait(ask("t"), timeout=60)
+        with pytest.raises(KafkaTimeout, match=r"broker 2 \(127.0.0.1:9092\) did not answer Heartbeat within 1.5 s"):
+            await late
+        with pytest.raises(ConnectionLost) as caught:
+            await patient
+        assert caught.value.sent
+        assert isinstance(caught.value.__cause__, KafkaTimeout)
+        assert connection.state is ConnectionState.CLOSED
+        assert isinstance(connection.closed.result(), KafkaTimeout)
+        await connection.wait_closed()
+        return asyncio.get_running_loop().time()
+
+    assert run(main()) == pytest.approx(1.5, abs=0.01)
+
+
+def test_deadlines_are_kept_in_whatever_order_they_come() -> None:
+    async def main() -> float:
+        connection = await open_to(Peer(only_versions))
+        promises = [connection.send_nowait(HEARTBEAT, timeout=seconds) for seconds in (30, 10, 20)]
+        results = await asyncio.gather(*promises, return_exceptions=True)
+        assert [type(result) for result in results] == [ConnectionLost, KafkaTimeout, ConnectionLost]
+        return asyncio.get_running_loop().time()
+
+    assert run(main()) == pytest.approx(10, abs=0.01)
+
+
+def test_a_request_whose_waiter_has_gone_times_out_too() -> None:
+    async def main() -> None:
+        connection = await open_to(Peer(only_versions))
+        promise = connection.send_nowait(HEARTBEAT, timeout=5)
+        promise.cancel()
+        assert isinstance(await connection.closed, KafkaTimeout)
+
+    run(main())
+
+
+def test_answered_requests_never_time_out() -> None:
+    async def main() -> None:
+        connection = await open_to(Peer())
+        for _ in range(100):
+            await connection.send(HEARTBEAT, timeout=2)
+            await asyncio.sleep(1.7)
+        assert connection.ready
+        await end(connection)
+
+    run(main())
+
+
+def test_a_blocked_loop_does_not_make_answers_late() -> None:
+    async def main() -> None:
+        connection = await open_to(Peer())
+        promise = connection.send_nowait(HEARTBEAT, timeout=1)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.now += 5  # as if code of the user had held the loop up
+        assert (await promise).error_code == 0
+        await end(connection)
+
+    run(main())
+
+
+def test_a_blocked_loop_does_not_save_requests_that_nobody_answers() -> None:
+    async def main() -> None:
+        connection = await open_to(Peer(only_versions))
+        promise = connection.send_nowait(HEARTBEAT, timeout=1)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.now += 5
+        with pytest.raises(KafkaTimeout):
+            await promise
+        assert loop.time() <= 6.1
+
+    run(main())
+
+
+# Throttling.
+
+
+def throttling(served: Served, header: RequestHeader, request: Any) -> None:
+    if isinstance(request, HeartbeatRequest):
+        throttle = 5000 if request.generation_id == 1 else 0
+        served.answer(header, HeartbeatResponse(error_code=0, throttle_time_ms=throttle))
+    else:
+        usual(served, header, request)
+
+
+def test_a_throttled_client_holds_its_requests_back() -> None:
+    async def main() -> None:
+        peer = Peer(throttling)
+        connection = await open_to(peer)
+        loop = asyncio.get_running_loop()
+        await connection.send(HEARTBEAT)
+        muted_at = loop.time()
+        assert connection.throttled_until == pytest.approx(muted_at + 5)
+        promises = [connection.send_nowait(ask(f"t{number}")) for number in range(3)]
+        await asyncio.sleep(4.9)
+        assert len(peer.requests) == 2
+        assert connection.in_flight == 3
+        answers = await asyncio.gather(*promises)
+        assert [answer.cluster_id for answer in answers] == ["t0", "t1", "t2"]
+        assert loop.time() == pytest.approx(muted_at + 5)
+        await end(connection)
+
+    run(main())
+
+
+def test_an_old_version_has_been_throttled_by_the_broker_already() -> None:
+    async def main() -> None:
+        connection = await open_to(Peer(throttling))
+        await connection.send(HEARTBEAT, at_most=1)
+        assert not connection.throttled_until
+        await end(connection)
+
+    run(main())
+
+
+def test_a_request_held_back_for_its_whole_timeout_fails_alone() -> None:
+    async def main() -> None:
+        peer = Peer(throttling)
+        connection = await open_to(peer)
+        await connection.send(HEARTBEAT)
+        late = connection.send_nowait(ask("late"), timeout=2)
+        patient = connection.send_nowait(ask("patient"), timeout=30)
+        with pytest.raises(KafkaTimeout, match="throttles"):
+            await late
+        assert (await patient).cluster_id == "patient"
+        assert connection.ready
+        assert len(peer.requests) == 3
+        await end(connection)
+
+    run(main())
+
+
+def test_requests_held_back_when_the_connection_ends_were_not_sent() -> None:
+    async def main() -> None:
+        peer = Peer(throttling)
+        connection = await open_to(peer)
+        await connection.send(HEARTBEAT)
+        held = connection.send_nowait(ask("t"))
+        peer.open[0].transport.abort()
+        with pytest.raises(ConnectionLost) as caught:
+            await held
+        assert not caught.value.sent
+
+    run(main())
+
+
+# Ends.
+
+
+async def test_a_peer_that_goes_away_fails_every_waiter() -> None:
+    peer = Peer(only_versions)
+    connection = await open_to(peer)
+    promises = [connection.send_nowait(HEARTBEAT) for _ in range(3)]
+    await peer.got(4)
+    peer.open[0].transport.close()
+    for result in await asyncio.gather(*promises, return_exceptions=True):
+        assert isinstance(result, ConnectionLost)
+        assert result.sent
+        assert "broker 2 (127.0.0.1:9092) closed the connection" in str(result)
+
+
+@pytest.mark.parametrize("segment_size", [None, 1])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"\x00\x00\x00\x0b\x00\x00\x00\x01",  # ends within the frame
+        b"\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x00",  # too short a body
+        b"\x00\x00\x00\x0b\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00",  # another request's answer
+        b"\xff\xff\xff\xf0",
+        b"\x7f\xff\xff\xff",
+    ],
+)
+async def test_answers_that_make_no_sense_fail_every_waiter(reply: bytes, segment_size: int | None) -> None:
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+        elif served.transport.can_write_eof() and not served.transport.is_closing():
+            served.transport.write(reply)
+            served.transport.close()
+
+    peer = Peer(script, segment_size=segment_size)
+    connection = await open_to(peer)
+    promises = [connection.send_nowait(HEARTBEAT) for _ in range(3)]
+    for result in await asyncio.gather(*promises, return_exceptions=True):
+        assert isinstance(result, ConnectionLost)
+        assert "127.0.0.1:9092" in str(result)
+    assert connection.state is ConnectionState.CLOSED
+    with pytest.raises(ConnectionLost, match="is closed"):
+        connection.send_nowait(HEARTBEAT)
+
+
+async def test_an_answer_that_comes_twice_ends_the_connection() -> None:
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        usual(served, header, request)
+        if isinstance(request, HeartbeatRequest):
+            usual(served, header, request)
+
+    connection = await open_to(Peer(script))
+    assert (await connection.send(HEARTBEAT)).error_code == 0
+    assert isinstance(await connection.closed, ProtocolError)
+
+
+async def test_a_good_answer_before_a_bad_size_is_delivered() -> None:
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+        else:
+            good = bytes(encode_response(header, HeartbeatResponse(error_code=0)))
+            served.transport.write(good + b"\xff\xff\xff\xff")
+
+    connection = await open_to(Peer(script))
+    first, second = connection.send_nowait(HEARTBEAT), connection.send_nowait(HEARTBEAT)
+    assert (await first).error_code == 0
+    with pytest.raises(ConnectionLost):
+        await second
+
+
+async def test_promises_that_nobody_keeps_are_not_complained_about() -> None:
+    connection = await open_to(Peer(only_versions))
+    for _ in range(3):
+        connection.send_nowait(HEARTBEAT)
+    await asyncio.sleep(0)
+    connection.close(ConnectionLost("enough", sent=True))
+    await connection.wait_closed()
+    gc.collect()
+
+
+async def test_a_retired_connection_ends_when_its_requests_are_answered() -> None:
+    connection = await open_to(Peer())
+    promise = connection.send_nowait(ask("last"))
+    connection.retire()
+    assert not connection.ready
+    assert (await promise).cluster_id == "last"
+    assert await connection.closed is None
+    idle = await open_to(Peer())
+    idle.retire()
+    assert idle.state is ConnectionState.CLOSED
+
+
+async def test_names_off_the_wire_cannot_forge_log_lines() -> None:
+    connection = Connection("evil\r\nhost\x1b[31m", 1, connector=Peer(), client_id="c", node_id=3)
+    assert "\n" not in repr(connection)
+    assert "\x1b" not in connection.peer
+    connection.close()
+
+
+def check_types(connection: Connection) -> Coroutine[Any, Any, MetadataResponse]:
+    return connection.send(ask("typed"))  # mypy: the answer's type follows from the request's
