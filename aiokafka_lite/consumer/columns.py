@@ -1,0 +1,91 @@
+"""Records as columns: what ``Consumer.batches()`` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+from ..types import Header, Record, TimestampType
+from .fetched import Chunk, make_record
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Consecutive records of one partition, as columns of one length. Iterating over it gives records.
+
+    Timestamps are in milliseconds, -1 where the log has none; keys and values are None where they are null. Offsets
+    rise, with gaps where a log was compacted or has transactions. The lists belong to whoever got the batch.
+    """
+
+    topic: str
+    partition: int
+    timestamp_type: TimestampType
+    leader_epoch: int | None
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[tuple[Header, ...]]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(
+            make_record,
+            zip(
+                repeat(self.topic),
+                repeat(self.partition),
+                self.offsets,
+                self.timestamps,
+                repeat(self.timestamp_type),
+                self.keys,
+                self.values,
+                self.headers,
+                repeat(self.leader_epoch),
+            ),
+        )
+
+    def __repr__(self) -> str:
+        span = f"{self.offsets[0]}..{self.offsets[-1]}" if self.offsets else "none"
+        return f"<Batch {self.topic}-{self.partition} offsets={span} count={len(self)}>"
+
+
+def take(chunk: Chunk, max_records: int) -> Batch:
+    """Deliver up to ``max_records`` of a chunk, which must be settled."""
+    taken = chunk.advance(max_records)
+    whole = taken.start == 0 and taken.stop == len(chunk.offsets)  # then the lists are handed over as they are
+    return Batch(
+        chunk.topic,
+        chunk.partition,
+        chunk.timestamp_type,
+        chunk.leader_epoch,
+        chunk.offsets if whole else chunk.offsets[taken],
+        chunk.timestamps if whole else chunk.timestamps[taken],
+        chunk.keys if whole else chunk.keys[taken],
+        chunk.values if whole else chunk.values[taken],
+        chunk.headers if whole else chunk.headers[taken],
+    )
+
+
+def continues(batch: Batch, chunk: Chunk) -> bool:
+    """Whether the records of ``chunk`` may join a batch: all of a batch shares partition, epoch and kind of time."""
+    return (
+        batch.topic == chunk.topic
+        and batch.partition == chunk.partition
+        and batch.timestamp_type is chunk.timestamp_type
+        and batch.leader_epoch == chunk.leader_epoch
+    )
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """One batch of several that continue one another; the first of them is used up."""
+    first = batches[0]
+    if len(batches) > 1:
+        first.offsets = [each for batch in batches for each in batch.offsets]
+        first.timestamps = [each for batch in batches for each in batch.timestamps]
+        first.keys = [each for batch in batches for each in batch.keys]
+        first.values = [each for batch in batches for each in batch.values]
+        first.headers = [each for batch in batches for each in batch.headers]
+    return first

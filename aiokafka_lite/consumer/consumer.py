@@ -1,0 +1,437 @@
+"""The consumer that users hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Self, TypedDict, Unpack
+
+import anyio.abc
+
+from ..aio.backoff import Backoff
+from ..aio.service import Service, ServiceState
+from ..cluster.client import Client
+from ..config import ClientConfig, ConsumerConfig, IsolationName, OffsetReset
+from ..errors import ConfigurationError, IllegalStateError, KafkaTimeout
+from ..net.connector import Connector
+from ..types import Record, TopicPartition
+from .columns import Batch
+from .fetching import Fetching
+from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
+from .partition import PartitionState, Reset
+from .reader import Reader
+from .subscription import Subscription
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """What ``Consumer`` takes besides servers and topics: the fields of ``ClientConfig`` and ``ConsumerConfig``."""
+
+    client_id: str
+    client_rack: str
+    request_timeout: float
+    api_timeout: float
+    connect_timeout: float
+    retry_backoff: float
+    retry_backoff_max: float
+    reconnect_backoff: float
+    reconnect_backoff_max: float
+    metadata_max_age: float
+    connections_max_idle: float
+    max_response_size: int
+    allow_auto_create_topics: bool
+    auto_offset_reset: OffsetReset
+    isolation_level: IsolationName
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait: float
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    max_decompressed_size: int
+
+
+class Consumer(Service):
+    """Reads records of topics or of chosen partitions.
+
+    Give ``topics`` to read all their partitions, those added later too; or call ``assign``. There is no group here: the
+    position is the consumer's own. Usable between ``start()`` and ``close()``, or inside ``async with``; several may
+    live in one loop. ``assign``, ``seek`` and ``pause`` may be called before the start already.
+
+    Every read may be cancelled and loses nothing by it: the position moves when a record is returned. Where a
+    partition cannot be read (a damaged batch, an offset that is gone without a policy), reading raises once, the
+    partition is left alone for a moment and tried again, and the others go on; ``seek`` gets past.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        topics: Iterable[str] = (),
+        connector: Connector | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        super().__init__()
+        client_config, config = _configs(bootstrap_servers, settings)
+        if isinstance(topics, str):
+            raise ConfigurationError(f"topics={topics!r}: a list of names, as in topics=[{topics!r}]")
+        self._topics = tuple(dict.fromkeys(topics))
+        self._client_config = client_config
+        self._config = config
+        self._client = Client(client_config, connector=connector)
+        self._subscription = Subscription(Reset(config.auto_offset_reset), config.max_partition_fetch_bytes)
+        self._found = asyncio.Event()
+        self._reader = Reader(self._subscription, client_config, config, self._hungry)
+        self._fetching = Fetching(
+            client=self._client,
+            subscription=self._subscription,
+            client_config=client_config,
+            config=config,
+            topics=self._topics,
+            spawn=self.start_child,
+            on_ready=self._ready,
+            on_found=self._found.set,
+        )
+        self._records = _Records(self, self._reader)
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self._client_config.client_id} {self.state.name} {self._subscription!r}>"
+
+    # ---- lifetime
+
+    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+        await self.attach(self._client)
+        self._client.add_topics(self._subscription.topics.union(self._topics))
+        for name in self._topics:
+            topic = await self._client.topic(name, timeout=self._client_config.api_timeout)
+            for partition in topic.partitions:
+                named = TopicPartition(name, partition.partition)
+                if named not in self._subscription.partitions:
+                    self._subscription.add(named, self._subscription.reset)
+        self._client.on_view_change(self._view_changed)
+        self._fetching.start()
+
+    def _view_changed(self, *_: object) -> None:
+        self._fetching.view_changed(self._client.view)
+
+    def _ready(self) -> None:
+        self._reader.notice()
+        self._found.set()  # whoever waits for a position must hear of the error that keeps it from being known
+
+    def _hungry(self, state: PartitionState) -> None:
+        self._fetching.hungry(state)
+
+    def _changed(self) -> None:
+        if self.state is ServiceState.RUNNING:
+            self._fetching.changed()
+        self._ready()
+
+    def _check_open(self) -> None:
+        """As ``check``, but settings of what to read may be changed before the start already."""
+        if self.state is not ServiceState.NEW:
+            self.check()
+
+    # ---- what to read
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The assigned partitions."""
+        return tuple(self._subscription.partitions)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others.
+
+        Those that were assigned before keep position, pause and what was fetched. IllegalStateError for a consumer of
+        whole ``topics``. A partition that turns out not to exist is reported by the next read, after ``api_timeout``.
+        """
+        self._check_open()
+        if self._topics:
+            raise IllegalStateError(
+                f"this consumer reads all partitions of {', '.join(self._topics)}; it has no assign()"
+            )
+        before = self._subscription.topics
+        self._reader.settle()
+        self._subscription.assign(partitions)
+        if self.state is ServiceState.RUNNING:
+            self._track(before)
+        self._changed()
+
+    def _track(self, before: set[str]) -> None:
+        """Have the client keep metadata of exactly the topics that are read."""
+        now = self._subscription.topics
+        self._client.remove_topics(before - now)
+        self._client.add_topics(now)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read a partition from ``offset`` on; what was fetched of it and not yet returned is forgotten."""
+        self._check_open()
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+            raise ValueError(
+                f"offset={offset!r}: a whole number from 0 up; there are seek_to_beginning and seek_to_end"
+            )
+        state = self._subscription[partition]
+        self._reader.settle()
+        state.seek(offset)
+        self._subscription.update_ready(state)
+        self._changed()
+        self._found.set()
+
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read from the first offset that there is; all assigned partitions if none are given.
+
+        Returns when the offset is known; before the start at once, and then the offset is looked up at the start.
+        Raises as ``position``; a cancelled call leaves the lookup going on.
+        """
+        await self._seek_by(Reset.EARLIEST, partitions)
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read what is written from now on; otherwise as ``seek_to_beginning``."""
+        await self._seek_by(Reset.LATEST, partitions)
+
+    async def _seek_by(self, reset: Reset, partitions: Iterable[TopicPartition] | None) -> None:
+        self._check_open()
+        states = self._states(partitions)
+        self._reader.settle()
+        for state in states:
+            state.seek_by(reset)
+            self._subscription.update_ready(state)
+        self._changed()
+        if self.state is not ServiceState.NEW:
+            for state in states:
+                await self.position(state.partition)
+
+    def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Return no records of these (of all, if none are given) until ``resume``; what was fetched stays."""
+        self._set_paused(partitions, True)
+
+    def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go on where ``pause`` stopped."""
+        self._set_paused(partitions, False)
+
+    def _set_paused(self, partitions: Iterable[TopicPartition] | None, paused: bool) -> None:
+        self._check_open()
+        states = self._states(partitions)
+        self._reader.settle()
+        for state in states:
+            state.paused = paused
+            self._subscription.update_ready(state)
+        self._changed()
+
+    def _states(self, partitions: Iterable[TopicPartition] | None) -> list[PartitionState]:
+        return list(self._subscription) if partitions is None else [self._subscription[each] for each in partitions]
+
+    @property
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused."""
+        return tuple(state.partition for state in self._subscription if state.paused)
+
+    # ---- where it is
+
+    async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
+        """The offset of the next record to be returned, waiting until it is known.
+
+        Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), or what keeps it from being known.
+        """
+        self._check_open()
+        limit = self._client_config.api_timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit) as scope:
+                while (position := self._subscription[partition].position) is None:
+                    failure = self._subscription[partition].failure
+                    if failure is not None:
+                        raise failure
+                    self._found.clear()
+                    await self.until_failed(self._found.wait())
+                return position
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise KafkaTimeout(f"the position of {partition} was not found within {limit} s") from error
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The end of the partition when it was last fetched: the offset after the last replicated record, or None."""
+        self._check_open()
+        return self._subscription[partition].high_watermark
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition, assigned or not."""
+        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST), timeout)
+        return {partition: 0 if at is None else at.offset for partition, at in found.items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition that this consumer's isolation level lets it see."""
+        found = await self._list_offsets(dict.fromkeys(partitions, LATEST), timeout)
+        return {partition: 0 if at is None else at.offset for partition, at in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition at or after a time in milliseconds; None where there is none so young."""
+        for partition, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise ValueError(f"timestamp={timestamp!r} for {partition}: milliseconds since the epoch, from 0 up")
+        return await self._list_offsets(dict(timestamps), timeout)
+
+    async def _list_offsets(
+        self, wanted: Mapping[TopicPartition, int], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        self.check()
+        config = self._client_config
+        lookup = list_offsets(
+            self._client,
+            {TopicPartition(*partition): timestamp for partition, timestamp in wanted.items()},
+            self._config.isolation,
+            timeout=config.api_timeout if timeout is None else timeout,
+            backoff=Backoff(config.retry_backoff, config.retry_backoff_max),
+        )
+        return await self.until_failed(lookup)
+
+    # ---- reading
+
+    def __aiter__(self) -> _Records:
+        """Iterate over records for as long as the consumer lives; the iteration ends when it is closed."""
+        self.check()
+        return self._records
+
+    async def __anext__(self) -> Record:
+        self.check()
+        return await self._records.__anext__()
+
+    async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record]:
+        """What is there, up to ``max_records``; if nothing is, whatever comes within ``timeout`` seconds, or nothing.
+
+        The list may hold records of several partitions, those of each in order. Reading ends within ``timeout``, save
+        for the time that unpacking what has arrived takes.
+        """
+        self.check()
+        _at_least_one("max_records", max_records)
+        if self._reader.needs_breath:
+            await asyncio.sleep(0)
+        records = self._reader.take(max_records)
+        if records:
+            return records
+        try:
+            async with asyncio.timeout(timeout) as scope:
+                while not records:
+                    await self.until_failed(self._reader.wait())
+                    records = self._reader.take(max_records)
+        except TimeoutError:
+            if not scope.expired():  # a KafkaTimeout is one, too
+                raise
+        return records
+
+    def batches(self, max_records: int = 10_000, timeout: float = 0.0) -> Batches:
+        """Iterate over batches of columns, each of one partition and of at most ``max_records``.
+
+        A batch is returned when that many records are there, or after ``timeout`` seconds with what there is; while
+        there is nothing, the iteration waits.
+        """
+        _at_least_one("max_records", max_records)
+        return Batches(self, self._reader, max_records, timeout)
+
+
+class _Records:
+    """The iteration over single records; all iterations over a consumer are this one."""
+
+    __slots__ = ("_consumer", "_reader")
+
+    def __init__(self, consumer: Consumer, reader: Reader) -> None:
+        self._consumer = consumer
+        self._reader = reader
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        for record in self._reader.current:  # hot: most records leave here, without a look at anything else
+            return record
+        reader = self._reader
+        while await _may_read(self._consumer, reader):
+            if reader.iterate():
+                return next(reader.current)
+            await _wait(self._consumer, reader)
+        raise StopAsyncIteration
+
+
+class Batches:
+    """The iteration over batches that ``Consumer.batches`` gives."""
+
+    __slots__ = ("_consumer", "_max_records", "_reader", "_timeout")
+
+    def __init__(self, consumer: Consumer, reader: Reader, max_records: int, timeout: float) -> None:
+        self._consumer = consumer
+        self._reader = reader
+        self._max_records = max_records
+        self._timeout = timeout
+
+    def __aiter__(self) -> Self:
+        self._consumer.check()
+        return self
+
+    async def __anext__(self) -> Batch:
+        reader = self._reader
+        if self._timeout > 0 and not reader.is_full(self._max_records):
+            await self._fill()
+        while await _may_read(self._consumer, reader):
+            batch = reader.take_batch(self._max_records)
+            if batch is not None:
+                return batch
+            await _wait(self._consumer, reader)
+        raise StopAsyncIteration
+
+    async def _fill(self) -> None:
+        """Wait until a batch is full, or the time is over."""
+        try:
+            async with asyncio.timeout(self._timeout) as scope:
+                while not self._reader.is_full(self._max_records) and await _may_read(self._consumer, self._reader):
+                    await _wait(self._consumer, self._reader, more=True)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+
+
+async def _may_read(consumer: Consumer, reader: Reader) -> bool:
+    """Whether an iteration goes on; False once the consumer is closed. Raises what it died of."""
+    if consumer.state in (ServiceState.CLOSING, ServiceState.CLOSED):
+        return False
+    consumer.check()
+    if reader.needs_breath:
+        await asyncio.sleep(0)
+        return await _may_read(consumer, reader)
+    return True
+
+
+async def _wait(consumer: Consumer, reader: Reader, *, more: bool = False) -> None:
+    """Wait until there may be something (``more``: something else) to read, or the consumer is closed."""
+    try:
+        await consumer.until_failed(reader.wait(more=more))
+    except IllegalStateError:
+        if consumer.state not in (ServiceState.CLOSING, ServiceState.CLOSED):
+            raise
+
+
+def _configs(bootstrap_servers: str | Iterable[str], settings: ConsumerSettings) -> tuple[ClientConfig, ConsumerConfig]:
+    """The settings as the two validated configurations that they belong to."""
+    given: dict[str, object] = dict(settings)
+    of_client = {each.name: given.pop(each.name) for each in fields(ClientConfig) if each.name in given}
+    of_consumer = {each.name: given.pop(each.name) for each in fields(ConsumerConfig) if each.name in given}
+    if given:
+        known = sorted(each.name for config in (ClientConfig, ConsumerConfig) for each in fields(config))
+        raise ConfigurationError(
+            f"{next(iter(given))}={next(iter(given.values()))!r}: no such setting; there are {', '.join(known)}"
+        )
+    client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
+    config = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
+    if config.fetch_max_wait >= client_config.request_timeout:
+        raise ConfigurationError(
+            f"fetch_max_wait={config.fetch_max_wait!r}: less than request_timeout={client_config.request_timeout!r}"
+        )
+    return client_config, config
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name}={value!r}: 1 or more")

@@ -1,0 +1,192 @@
+"""From the raw bytes of a fetch to the records that a user may see: aborted ones left out, nothing before the position.
+
+Pure. A response is cut into batches when it comes, which reads headers only. A batch is decoded when the reader gets to
+it, once, into columns; records are then made from the columns one at a time. So what waits in memory is what the broker
+sent, and the time that decoding takes is spent by who wants the records.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from operator import length_hint
+
+from ..errors import CorruptRecord, ProtocolError
+from ..protocol.messages import AbortedTransaction
+from ..protocol.records import RecordBatch, RecordColumns
+from ..types import Header, Record, TimestampType, TopicPartition
+
+ABORT_MARKER = 0  # the ``type`` of a control record that ends an aborted transaction (KIP-98)
+
+# Record(*fields) runs Python code per record; this is the same object made by C alone.
+make_record = partial(tuple.__new__, Record)
+
+
+class AbortedTransactions:
+    """Which batches of one response belong to aborted transactions (read_committed only).
+
+    The broker lists every aborted transaction that overlaps the response as (producer, first offset), in any order. A
+    producer's batches are dropped from that offset up to its abort marker, so batches must be asked about in order.
+    """
+
+    __slots__ = ("_aborting", "_upcoming")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._upcoming = [(each.first_offset, each.producer_id) for each in aborted]
+        heapq.heapify(self._upcoming)
+        self._aborting: set[int] = set()
+
+    def drops(self, batch: RecordBatch) -> bool:
+        """Whether the records of this transactional batch must not be seen."""
+        while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
+            self._aborting.add(heapq.heappop(self._upcoming)[1])
+        return batch.producer_id in self._aborting
+
+    def ended(self, producer_id: int) -> None:
+        """The abort marker of this producer's transaction was met."""
+        self._aborting.discard(producer_id)
+
+
+class Chunk:
+    """What is left to deliver of decoded records, a batch's or a part of it. Owner: the partition that they came from.
+
+    ``index`` is the next record to deliver. While records are being iterated over, the true index lives in the iterator
+    of the offsets, which costs nothing per record; ``settle`` brings it back.
+    """
+
+    __slots__ = (
+        "_iterated",
+        "headers",
+        "index",
+        "keys",
+        "leader_epoch",
+        "next_offset",
+        "offsets",
+        "partition",
+        "start",
+        "timestamp_type",
+        "timestamps",
+        "topic",
+        "values",
+    )
+
+    def __init__(self, partition: TopicPartition, batch: RecordBatch, columns: RecordColumns, position: int) -> None:
+        self.topic, self.partition = partition
+        self.offsets: Sequence[int] = columns.offsets
+        self.timestamps: Sequence[int] = columns.timestamps
+        self.keys: Sequence[bytes | None] = columns.keys
+        self.values: Sequence[bytes | None] = columns.values
+        self.headers: Sequence[tuple[Header, ...]] = columns.headers
+        self.timestamp_type: TimestampType = batch.timestamp_type
+        self.leader_epoch: int | None = batch.leader_epoch if batch.leader_epoch >= 0 else None
+        self.start = position
+        self.next_offset = columns.offsets[-1] + 1 if columns.offsets else position
+        # A broker sends whole batches, so the first one may begin before the position.
+        self.index = bisect_left(self.offsets, position)
+        self._iterated: Iterator[int] | None = None
+
+    def __len__(self) -> int:
+        """Records left, when settled."""
+        return len(self.offsets) - self.index
+
+    @property
+    def position(self) -> int:
+        """The offset after the last delivered record."""
+        index = self.index if self._iterated is None else len(self.offsets) - length_hint(self._iterated)
+        if index >= len(self.offsets):
+            return self.next_offset
+        return max(self.start, self.offsets[index - 1] + 1) if index else self.start
+
+    def iterate(self) -> Iterator[Record]:
+        """The records left, one by one; each counts as delivered when it is taken."""
+        offsets = iter(self.offsets[self.index :] if self.index else self.offsets)
+        rest = slice(self.index, None)
+        self._iterated = offsets
+        # The offsets must stay where they are: ``zip`` takes from the left and ends at the first that has no more, and
+        # the endless ones before them lose nothing by that.
+        return map(
+            make_record,
+            zip(
+                repeat(self.topic),
+                repeat(self.partition),
+                offsets,
+                self.timestamps[rest],
+                repeat(self.timestamp_type),
+                self.keys[rest],
+                self.values[rest],
+                self.headers[rest],
+                repeat(self.leader_epoch),
+            ),
+        )
+
+    def settle(self) -> None:
+        """Note how far an iteration got; the iterator of ``iterate`` must not be used after this."""
+        if self._iterated is not None:
+            self.index = len(self.offsets) - length_hint(self._iterated)
+            self._iterated = None
+
+    def advance(self, count: int) -> slice:
+        """Deliver up to ``count`` records: the slice of the columns that holds them."""
+        end = min(len(self.offsets), self.index + count)
+        taken = slice(self.index, end)
+        self.index = end
+        return taken
+
+
+def decode(
+    partition: TopicPartition,
+    batch: RecordBatch,
+    aborted: AbortedTransactions | None,
+    position: int,
+    *,
+    check_crc: bool,
+    max_size: int,
+) -> Iterator[Chunk]:
+    """The records of a batch at or after ``position``, decoded as they are asked for; nothing if none is for users.
+
+    ``aborted`` is None when records of aborted transactions are wanted. Control batches never are. Raises CorruptRecord
+    that names partition and the offset up to which records could be read.
+    """
+    try:
+        if check_crc:
+            batch.verify_crc()
+        if batch.is_control:
+            if aborted is not None and _is_abort_marker(batch, max_size):
+                aborted.ended(batch.producer_id)
+            return
+        if aborted is not None and batch.is_transactional and aborted.drops(batch):
+            return
+        for columns in batch.chunks(max_size):
+            chunk = Chunk(partition, batch, columns, position)
+            position = max(position, chunk.next_offset)
+            if len(chunk):
+                yield chunk
+    except ProtocolError as error:
+        raise corrupt(partition, position, str(error), batch) from error
+
+
+def corrupt(partition: TopicPartition, position: int, reason: str, batch: RecordBatch | None = None) -> CorruptRecord:
+    """The error for records at ``position`` that cannot be read, with the way round them."""
+    hint = "seek to a later offset to go on"
+    if batch is not None and batch.next_offset > position:
+        hint = (
+            f"the batch has offsets {batch.base_offset} to {batch.last_offset}; seek to {batch.next_offset} to skip it"
+        )
+    return CorruptRecord(
+        f"{partition} cannot be read at offset {position}: {reason}; {hint}",
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=position,
+    )
+
+
+def _is_abort_marker(batch: RecordBatch, max_size: int) -> bool:
+    """Whether a control batch says "aborted": its one record's key is (int16 version, int16 type)."""
+    for key in batch.columns(max_size).keys:
+        if key is None or len(key) < 4:
+            raise ProtocolError(f"the control record at offset {batch.base_offset} has no type")
+        return int.from_bytes(key[2:4], "big") == ABORT_MARKER
+    return False

@@ -1,0 +1,331 @@
+"""One broker's fetcher: asks, in one request at a time, for everything that is wanted of that broker.
+
+It waits for events only: data drained, assignment or metadata changed, a backoff over. With nothing to do it costs
+nothing, and with nothing to read no more than the broker's long poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum, auto
+
+from ..aio.backoff import Backoff
+from ..cluster.client import Client
+from ..config import ClientConfig, ConsumerConfig
+from ..errors import CorruptRecord, ErrorCode, KafkaError, error_for
+from ..net.connection import Purpose
+from ..protocol.messages import (
+    FetchRequest,
+    FetchRequestForgottenTopic,
+    FetchRequestPartition,
+    FetchRequestTopic,
+    FetchResponse,
+    FetchResponsePartition,
+)
+from ..protocol.records import split_batches
+from ..protocol.schema import ZERO_UUID
+from ..types import IsolationLevel
+from .fetch_session import FetchSession, SessionRequest
+from .fetched import AbortedTransactions
+from .offsets import is_passing
+from .partition import PartitionState, Reset
+from .subscription import FetchKey, FetchPlan, FetchTarget, Subscription, plan_fetch
+
+logger = logging.getLogger(__name__)
+
+SHORT_WAIT = 0.01
+"""Seconds; the first wait of a request that leaves out partitions which may soon want data. See ``_max_wait``."""
+
+
+LAST_BY_NAME = 12
+"""The last version of Fetch that names topics; later ones have only their ids (KIP-516)."""
+
+
+class Verdict(Enum):
+    """What a partition's error code in a fetch answer asks for."""
+
+    DATA = auto()
+    """None: there are records, or at least news of the high watermark."""
+    REFRESH = auto()
+    """The broker or the topic id is the wrong one: metadata has to be read again."""
+    RETRY = auto()
+    """It may be better the next time."""
+    RESET = auto()
+    """The offset is not there: the policy decides."""
+    RAISE = auto()
+    """The user has to know."""
+
+
+def judge(code: ErrorCode) -> Verdict:
+    """What to do about a partition's error code."""
+    if code is ErrorCode.NONE:
+        return Verdict.DATA
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return Verdict.RESET
+    if code is ErrorCode.CORRUPT_MESSAGE:
+        return Verdict.RAISE  # retriable for producers; on the broker's disk it does not heal
+    if code.stale_metadata or code is ErrorCode.UNKNOWN_LEADER_EPOCH:
+        return Verdict.REFRESH
+    if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return Verdict.RETRY
+    return Verdict.RAISE
+
+
+def fetch_request(
+    asked: SessionRequest[FetchKey, FetchTarget],
+    plan: FetchPlan,
+    config: ConsumerConfig,
+    *,
+    max_wait: float,
+    rack: str = "",
+) -> FetchRequest:
+    """The request for what the session says has to be told."""
+    topics: dict[tuple[str, bytes], FetchRequestTopic] = {}
+    for key, target in asked.send.items():
+        topic = topics.get((key.topic, key.topic_id))
+        if topic is None:
+            topic = FetchRequestTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
+            topics[key.topic, key.topic_id] = topic
+        topic.partitions.append(
+            FetchRequestPartition(
+                partition=key.partition,
+                current_leader_epoch=target.current_leader_epoch,
+                fetch_offset=target.offset,
+                last_fetched_epoch=target.last_fetched_epoch,
+                partition_max_bytes=target.max_bytes,
+            )
+        )
+    forgotten: dict[tuple[str, bytes], FetchRequestForgottenTopic] = {}
+    for key in asked.forget:
+        gone = forgotten.get((key.topic, key.topic_id))
+        if gone is None:
+            gone = FetchRequestForgottenTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
+            forgotten[key.topic, key.topic_id] = gone
+        gone.partitions.append(key.partition)
+    return FetchRequest(
+        max_wait_ms=round(max_wait * 1000),
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=plan.max_bytes,
+        isolation_level=int(config.isolation),
+        session_id=asked.session_id,
+        session_epoch=asked.epoch,
+        topics=list(topics.values()),
+        forgotten_topics_data=list(forgotten.values()),
+        rack_id=rack,
+    )
+
+
+class BrokerFetcher:
+    """Fetches from one broker until nothing is assigned there any longer. Owner: ``Fetching``, whose child it is."""
+
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        client: Client,
+        subscription: Subscription,
+        client_config: ClientConfig,
+        config: ConsumerConfig,
+        on_ready: Callable[[], None],
+        on_reset: Callable[[], None],
+    ) -> None:
+        self.node_id = node_id
+        self._client = client
+        self._subscription = subscription
+        self._config = config
+        self._timeout = client_config.request_timeout + config.fetch_max_wait
+        self._rack = client_config.client_rack
+        self._on_ready = on_ready
+        self._on_reset = on_reset
+        self._session: FetchSession[FetchKey, FetchTarget] = FetchSession()
+        self._wake = asyncio.Event()
+        self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
+        self._patience = Backoff(SHORT_WAIT, max(config.fetch_max_wait, SHORT_WAIT), jitter=0.0)
+        self._retry_backoff = (client_config.retry_backoff, client_config.retry_backoff_max)
+
+    def __repr__(self) -> str:
+        return f"<BrokerFetcher node={self.node_id} session={self._session.session_id}/{self._session.epoch}>"
+
+    def wake(self) -> None:
+        """Something has changed that may be a reason to fetch."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch, and return when no partition is assigned to this broker. Raises what can never get better."""
+        loop = asyncio.get_running_loop()
+        while True:
+            # Cleared before the plan is made, and nothing is awaited until the plan is: no event can be missed.
+            self._wake.clear()
+            plan = plan_fetch(
+                self._subscription, self._client.view, self.node_id, loop.time(), self._config.fetch_max_bytes
+            )
+            if not plan.assigned:
+                return
+            if plan.targets:
+                await self._fetch(plan)
+            else:
+                await self._sleep_until(plan.retry_at)
+
+    async def _sleep_until(self, deadline: float | None) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _fetch(self, plan: FetchPlan) -> None:
+        """One request and its answer."""
+        loop = asyncio.get_running_loop()
+        asked = self._session.next(plan.targets)
+        max_wait = self._max_wait(plan)
+        request = fetch_request(asked, plan, self._config, max_wait=max_wait, rack=self._rack)
+        began = loop.time()
+        try:
+            response = await self._send(request, plan)
+        except KafkaError as error:
+            self._session.lost()
+            if not is_passing(error):
+                raise
+            logger.warning("fetching from broker %s failed, and is tried again: %s", self.node_id, error)
+            self._client.request_refresh()
+            await asyncio.sleep(self._backoff.next())
+            return
+        code = ErrorCode.of(response.error_code)
+        self._session.answered(response.session_id, code)
+        if code is not ErrorCode.NONE:
+            logger.info("broker %s ended the fetch session: %s", self.node_id, code.name)
+            await asyncio.sleep(self._backoff.next())
+            return
+        if self._apply(plan, response):
+            self._backoff.reset()
+            self._patience.reset()
+        elif loop.time() - began < max_wait / 2:
+            # Nothing, and sooner than it had to be: a broker that does so again and again must not be asked in a spin.
+            await asyncio.sleep(self._backoff.next())
+        else:
+            self._backoff.reset()
+
+    async def _send(self, request: FetchRequest, plan: FetchPlan) -> FetchResponse:
+        broker = self._client.broker(self.node_id)
+        at_most = LAST_BY_NAME if plan.by_name else None
+        return await broker.send(request, purpose=Purpose.FETCH, timeout=self._timeout, at_most=at_most)
+
+    def _max_wait(self, plan: FetchPlan) -> float:
+        """How long the broker may wait for data, in seconds.
+
+        While the broker waits, nothing else can be asked of it on this connection. So when partitions are left out
+        because they still have data, the wait begins short and doubles: a quick reader is not kept waiting for a second
+        helping by another partition that is idle, and a slow one does not make the requests many.
+        """
+        longest = self._config.fetch_max_wait
+        return min(longest, self._patience.next()) if plan.holding else longest
+
+    def _apply(self, plan: FetchPlan, response: FetchResponse) -> bool:
+        """Hand each partition what came for it; False if nothing came for any, not even an error."""
+        by_name = {(key.topic, key.partition): asked for key, asked in plan.states.items()}
+        by_id = {(key.topic_id, key.partition): asked for key, asked in plan.states.items()}
+        total = sum(len(each.records) for topic in response.responses for each in topic.partitions if each.records)
+        anything = False
+        for topic in response.responses:
+            for given in topic.partitions:
+                if topic.topic_id != ZERO_UUID:
+                    asked = by_id.get((topic.topic_id, given.partition_index))
+                else:
+                    asked = by_name.get((topic.topic, given.partition_index))
+                if asked is None:
+                    continue
+                state, version = asked
+                if state.version != version or not self._subscription.holds(state):
+                    anything = True
+                    continue  # the user has moved on since the request was made
+                anything = self._apply_partition(state, given, response, total) or anything
+                self._subscription.update_ready(state)
+        if self._subscription.ready:
+            self._on_ready()
+        return anything
+
+    def _apply_partition(
+        self, state: PartitionState, given: FetchResponsePartition, response: FetchResponse, total: int
+    ) -> bool:
+        code = ErrorCode.of(given.error_code)
+        verdict = judge(code)
+        if verdict is Verdict.DATA:
+            state.high_watermark = given.high_watermark if given.high_watermark >= 0 else None
+            state.last_stable_offset = given.last_stable_offset if given.last_stable_offset >= 0 else None
+            state.log_start_offset = given.log_start_offset if given.log_start_offset >= 0 else None
+            return self._keep(state, given, total)
+        if verdict is Verdict.REFRESH:
+            logger.debug("%s: %s from broker %s", state.partition, code.name, self.node_id)
+            leader = given.current_leader
+            if leader.leader_id >= 0:
+                self._client.update_leader(
+                    state.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
+                )
+            self._client.request_refresh()
+            self._back_off(state)
+        elif verdict is Verdict.RETRY:
+            self._back_off(state)
+        elif verdict is Verdict.RESET:
+            self._out_of_range(state)
+        else:
+            self._back_off(state)
+            if code is ErrorCode.CORRUPT_MESSAGE:
+                state.fail_corrupt("the broker found its own log damaged there")
+            else:
+                state.fail(error_for(given.error_code, f"fetching {state.partition} at offset {state.fetch_offset}"))
+        return True
+
+    def _keep(self, state: PartitionState, given: FetchResponsePartition, total: int) -> bool:
+        """Put a partition's records into its buffer; False if there were none."""
+        data = given.records
+        if not data:
+            state.succeeded()
+            return False
+        self._subscription.answers += 1
+        state.last_served = self._subscription.answers
+        # A slice keeps the whole frame alive. One that is most of its frame may; a small one of a paused partition
+        # would hold on to megabytes for as long as the pause lasts.
+        try:
+            batches = split_batches(data if 2 * len(data) >= total else bytes(data))
+        except CorruptRecord as error:
+            self._back_off(state)
+            state.fail_corrupt(str(error))
+            return True
+        aborted = None
+        if self._config.isolation is IsolationLevel.READ_COMMITTED:
+            aborted = AbortedTransactions(given.aborted_transactions or ())
+        fresh = state.add(batches, aborted)
+        if not batches:
+            self._ask_for_more(state, len(data))
+        elif not fresh:
+            logger.warning(
+                "broker %s sent %s again from before offset %s", self.node_id, state.partition, state.fetch_offset
+            )
+            self._back_off(state)
+        return True
+
+    def _ask_for_more(self, state: PartitionState, size: int) -> None:
+        """Not one whole batch came: brokers too old to send the first batch whole need to be asked for more."""
+        if state.fetch_size >= self._config.fetch_max_bytes and size >= state.fetch_size:
+            self._back_off(state)
+            state.fail_corrupt(f"a batch is larger than fetch_max_bytes={self._config.fetch_max_bytes}")
+            return
+        state.fetch_size = min(2 * state.fetch_size, max(self._config.fetch_max_bytes, state.fetch_size))
+
+    def _out_of_range(self, state: PartitionState) -> None:
+        offset = state.fetch_offset
+        if state.has_data:
+            self._back_off(state)  # what is there is read first; then this is asked again
+            return
+        logger.warning(
+            "%s has no offset %s; auto_offset_reset=%s decides", state.partition, offset, self._config.auto_offset_reset
+        )
+        state.seek_by(Reset(self._config.auto_offset_reset), out_of_range=offset)
+        self._on_reset()
+
+    def _back_off(self, state: PartitionState) -> None:
+        initial, maximum = self._retry_backoff
+        delay = min(maximum, initial * 2 ** min(state.attempts, 16))
+        state.back_off(asyncio.get_running_loop().time() + delay)

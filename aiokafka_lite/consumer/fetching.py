@@ -1,0 +1,124 @@
+"""Who fetches what: keeps a fetcher per broker that leads assigned partitions, and tells them what has changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from ..cluster.client import Client
+from ..cluster.metadata import ClusterView
+from ..config import ClientConfig, ConsumerConfig
+from ..protocol.schema import ZERO_UUID
+from .fetcher import BrokerFetcher
+from .partition import PartitionState, Reset
+from .positions import PositionKeeper, Spawn
+from .subscription import Subscription, new_partitions
+
+logger = logging.getLogger(__name__)
+
+
+class Fetching:
+    """The fetchers and the position keeper of one consumer. Owner: the consumer, whose task group they run in.
+
+    ``spawn`` starts a child of the consumer; ``on_ready`` is called when there may be something to read, ``on_found``
+    when an offset was found. ``topics`` are those of which every partition is to be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        subscription: Subscription,
+        client_config: ClientConfig,
+        config: ConsumerConfig,
+        topics: Collection[str],
+        spawn: Spawn,
+        on_ready: Callable[[], None],
+        on_found: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._subscription = subscription
+        self._client_config = client_config
+        self._config = config
+        self._topics = topics
+        self._spawn = spawn
+        self._on_ready = on_ready
+        self._on_found = on_found
+        self._fetchers: dict[int, BrokerFetcher] = {}
+        self._keeper = PositionKeeper(
+            client=client,
+            subscription=subscription,
+            client_config=client_config,
+            config=config,
+            spawn=spawn,
+            on_found=self._found,
+            on_ready=on_ready,
+        )
+
+    def start(self) -> None:
+        """Begin, once metadata is there."""
+        self._spawn(self._keeper.run, name="position keeper")
+        self.view_changed(self._client.view)
+
+    def hungry(self, state: PartitionState) -> None:
+        """A partition may be fetched again."""
+        fetcher = None if state.node_id is None else self._fetchers.get(state.node_id)
+        if fetcher is not None:
+            fetcher.wake()
+
+    def changed(self) -> None:
+        """The assignment, a position or a pause has changed."""
+        self._place(self._client.view)
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+        self._keeper.wake()
+
+    def view_changed(self, view: ClusterView) -> None:
+        """Metadata has changed: leaders, topic ids, the number of partitions."""
+        for partition in new_partitions(view, self._topics, self._subscription.partitions):
+            # Whatever is in a partition that came up while this consumer ran was written while it ran, so it is read
+            # from its beginning whatever the policy says. (Java's "latest" skips what came before it noticed.)
+            logger.info("%s is new, and is read from its beginning", partition)
+            self._subscription.add(partition, Reset.EARLIEST)
+        for state in self._subscription:
+            topic = view.topics.get(state.partition.topic)
+            if topic is not None and topic.topic_id != ZERO_UUID:
+                self._see_topic_id(state, topic.topic_id)
+        self.changed()
+
+    def _see_topic_id(self, state: PartitionState, topic_id: bytes) -> None:
+        known, state.topic_id = state.topic_id, topic_id
+        if known in (ZERO_UUID, topic_id):
+            return
+        position = state.position
+        logger.warning("%s was deleted and made anew; its offset %s means nothing now", state.partition, position)
+        reset = Reset(self._config.auto_offset_reset)
+        # "latest" is a choice about records older than the consumer; those of the new topic are younger.
+        state.seek_by(Reset.NONE if reset is Reset.NONE else Reset.EARLIEST, out_of_range=position)
+        self._subscription.update_ready(state)
+
+    def _place(self, view: ClusterView) -> None:
+        """Say which broker each partition is fetched from, and have a fetcher for each of those."""
+        for state in self._subscription:
+            leader = view.leader_of(state.partition)
+            state.node_id = None if leader is None else leader.node_id
+            if leader is not None and leader.node_id not in self._fetchers:
+                fetcher = self._fetchers[leader.node_id] = BrokerFetcher(
+                    leader.node_id,
+                    client=self._client,
+                    subscription=self._subscription,
+                    client_config=self._client_config,
+                    config=self._config,
+                    on_ready=self._on_ready,
+                    on_reset=self._keeper.wake,
+                )
+                self._spawn(self._run, fetcher, name=f"fetch from broker {leader.node_id}")
+
+    async def _run(self, fetcher: BrokerFetcher) -> None:
+        await fetcher.run()
+        del self._fetchers[fetcher.node_id]
+
+    def _found(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+        self._on_found()

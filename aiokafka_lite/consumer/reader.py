@@ -1,0 +1,186 @@
+"""Handing records to the user: one by one, as lists, and as columns. Partitions take turns.
+
+The reader owns the iterator over the records that were decoded last. Whoever changes what may be delivered (seek,
+pause, a new assignment) calls ``settle`` first, which takes that iterator away; so delivering a record checks nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from ..config import ClientConfig, ConsumerConfig
+from ..errors import KafkaError
+from ..types import Record
+from .columns import Batch, continues, joined, take
+from .fetched import Chunk
+from .partition import PartitionState
+from .subscription import Subscription, wants_data
+
+TURN = 500
+"""Records after which the next partition has its turn, at the end of a decoded batch."""
+
+BREATH = 2_000
+"""Records after which the event loop is given a chance, also when more are there: fetching ahead needs it."""
+
+NOTHING: Iterator[Record] = iter(())
+
+
+class Reader:
+    """Takes what the fetchers brought. Owner: the consumer.
+
+    ``on_hungry`` is called with a partition that wants to be fetched again.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        client_config: ClientConfig,
+        config: ConsumerConfig,
+        on_hungry: Callable[[PartitionState], None],
+    ) -> None:
+        self.current: Iterator[Record] = NOTHING
+        self._iterated: Chunk | None = None
+        self._subscription = subscription
+        self._check_crc = config.check_crcs
+        self._max_size = config.max_decompressed_size
+        self._backoff = (client_config.retry_backoff, client_config.retry_backoff_max)
+        self._on_hungry = on_hungry
+        self._blamed: PartitionState | None = None  # whose error was raised last
+        self._data = asyncio.Event()
+        self._turn_left = TURN
+        self._breath_left = BREATH
+
+    # ---- waiting
+
+    def notice(self) -> None:
+        """There may be something to read."""
+        self._data.set()
+
+    async def wait(self, *, more: bool = False) -> None:
+        """Wait until there may be something to read, or ``more`` than there is.
+
+        Nothing is taken, so a cancelled wait loses nothing.
+        """
+        self._data.clear()
+        if more or not self._subscription.ready:
+            await self._data.wait()
+
+    @property
+    def needs_breath(self) -> bool:
+        """Whether the loop should have a turn before more is read."""
+        if self._breath_left > 0:
+            return False
+        self._breath_left = BREATH
+        return True
+
+    # ---- taking
+
+    def settle(self) -> None:
+        """Stop the iteration over records, where it is."""
+        self.current = NOTHING
+        if self._iterated is not None:
+            self._iterated.settle()
+            self._iterated = None
+
+    def iterate(self) -> bool:
+        """Make ``current`` an iterator over what comes next; False if nothing is there. Raises as ``take``."""
+        chunk = self._next()
+        if chunk is None:
+            return False
+        self._count(len(chunk))
+        self._iterated = chunk
+        self.current = chunk.iterate()
+        return True
+
+    def take(self, max_records: int) -> list[Record]:
+        """Up to ``max_records`` of what is there, from as many partitions as that takes.
+
+        Raises what stands in the way, unless there are records to return first: then the next call raises it.
+        """
+        records: list[Record] = []
+        while len(records) < max_records:
+            chunk = self._next_after(records)
+            if chunk is None:
+                break
+            batch = take(chunk, max_records - len(records))
+            self._count(len(batch))
+            records += batch
+        return records
+
+    def take_batch(self, max_records: int) -> Batch | None:
+        """Up to ``max_records`` of one partition; None if nothing is there. Raises as ``take``."""
+        batches: list[Batch] = []
+        left = max_records
+        while left > 0:
+            chunk = self._next_after(batches)
+            if chunk is None or (batches and not continues(batches[0], chunk)):
+                break
+            batches.append(take(chunk, left))
+            left -= len(batches[-1])
+        if not batches:
+            return None
+        self._count(max_records - left)
+        return joined(batches)
+
+    def is_full(self, max_records: int) -> bool:
+        """Whether a batch of that many records is there, or as much of a partition as is ever fetched ahead."""
+        self.settle()
+        return any(
+            state.failure is not None or state.available >= max_records or not wants_data(state)
+            for state in self._subscription.ready.values()
+        )
+
+    # ---- turns
+
+    def _next_after(self, taken: Sequence[object]) -> Chunk | None:
+        """As ``_next``; but what stands in the way of more is kept for the next call when something was taken."""
+        try:
+            return self._next()
+        except KafkaError as error:
+            state = self._blamed
+            if not taken or state is None:
+                raise
+            state.fail(error)
+            self._subscription.update_ready(state)
+            return None
+
+    def _next(self) -> Chunk | None:
+        """What the partition whose turn it is has to deliver next, settled and not empty; None if nothing is left.
+
+        Raises what stands in the way. That partition is then behind the others, and left alone for a while.
+        """
+        self.settle()
+        if self._turn_left <= 0:
+            self._turn_left = TURN
+            for state in self._subscription.ready.values():
+                self._subscription.end_turn(state)
+                break
+        while self._subscription.ready:
+            state = next(iter(self._subscription.ready.values()))
+            try:
+                chunk = state.next_chunk(check_crc=self._check_crc, max_size=self._max_size)
+            except KafkaError:
+                self._turn_left = TURN
+                self._blame(state)
+                raise
+            if wants_data(state):
+                self._on_hungry(state)
+            if chunk is not None:
+                return chunk
+            self._turn_left = TURN
+            self._subscription.end_turn(state)
+        return None
+
+    def _blame(self, state: PartitionState) -> None:
+        """After an error the partition is fetched again, which heals what the network broke; at a bounded rate."""
+        initial, maximum = self._backoff
+        delay = min(maximum, initial * 2 ** min(state.attempts, 16))
+        state.back_off(asyncio.get_running_loop().time() + delay)
+        self._blamed = state
+        self._subscription.end_turn(state)
+        self._on_hungry(state)
+
+    def _count(self, records: int) -> None:
+        self._turn_left -= records
+        self._breath_left -= records

@@ -1,0 +1,139 @@
+"""The client's memory of a fetch session against a model of the broker's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.consumer.fetch_session import EPOCH_MAX, FetchSession
+from aiokafka_lite.errors import ErrorCode
+
+
+def established(wanted: dict[str, int]) -> FetchSession[str, int]:
+    """A session of id 7 in which the broker knows ``wanted``."""
+    session: FetchSession[str, int] = FetchSession()
+    session.next(wanted)
+    session.answered(7)
+    return session
+
+
+def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
+    session: FetchSession[str, int] = FetchSession()
+    asked = session.next({"a": 1, "b": 2})
+    assert (asked.session_id, asked.epoch, asked.full) == (0, 0, True)
+    assert list(asked.send.items()) == [("a", 1), ("b", 2)]
+    assert asked.forget == ()
+
+
+def test_later_requests_name_only_what_changed() -> None:
+    session = established({"a": 1, "b": 2, "c": 3})
+    asked = session.next({"a": 1, "b": 5, "d": 4})
+    assert (asked.session_id, asked.epoch) == (7, 1)
+    assert asked.send == {"b": 5, "d": 4}
+    assert asked.forget == ("c",)
+    session.answered(7)
+    assert session.next({"a": 1, "b": 5, "d": 4}).send == {}
+
+
+def test_a_broker_without_sessions_gets_full_requests_for_ever() -> None:
+    session: FetchSession[str, int] = FetchSession()
+    for _ in range(3):
+        asked = session.next({"a": 1})
+        assert (asked.session_id, asked.epoch, asked.send) == (0, 0, {"a": 1})
+        session.answered(0)
+
+
+@pytest.mark.parametrize(
+    "error, session_id",
+    [
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),  # nothing is there that could be replaced
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 7),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 7),
+    ],
+)
+def test_an_error_of_the_session_leads_to_a_full_request(error: ErrorCode, session_id: int) -> None:
+    session = established({"a": 1})
+    session.next({"a": 1})
+    session.answered(0, error)
+    asked = session.next({"a": 1})
+    assert (asked.session_id, asked.epoch, asked.send) == (session_id, 0, {"a": 1})
+
+
+def test_an_answer_of_another_session_is_not_believed() -> None:
+    session = established({"a": 1})
+    session.next({"a": 1})
+    session.answered(8)
+    assert session.next({"a": 1}).full
+
+
+def test_a_lost_answer_replaces_the_session() -> None:
+    session = established({"a": 1})
+    session.next({"a": 2})
+    session.lost()
+    asked = session.next({"a": 2})
+    assert (asked.session_id, asked.epoch, asked.send) == (7, 0, {"a": 2})
+    session.answered(9)
+    assert (session.session_id, session.epoch) == (9, 1)
+
+
+def test_the_epoch_wraps_to_one_as_zero_means_a_new_session() -> None:
+    session = established({})
+    session.epoch = EPOCH_MAX
+    session.next({})
+    session.answered(7)
+    assert session.epoch == 1
+
+
+class Broker:
+    """What a broker does with session requests; it may forget at any time."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, tuple[int, dict[str, int]]] = {}
+        self.next_id = 100
+
+    def handle(self, session_id: int, epoch: int, send: dict[str, int], forget: tuple[str, ...]) -> tuple[int, ErrorCode]:
+        if epoch == 0:
+            self.sessions.pop(session_id, None)
+            self.next_id += 1
+            self.sessions[self.next_id] = (1, dict(send))
+            return self.next_id, ErrorCode.NONE
+        if session_id not in self.sessions:
+            return 0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        expected, known = self.sessions[session_id]
+        if epoch != expected:
+            return 0, ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        for key in forget:
+            del known[key]  # forgetting what is not there is a fault of the client's
+        known.update(send)
+        self.sessions[session_id] = (expected + 1, known)
+        return session_id, ErrorCode.NONE
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3)),
+            st.sampled_from(["answered", "answered", "lost before", "lost after", "evicted"]),
+        ),
+        max_size=30,
+    )
+)
+def test_broker_and_client_agree_on_what_is_fetched_whatever_is_lost(steps: list[tuple[dict[str, int], str]]) -> None:
+    broker, session = Broker(), FetchSession[str, int]()
+    for wanted, fate in steps:
+        if fate == "evicted":
+            broker.sessions.clear()
+        asked = session.next(wanted)
+        if fate == "lost before":
+            session.lost()
+            continue
+        session_id, error = broker.handle(asked.session_id, asked.epoch, asked.send, asked.forget)
+        if error is ErrorCode.NONE:
+            assert broker.sessions[session_id][1] == wanted
+        if fate == "lost after":
+            session.lost()
+        else:
+            session.answered(session_id, error)
+        assert len(broker.sessions) <= 1 + sum(fate.startswith("lost") for _, fate in steps)

@@ -1,0 +1,292 @@
+"""One partition's position and buffer: what moves it, what a late answer may not do, and what an error leaves."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.consumer.fetched import AbortedTransactions
+from aiokafka_lite.consumer.partition import POSITION, PartitionState, PositionEvent, PositionState, Reset
+from aiokafka_lite.errors import CorruptRecord, IllegalStateError, error_for
+from aiokafka_lite.protocol.messages import AbortedTransaction
+from aiokafka_lite.protocol.records import RecordBatch, encode_batch, split_batches
+from aiokafka_lite.protocol.state import next_state
+from aiokafka_lite.types import Record, TopicPartition
+
+ORDERS = TopicPartition("orders", 3)
+MAX_SIZE = 1 << 20
+
+
+def batch(base: int, count: int, **settings: int | bool) -> bytes:
+    """A batch whose values are its offsets."""
+    rows = [(1_000 + base + index, None, b"%d" % (base + index), ()) for index in range(count)]
+    return encode_batch(rows, base_offset=base, **settings)  # type: ignore[arg-type]
+
+
+def batches(*encoded: bytes) -> list[RecordBatch]:
+    return split_batches(b"".join(encoded))
+
+
+def at(offset: int) -> PartitionState:
+    state = PartitionState(ORDERS, Reset.EARLIEST, 1000)
+    state.seek(offset)
+    return state
+
+
+def read(state: PartitionState) -> list[Record]:
+    records: list[Record] = []
+    while (chunk := state.next_chunk(check_crc=True, max_size=MAX_SIZE)) is not None:
+        records += chunk.iterate()
+    return records
+
+
+def offsets(state: PartitionState) -> list[int]:
+    return [record.offset for record in read(state)]
+
+
+def test_every_pair_of_state_and_event_is_either_in_the_table_or_refused() -> None:
+    for state, event in itertools.product(PositionState, PositionEvent):
+        if event in POSITION[state]:
+            assert next_state(POSITION, state, event) is POSITION[state][event]
+        else:
+            with pytest.raises(IllegalStateError):
+                next_state(POSITION, state, event)
+
+
+def test_an_assigned_partition_has_no_position_until_it_is_found() -> None:
+    state = PartitionState(ORDERS, Reset.EARLIEST, 1000)
+    assert state.position is None
+    version = state.asked()
+    assert state.position is None
+    assert state.found(version, 40, None)
+    assert state.position == state.fetch_offset == 40
+
+
+def test_an_offset_found_after_a_seek_does_not_undo_the_seek() -> None:
+    state = PartitionState(ORDERS, Reset.LATEST, 1000)
+    version = state.asked()
+    state.seek(5)
+    assert not state.found(version, 1_000, None)
+    assert not state.not_found(version)
+    assert state.position == 5
+
+
+def test_an_offset_found_for_an_earlier_reset_does_not_count() -> None:
+    state = PartitionState(ORDERS, Reset.EARLIEST, 1000)
+    version = state.asked()
+    state.seek_by(Reset.LATEST)
+    second = state.asked()
+    assert not state.found(version, 0, None)
+    assert state.found(second, 99, None)
+    assert state.position == 99
+
+
+def test_records_before_the_position_are_not_delivered() -> None:
+    state = at(7)
+    state.add(batches(batch(5, 5)), None)
+    assert offsets(state) == [7, 8, 9]
+    assert state.position == 10
+
+
+def test_the_position_moves_with_each_record_that_is_taken() -> None:
+    state = at(0)
+    state.add(batches(batch(0, 3)), None)
+    chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
+    assert chunk is not None
+    assert state.position == 0
+    for record in chunk.iterate():
+        assert state.position == record.offset + 1
+    assert state.position == 3
+
+
+def test_an_iteration_that_was_settled_goes_on_where_it_stopped() -> None:
+    state = at(0)
+    state.add(batches(batch(0, 5)), None)
+    chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
+    assert chunk is not None
+    records = chunk.iterate()
+    assert [next(records).offset, next(records).offset] == [0, 1]
+    assert offsets(state) == [2, 3, 4]
+
+
+def test_the_fetch_offset_is_after_what_is_buffered_while_the_position_is_not() -> None:
+    state = at(0)
+    state.add(batches(batch(0, 3), batch(3, 4)), None)
+    assert (state.position, state.fetch_offset) == (0, 7)
+    assert state.buffered == len(batch(0, 3)) + len(batch(3, 4))
+    assert state.available == 7
+    assert len(read(state)) == 7
+    assert (state.position, state.buffered, state.available) == (7, 0, 0)
+
+
+def test_batches_that_were_there_before_are_not_taken_twice() -> None:
+    state = at(0)
+    assert state.add(batches(batch(0, 3)), None)
+    assert not state.add(batches(batch(0, 3)), None)
+    assert state.add(batches(batch(0, 3), batch(3, 1)), None)
+    assert offsets(state) == [0, 1, 2, 3]
+
+
+def test_a_seek_forgets_what_was_fetched_and_changes_the_version() -> None:
+    state = at(0)
+    state.add(batches(batch(0, 3)), None)
+    before = state.version
+    state.seek(1)
+    assert state.version != before
+    assert not state.has_data
+    assert (state.position, state.fetch_offset, state.buffered) == (1, 1, 0)
+
+
+def test_a_gap_that_compaction_left_is_skipped() -> None:
+    state = at(0)
+    rows = [(0, None, b"a", ()), (0, None, b"b", ())]
+    gappy = encode_batch(rows, base_offset=0, offset_deltas=[2, 5], last_offset_delta=9)
+    state.add(batches(gappy), None)
+    assert offsets(state) == [2, 5]
+    assert state.position == 10
+
+
+def test_a_batch_that_compaction_emptied_moves_the_position() -> None:
+    state = at(0)
+    state.add(batches(encode_batch([], base_offset=0, last_offset_delta=4), batch(5, 1)), None)
+    assert offsets(state) == [5]
+
+
+def corrupted(data: bytes) -> bytes:
+    return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]  # in the last value
+
+
+def test_a_damaged_batch_is_one_error_at_its_offset_after_what_lies_before_it() -> None:
+    state = at(0)
+    state.add(batches(batch(0, 2), corrupted(batch(2, 3)), batch(5, 1)), None)
+    chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
+    assert chunk is not None
+    assert [record.offset for record in chunk.iterate()] == [0, 1]
+    with pytest.raises(CorruptRecord, match=r"orders-3 .* offset 2: .* seek to 5") as caught:
+        state.next_chunk(check_crc=True, max_size=MAX_SIZE)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("orders", 3, 2)
+    assert state.next_chunk(check_crc=True, max_size=MAX_SIZE) is None  # told once
+    assert (state.position, state.fetch_offset) == (2, 2)  # and fetched again from there
+
+
+def test_a_checksum_is_not_looked_at_when_that_is_not_wanted() -> None:
+    state = at(0)
+    state.add(batches(corrupted(batch(0, 1))), None)
+    chunk = state.next_chunk(check_crc=False, max_size=MAX_SIZE)
+    assert chunk is not None
+    assert chunk.values == [b"1"]
+
+
+def test_a_failure_waits_until_what_was_fetched_before_it_is_read() -> None:
+    state = at(0)
+    state.add(batches(batch(0, 2)), None)
+    state.fail(error_for(29, "reading"))
+    assert state.readable
+    chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
+    assert chunk is not None
+    assert [record.offset for record in chunk.iterate()] == [0, 1]
+    with pytest.raises(Exception, match="reading"):
+        state.next_chunk(check_crc=True, max_size=MAX_SIZE)
+    assert not state.readable
+
+
+def test_a_paused_partition_keeps_its_data_and_is_not_readable() -> None:
+    state = at(0)
+    state.add(batches(batch(0, 2)), None)
+    state.paused = True
+    assert not state.readable
+    assert state.has_data
+    state.paused = False
+    assert offsets(state) == [0, 1]
+
+
+def marker(base: int, producer_id: int, *, abort: bool) -> bytes:
+    key = b"\0\0" + (b"\0\0" if abort else b"\0\1")
+    rows = [(0, key, b"\0\0\0\0\0\0", ())]
+    return encode_batch(
+        rows, base_offset=base, producer_id=producer_id, producer_epoch=0, transactional=True, control=True
+    )
+
+
+def transactional(base: int, count: int, producer_id: int) -> bytes:
+    return batch(base, count, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+
+
+def test_records_of_aborted_transactions_are_left_out_also_when_the_list_is_not_sorted() -> None:
+    log = [
+        transactional(0, 2, producer_id=1),  # aborted
+        transactional(2, 2, producer_id=2),  # committed
+        marker(4, 1, abort=True),
+        batch(5, 1),  # of no transaction
+        marker(6, 2, abort=False),
+        transactional(7, 1, producer_id=2),  # aborted
+        transactional(8, 1, producer_id=1),  # committed, by the one who aborted before
+        marker(9, 2, abort=True),
+        marker(10, 1, abort=False),
+    ]
+    aborted = [AbortedTransaction(producer_id=2, first_offset=7), AbortedTransaction(producer_id=1, first_offset=0)]
+    state = at(0)
+    state.add(batches(*log), AbortedTransactions(aborted))
+    assert offsets(state) == [2, 3, 5, 8]
+    assert state.position == 11
+
+    uncommitted = at(0)
+    uncommitted.add(batches(*log), None)
+    assert offsets(uncommitted) == [0, 1, 2, 3, 5, 7, 8]
+    assert uncommitted.position == 11
+
+
+@given(data=st.data())
+def test_transactions_are_filtered_as_a_plain_model_does_it(data: st.DataObject) -> None:
+    log: list[bytes] = []
+    expected: list[int] = []
+    aborted: list[AbortedTransaction] = []
+    opened: dict[int, tuple[int, list[int]]] = {}
+    offset = 0
+    for _ in range(data.draw(st.integers(0, 25))):
+        producer = data.draw(st.integers(1, 3))
+        action = data.draw(st.sampled_from(["write", "commit", "abort", "plain"]))
+        if action == "plain":
+            log.append(batch(offset, 1))
+            expected.append(offset)
+        elif action == "write":
+            log.append(transactional(offset, 1, producer))
+            opened.setdefault(producer, (offset, []))[1].append(offset)
+        elif producer in opened:
+            first, written = opened.pop(producer)
+            log.append(marker(offset, producer, abort=action == "abort"))
+            if action == "abort":
+                aborted.append(AbortedTransaction(producer_id=producer, first_offset=first))
+            else:
+                expected += written
+        else:
+            continue
+        offset += 1
+    for first, written in opened.values():  # beyond the last stable offset; a broker sends them to nobody, or committed
+        expected += written
+    state = at(0)
+    state.add(batches(*log), AbortedTransactions(data.draw(st.permutations(aborted))))
+    assert offsets(state) == sorted(expected)
+
+
+@given(st.lists(st.integers(1, 4), max_size=8), st.data())
+def test_every_record_is_delivered_once_whatever_way_it_is_taken(sizes: list[int], data: st.DataObject) -> None:
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    state = at(0)
+    state.add(batches(*(batch(start, size) for start, size in zip(starts, sizes))), None)
+    taken: list[int] = []
+    while (chunk := state.next_chunk(check_crc=True, max_size=MAX_SIZE)) is not None:
+        count = data.draw(st.integers(1, 5))
+        if data.draw(st.booleans()):
+            taken += [record.offset for record in itertools.islice(chunk.iterate(), count)]
+        else:
+            taken += chunk.offsets[chunk.advance(count)]
+        assert state.position == len(taken)
+        if data.draw(st.booleans()):
+            state.drop_buffer()
+            left = [batch(start, size) for start, size in zip(starts, sizes) if start + size > len(taken)]
+            state.add(batches(*left), None)
+    assert taken == list(range(sum(sizes)))
