@@ -1,0 +1,59 @@
+"""Kafka's own message definitions, read from wherever they can be found.
+
+``KAFKA_MESSAGES`` names a directory with the JSON files or a kafka-clients jar (which has them in ``common/message``).
+Without it, ``../shared/kafka-messages`` beside the repository is tried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BESIDE = ROOT.parent / "shared" / "kafka-messages"
+
+
+def source() -> Path | None:
+    """Where the definitions are, if anywhere. A ``KAFKA_MESSAGES`` that does not exist is an error, not a skip."""
+    named = os.environ.get("KAFKA_MESSAGES")
+    if named:
+        if not Path(named).exists():
+            raise FileNotFoundError(f"KAFKA_MESSAGES={named} does not exist")
+        return Path(named)
+    return BESIDE if BESIDE.is_dir() else None
+
+
+@cache
+def definitions() -> Mapping[str, Any]:
+    """All definitions by name; skips the test that asks where there are none."""
+    where = source()
+    if where is None:
+        pytest.skip(
+            "CONFORMANCE NOT CHECKED: no message definitions. Set KAFKA_MESSAGES to a kafka-clients jar, or to a "
+            "directory with the JSON files that it has in common/message"
+        )
+    texts = _texts_of_jar(where) if where.is_file() else [path.read_text() for path in sorted(where.glob("*.json"))]
+    parsed = [json.loads(without_comments(text)) for text in texts]
+    return {definition["name"]: definition for definition in parsed}
+
+
+def _texts_of_jar(jar: Path) -> list[str]:
+    with zipfile.ZipFile(jar) as archive:
+        names = [name for name in archive.namelist() if re.fullmatch(r"common/message/\w+\.json", name)]
+        return [archive.read(name).decode() for name in names]
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*')
+
+
+def without_comments(text: str) -> str:
+    """Kafka's JSON has ``//`` comments; those inside strings are none."""
+    return _TOKEN.sub(lambda match: match[0] if match[0].startswith('"') else "", text)

@@ -1,0 +1,129 @@
+"""Every message in every version, whole and corrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aiokafka_lite.errors import ProtocolError
+from aiokafka_lite.protocol.codec import decode_message, decoder, encode_message
+from aiokafka_lite.protocol.schema import Message
+
+from .strategies import MESSAGES, messages_in_some_version, struct_in, versions_of
+
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+each_message = pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+LIES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF)
+
+
+def encoded(message: Message, version: int) -> bytes:
+    out = bytearray()
+    encode_message(message, version, out)
+    return bytes(out)
+
+
+@each_message
+@given(data=st.data())
+@settings(max_examples=25, deadline=None, suppress_health_check=QUIET)
+def test_what_was_encoded_is_decoded(cls: type[Any], data: st.DataObject) -> None:
+    message, version = data.draw(messages_in_some_version(cls))
+    wire = encoded(message, version)
+    for carrier in (wire, bytearray(wire), memoryview(wire)):
+        decoded, end = decode_message(cls, version, carrier)
+        assert (decoded, end) == (message, len(wire))
+    assert encoded(decoded, version) == wire
+
+
+@each_message
+@given(data=st.data())
+@settings(max_examples=10, deadline=None, suppress_health_check=QUIET)
+def test_bytes_before_and_after_a_message_do_not_matter(cls: type[Any], data: st.DataObject) -> None:
+    message, version = data.draw(messages_in_some_version(cls))
+    wire = encoded(message, version)
+    before, after = data.draw(st.binary(max_size=9)), data.draw(st.binary(max_size=9))
+    assert decode_message(cls, version, before + wire + after, len(before)) == (message, len(before) + len(wire))
+
+
+@each_message
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=QUIET)
+def test_corrupted_bytes_give_a_message_or_a_protocol_error(cls: type[Any], data: st.DataObject) -> None:
+    message, version = data.draw(messages_in_some_version(cls))
+    wire = corrupted(data, bytearray(encoded(message, version)))
+    try:
+        decoded, end = decode_message(cls, version, wire)
+    except ProtocolError:
+        return
+    assert end <= len(wire)
+    again = encoded(decoded, version)
+    assert decode_message(cls, version, again)[0] == decoded
+
+
+def corrupted(data: st.DataObject, wire: bytearray) -> bytes:
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(wire)))
+        match data.draw(st.sampled_from(["flip", "truncate", "insert", "lie", "lie compactly"])):
+            case "flip" if at < len(wire):
+                wire[at] ^= data.draw(st.integers(1, 255))
+            case "truncate":
+                del wire[at:]
+            case "insert":
+                wire[at:at] = data.draw(st.binary(min_size=1, max_size=4))
+            case "lie":
+                wire[at : at + 4] = struct.pack(">I", data.draw(st.sampled_from(LIES)))
+            case "lie compactly":
+                wire[at : at + 1] = data.draw(st.sampled_from([b"\xff\xff\xff\xff\x0f", b"\xff" * 6, b"\x80\x01"]))
+    return bytes(wire)
+
+
+@each_message
+@given(data=st.data())
+@settings(max_examples=5, deadline=None, suppress_health_check=QUIET)
+def test_a_message_cut_short_anywhere_is_a_protocol_error(cls: type[Any], data: st.DataObject) -> None:
+    version = data.draw(st.sampled_from(versions_of(cls)))
+    wire = encoded(data.draw(struct_in(cls, version)), version)
+    cuts = range(len(wire)) if len(wire) < 200 else data.draw(st.lists(st.integers(0, len(wire) - 1), max_size=50))
+    for cut in cuts:
+        with pytest.raises(ProtocolError):
+            decode_message(cls, version, wire[:cut])
+
+
+@pytest.mark.parametrize(
+    "lie", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\x07"]
+)
+@each_message
+def test_a_claimed_length_allocates_nothing(cls: type[Any], lie: bytes) -> None:
+    """The lie is put at each place where the smallest message has a length."""
+    for version in versions_of(cls):
+        decoder(cls, version)
+    frames = [(version, bytes(at) + lie + bytes(40)) for version in versions_of(cls) for at in range(40)]
+    tracemalloc.start()
+    try:
+        for version, wire in frames:
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            with contextlib.suppress(ProtocolError):
+                decode_message(cls, version, wire)
+            _, peak = tracemalloc.get_traced_memory()
+            assert peak - before < 40_000, f"v{version} {wire!r}"
+    finally:
+        tracemalloc.stop()
+
+
+@each_message
+@given(data=st.data())
+@settings(max_examples=5, deadline=None, suppress_health_check=QUIET)
+def test_a_decoded_message_shares_nothing_with_another(cls: type[Any], data: st.DataObject) -> None:
+    message, version = data.draw(messages_in_some_version(cls))
+    wire = encoded(message, version)
+    one, other = decode_message(cls, version, wire)[0], decode_message(cls, version, wire)[0]
+    for name in cls.specs:
+        value = getattr(one, name)
+        if isinstance(value, list) or isinstance(cls.specs[name].item, type):
+            assert value is None or value is not getattr(other, name)

@@ -1,0 +1,233 @@
+"""Both ends of a connection, joined by nothing but bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.errors import ErrorCode, ProtocolError
+from aiokafka_lite.protocol.connection import (
+    ClientProtocol,
+    ParsedRequest,
+    RequestHeader,
+    UnknownRequest,
+    encode_response,
+    encode_unsupported_api_versions,
+    parse_request,
+)
+from aiokafka_lite.protocol.messages import (
+    REQUESTS,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+)
+from aiokafka_lite.protocol.schema import Request, Response
+
+from .strategies import struct_in, versions_of
+
+PREFIX = 4
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def body(frame: bytes | bytearray) -> bytes:
+    assert struct.unpack_from(">i", frame) == (len(frame) - PREFIX,)
+    return bytes(frame[PREFIX:])
+
+
+def asked(client: ClientProtocol, request: Request[Any], version: int) -> RequestHeader:
+    """What the broker reads of a request that the client makes."""
+    parsed = parse_request(body(client.encode_request(request, version, "me")[1]))
+    assert isinstance(parsed, ParsedRequest)
+    assert parsed.request == request
+    return parsed.header
+
+
+def answer(header: RequestHeader, response: Response) -> bytes:
+    return body(encode_response(header, response))
+
+
+@pytest.mark.parametrize("cls", REQUESTS.values(), ids=lambda cls: cls.__name__)
+@given(data=st.data())
+def test_requests_and_responses_cross_in_every_version(cls: type[Any], data: st.DataObject) -> None:
+    version = data.draw(st.sampled_from(versions_of(cls)))
+    request, response = data.draw(struct_in(cls, version)), data.draw(struct_in(cls.response, version))
+    if isinstance(response, ApiVersionsResponse):
+        response.error_code = 0
+    client = ClientProtocol("broker 1")
+    header = asked(client, request, version)
+    assert header == RequestHeader(cls.api_key, version, 0, "me")
+    assert client.receive(answer(header, response)) == (0, response)
+    assert client.outstanding == 0
+
+
+def test_golden_request_headers() -> None:
+    client = ClientProtocol("broker 1")
+    client.encode_request(HEARTBEAT, 3, "me")
+    old = client.encode_request(HEARTBEAT, 3, "me")[1]
+    flexible = client.encode_request(HEARTBEAT, 4, "me")[1]
+    nameless = client.encode_request(MetadataRequest(topics=None), 1, None)[1]
+    assert body(old)[:12] == b"\0\x0c" + b"\0\3" + b"\0\0\0\1" + b"\0\2me"
+    assert body(flexible)[:13] == b"\0\x0c" + b"\0\4" + b"\0\0\0\2" + b"\0\2me" + b"\0"
+    assert body(nameless) == b"\0\3" + b"\0\1" + b"\0\0\0\3" + b"\xff\xff" + b"\xff\xff\xff\xff"
+
+
+def test_golden_response_headers() -> None:
+    assert answer(RequestHeader(12, 3, 7, None), HeartbeatResponse(error_code=1)) == b"\0\0\0\7" + bytes(4) + b"\0\1"
+    assert answer(RequestHeader(12, 4, 7, None), HeartbeatResponse(error_code=1)) == (
+        b"\0\0\0\7\0" + bytes(4) + b"\0\1" + b"\0"
+    )
+
+
+def test_the_header_of_an_api_versions_response_is_always_the_oldest() -> None:
+    response = ApiVersionsResponse(error_code=0, api_keys=[])
+    assert answer(RequestHeader(18, 4, 7, None), response)[:7] == b"\0\0\0\7" + b"\0\0" + b"\1"
+
+
+def test_correlation_ids_count_up_and_wrap_to_zero() -> None:
+    client = ClientProtocol("broker 1")
+    assert [client.encode_request(HEARTBEAT, 0, None)[0] for _ in range(3)] == [0, 1, 2]
+    client._next = 2**31 - 1
+    assert [client.encode_request(HEARTBEAT, 0, None)[0] for _ in range(2)] == [2**31 - 1, 0]
+
+
+def test_answers_are_matched_in_the_order_of_the_requests() -> None:
+    client = ClientProtocol("broker 1")
+    headers = [asked(client, HEARTBEAT, version) for version in (0, 1, 4)]
+    for number, header in enumerate(headers):
+        assert client.outstanding == 3 - number
+        response = HeartbeatResponse(error_code=number)
+        assert client.receive(answer(header, response)) == (number, response)
+
+
+def test_an_answer_to_another_request_than_the_oldest_is_refused() -> None:
+    client = ClientProtocol("broker 1")
+    headers = [asked(client, HEARTBEAT, 0) for _ in range(2)]
+    with pytest.raises(
+        ProtocolError, match=r"broker 1 answered correlation id 1 where 0 \(HeartbeatRequest\) was next"
+    ):
+        client.receive(answer(headers[1], HeartbeatResponse(error_code=0)))
+    assert client.outstanding == 2
+
+
+def test_an_answer_to_nothing_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="broker 1 answered a request that nobody made"):
+        ClientProtocol("broker 1").receive(bytes(6))
+
+
+def test_a_request_without_an_answer_is_not_waited_for() -> None:
+    client = ClientProtocol("broker 1")
+    produce = ProduceRequest(acks=0, timeout_ms=0, topic_data=[])
+    assert client.encode_request(produce, 9, None, answered=False)[0] == 0
+    assert client.outstanding == 0
+    assert asked(client, HEARTBEAT, 0).correlation_id == 1
+
+
+def test_a_request_that_cannot_be_encoded_leaves_nothing_outstanding() -> None:
+    client = ClientProtocol("broker 1")
+    with pytest.raises(ValueError, match=r"HeartbeatRequest\.group_instance_id v0"):
+        client.encode_request(
+            HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i"), 0, ""
+        )
+    assert client.outstanding == 0
+    assert client.encode_request(HEARTBEAT, 0, None)[0] == 0
+
+
+@pytest.mark.parametrize("frame", [b"", b"\0", b"\0\0\0"])
+def test_an_answer_without_a_correlation_id_is_refused(frame: bytes) -> None:
+    client = ClientProtocol("broker 1")
+    client.encode_request(HEARTBEAT, 0, None)
+    with pytest.raises(ProtocolError, match="too few for a header"):
+        client.receive(frame)
+
+
+@pytest.mark.parametrize("version", [0, 4])
+@pytest.mark.parametrize("left_over", [b"\0", b"garbage"])
+def test_bytes_left_over_after_a_message_are_refused_on_both_sides(version: int, left_over: bytes) -> None:
+    client = ClientProtocol("broker 1")
+    header = asked(client, HEARTBEAT, version)
+    with pytest.raises(ProtocolError, match=f"{len(left_over)} bytes are left over"):
+        client.receive(answer(header, HeartbeatResponse(error_code=0)) + left_over)
+    with pytest.raises(ProtocolError, match=f"{len(left_over)} bytes are left over"):
+        parse_request(body(client.encode_request(HEARTBEAT, version, "me")[1]) + left_over)
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_an_answer_cut_short_anywhere_is_refused_and_names_the_peer(version: int) -> None:
+    client = ClientProtocol("broker 1")
+    whole = answer(asked(client, HEARTBEAT, version), HeartbeatResponse(error_code=0))
+    for cut in range(len(whole)):
+        with pytest.raises(ProtocolError, match="broker 1"):
+            client.receive(whole[:cut])
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_a_request_cut_short_anywhere_is_refused(version: int) -> None:
+    whole = body(ClientProtocol("broker 1").encode_request(HEARTBEAT, version, "me")[1])
+    for cut in range(len(whole)):
+        with pytest.raises(ProtocolError):
+            parse_request(whole[:cut])
+
+
+def test_tagged_fields_of_a_header_are_skipped() -> None:
+    client = ClientProtocol("broker 1")
+    whole = answer(asked(client, HEARTBEAT, 4), HeartbeatResponse(error_code=3))
+    assert client.receive(whole[:4] + b"\1\7\2ab" + whole[5:]) == (0, HeartbeatResponse(error_code=3))
+    request = body(client.encode_request(HEARTBEAT, 4, "me")[1])
+    parsed = parse_request(request[:12] + b"\1\7\2ab" + request[13:])
+    assert isinstance(parsed, ParsedRequest)
+    assert parsed.request == HEARTBEAT
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_request_or_a_protocol_error(frame: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        assert isinstance(parse_request(frame), ParsedRequest | UnknownRequest)
+
+
+@given(st.sampled_from(sorted(REQUESTS)), st.integers(0, 14), st.binary(max_size=60))
+def test_any_body_is_a_request_or_a_protocol_error(key: int, version: int, rest: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        parse_request(struct.pack(">hhihx", key, version, 1, -1) + rest)
+
+
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (3, 99), (3, -1), (18, 99)])
+def test_what_is_not_spoken_here_is_a_value_not_an_error(key: int, version: int) -> None:
+    parsed = parse_request(struct.pack(">hhih", key, version, 5, 2) + b"me" + b"whatever it says")
+    assert parsed == UnknownRequest(RequestHeader(key, version, 5, "me"))
+    assert isinstance(parsed, UnknownRequest)
+    assert parsed.is_api_versions == (key == 18)
+
+
+def test_an_unknown_api_versions_request_is_answered_in_version_0() -> None:
+    client = ClientProtocol("broker 1")
+    client.encode_request(ApiVersionsRequest(), 4, "me")
+    offered = ApiVersionsResponse(
+        error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)]
+    )
+    frame = body(encode_unsupported_api_versions(RequestHeader(18, 4, 0, "me"), offered))
+    assert frame == b"\0\0\0\0" + b"\0\x23" + b"\0\0\0\1" + b"\0\x12\0\0\0\3"
+    assert client.receive(frame) == (0, offered)
+
+
+def test_names_are_told_where_they_are_known() -> None:
+    assert RequestHeader(3, 0, 0, None).name == "Metadata"
+    assert RequestHeader(999, 0, 0, None).name == "API key 999"
+
+
+def test_a_frame_may_be_a_view() -> None:
+    client = ClientProtocol("broker 1")
+    frame = client.encode_request(MetadataRequest(topics=[]), 12, "me")[1]
+    parsed = parse_request(memoryview(frame)[PREFIX:])
+    assert isinstance(parsed, ParsedRequest)
+    response = MetadataResponse(brokers=[], topics=[])
+    assert client.receive(memoryview(encode_response(parsed.header, response))[PREFIX:]) == (0, response)

@@ -1,0 +1,184 @@
+"""Frames come out whole, whatever way the stream was cut, and cost no more than what has come of them."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.errors import ProtocolError
+from aiokafka_lite.protocol.framing import (
+    FIRST_CHUNK,
+    GROWTH,
+    FrameSplitter,
+    close_frame,
+    frame,
+    open_frame,
+)
+
+MIB = 1024 * 1024
+BODIES = [b"four", b"a frame", bytes(range(256)) * 8, b"last"]
+SMALL_INTAKE = 64
+
+
+def splitter(max_size: int = 100 * MIB, *, intake_size: int = 64 * 1024) -> FrameSplitter:
+    return FrameSplitter(max_size, "kafka-1:9092", intake_size=intake_size)
+
+
+def feed_in_place(target: FrameSplitter, stream: bytes, cut: int) -> list[bytes | memoryview]:
+    """As a transport does: what it reads goes straight into the splitter's buffer."""
+    frames: list[bytes | memoryview] = []
+    while stream:
+        room = target.get_buffer()
+        count = min(cut, len(room), len(stream))
+        room[:count] = stream[:count]
+        frames += target.received(count)
+        stream = stream[count:]
+    return frames
+
+
+@pytest.mark.parametrize("intake_size", [SMALL_INTAKE, 64 * 1024])
+@pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 64, 100, 4096, 10**6])
+def test_frames_come_out_whole_however_the_stream_was_cut(cut: int, intake_size: int) -> None:
+    stream = b"".join(map(frame, BODIES * 3))
+    fed = splitter(intake_size=intake_size)
+    pieces = [stream[at : at + cut] for at in range(0, len(stream), cut)]
+    assert [found for piece in pieces for found in fed.feed(piece)] == BODIES * 3
+    in_place = splitter(intake_size=intake_size)
+    assert feed_in_place(in_place, stream, cut) == BODIES * 3
+    assert fed.waiting == in_place.waiting == 0
+
+
+@given(st.lists(st.binary(min_size=4, max_size=300), max_size=12), st.lists(st.integers(1, 200), min_size=1), st.data())
+def test_any_frames_in_any_cuts(bodies: list[bytes], cuts: list[int], data: st.DataObject) -> None:
+    stream = b"".join(map(frame, bodies))
+    target = splitter(intake_size=data.draw(st.sampled_from([64, 100, 4096])))
+    found: list[bytes | memoryview] = []
+    at = 0
+    while at < len(stream):
+        cut = cuts[len(found) % len(cuts)]
+        found += target.feed(stream[at : at + cut])
+        at += cut
+    assert found == bodies
+    assert target.waiting == 0
+
+
+def test_bytes_of_the_next_frame_wait() -> None:
+    target = splitter()
+    assert target.feed(frame(b"whole") + b"\0\0\0\x09par") == [b"whole"]
+    assert target.waiting == 7
+    assert target.feed(b"") == []
+    assert target.feed(b"tially") == [b"partially"]
+    assert target.waiting == 0
+
+
+def test_a_frame_stays_as_it_was_when_more_comes() -> None:
+    target = splitter(intake_size=SMALL_INTAKE)
+    [small] = target.feed(frame(b"small one"))
+    [large] = target.feed(frame(b"L" * 500))
+    target.feed(frame(b"other" * 3) + frame(b"M" * 500))
+    assert small == b"small one"
+    assert bytes(large) == b"L" * 500
+    assert isinstance(large, memoryview)
+    assert large.readonly
+
+
+def test_a_large_frame_is_received_in_place() -> None:
+    """Once its size is known, what is offered to the transport is the rest of the frame itself, and nothing beyond."""
+    target = splitter()
+    target.feed(struct.pack(">i", 300_000) + b"x" * 10)
+    room = target.get_buffer()
+    assert len(room) == 300_000 - 10
+    room[:] = b"y" * len(room)
+    [found] = target.received(len(room))
+    assert bytes(found) == b"x" * 10 + b"y" * (300_000 - 10)
+
+
+@pytest.mark.parametrize("size", [FIRST_CHUNK - 1, FIRST_CHUNK, FIRST_CHUNK + 1, 4 * MIB, 4 * MIB + 1, 9 * MIB])
+def test_frames_around_the_steps_of_growth_come_whole(size: int) -> None:
+    body = bytes(range(251)) * (size // 251 + 1)
+    body = body[:size]
+    found = splitter().feed(frame(body) + frame(b"next"))
+    assert [bytes(each) for each in found] == [body, b"next"]
+
+
+def test_a_size_alone_allocates_no_more_than_a_first_chunk() -> None:
+    target = splitter()
+    tracemalloc.start()
+    try:
+        target.feed(struct.pack(">i", 99 * MIB) + b"x")
+        _, after_size = tracemalloc.get_traced_memory()
+        target.feed(b"x" * (2 * MIB))
+        _, later = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after_size < FIRST_CHUNK + 64 * 1024
+    assert later < 2 * MIB * (GROWTH + 1) + FIRST_CHUNK
+
+
+@pytest.mark.parametrize(
+    ("prefix", "complaint"),
+    [
+        (struct.pack(">i", -1), "announced a frame of -1 bytes; a size is never negative"),
+        (struct.pack(">i", -(2**31)), "announced a frame of -2147483648 bytes"),
+        (struct.pack(">i", 0), "announced a frame of 0 bytes, too small for a header"),
+        (struct.pack(">i", 3), "announced a frame of 3 bytes, too small for a header"),
+        (struct.pack(">i", 1001), "announced a frame of 1001 bytes; at most 1000 are accepted"),
+        (b"HTTP/1.1 400 Bad Request", "does not speak Kafka here: an HTTP server answered"),
+        (b"GET / HTTP/1.1", "does not speak Kafka here: it sent an HTTP request"),
+        (b"\x15\x03\x03\0\2\2\x46", "does not speak Kafka here: it answered with a TLS alert"),
+        (b"\x16\x03\x01\2\0\1", "does not speak Kafka here: it began a TLS handshake"),
+    ],
+)
+def test_an_impossible_size_is_refused_and_names_the_peer(prefix: bytes, complaint: str) -> None:
+    target = splitter(1000)
+    with pytest.raises(ProtocolError, match=f"^kafka-1:9092 {complaint}"):
+        target.feed(prefix)
+    with pytest.raises(ProtocolError, match=complaint):
+        target.get_buffer()
+    byte_by_byte = splitter(1000)
+    with pytest.raises(ProtocolError, match=complaint):
+        for at in range(len(prefix)):
+            byte_by_byte.feed(prefix[at : at + 1])
+
+
+def test_another_protocol_is_recognised_even_where_its_size_would_be_accepted() -> None:
+    with pytest.raises(ProtocolError, match="TLS alert"):
+        splitter(2**31 - 1).feed(b"\x15\x03\x03\0\2\2\x46")
+
+
+def test_a_later_frame_of_that_very_size_is_a_frame() -> None:
+    target = splitter(2**31 - 1)
+    assert target.feed(frame(b"first") + b"\x15\x03\x03\0") == [b"first"]
+    assert target.error is None
+
+
+@pytest.mark.parametrize("cut", [1, 4, 10**6])
+def test_frames_before_an_impossible_size_are_not_lost(cut: int) -> None:
+    target = splitter(1000)
+    stream = frame(b"good") + frame(b"better") + struct.pack(">i", -5)
+    found: list[bytes | memoryview] = []
+    with pytest.raises(ProtocolError, match="-5 bytes"):
+        for at in range(0, len(stream) + cut, cut):
+            found += target.feed(stream[at : at + cut] or b"more")
+    assert found == [b"good", b"better"]
+    assert target.error is not None
+
+
+def test_the_largest_size_is_accepted() -> None:
+    assert splitter(1000).feed(frame(bytes(1000))) == [bytes(1000)]
+
+
+def test_an_open_frame_is_closed_with_its_size() -> None:
+    out = open_frame()
+    out += b"body"
+    assert bytes(close_frame(out)) == frame(b"body") == b"\0\0\0\4body"
+
+
+def test_repr_tells_the_peer_and_what_waits() -> None:
+    target = splitter()
+    target.feed(b"\0\0")
+    assert repr(target) == "<FrameSplitter peer=kafka-1:9092 waiting=2>"

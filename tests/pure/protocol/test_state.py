@@ -1,0 +1,72 @@
+"""Machines as tables: the rules that every table keeps, and the connection's own."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import pytest
+
+from aiokafka_lite.errors import IllegalStateError
+from aiokafka_lite.protocol.state import CONNECTION, ConnectionEvent, ConnectionState, mermaid, next_state
+
+
+class Light(Enum):
+    RED = "Nobody drives."
+    GREEN = "Everybody drives."
+    DARK = "It is broken."
+
+
+class Signal(Enum):
+    TURN = "Time is up."
+    BREAK = "A stone was thrown."
+
+
+LIGHTS = {
+    Light.RED: {Signal.TURN: Light.GREEN, Signal.BREAK: Light.DARK},
+    Light.GREEN: {Signal.TURN: Light.RED},
+    Light.DARK: {},
+}
+
+
+def test_the_table_says_what_follows() -> None:
+    assert next_state(LIGHTS, Light.RED, Signal.TURN) is Light.GREEN
+
+
+def test_a_transition_that_the_table_lacks_is_refused_and_the_others_are_named() -> None:
+    with pytest.raises(IllegalStateError, match=r"BREAK cannot happen in state GREEN \(events that can: TURN\)"):
+        next_state(LIGHTS, Light.GREEN, Signal.BREAK)
+    with pytest.raises(IllegalStateError, match=r"TURN cannot happen in state DARK \(events that can: none\)"):
+        next_state(LIGHTS, Light.DARK, Signal.TURN)
+
+
+def test_a_table_is_drawn() -> None:
+    assert mermaid(LIGHTS, Light.RED).splitlines() == [
+        "stateDiagram-v2",
+        "    [*] --> RED",
+        "    RED --> GREEN: TURN",
+        "    RED --> DARK: BREAK",
+        "    GREEN --> RED: TURN",
+        "    DARK --> [*]",
+    ]
+
+
+S, E = ConnectionState, ConnectionEvent
+ALLOWED = {
+    (S.NEW, E.CONNECT): S.CONNECTING,
+    (S.CONNECTING, E.CONNECTED): S.CHECKING_API_VERSIONS,
+    (S.CHECKING_API_VERSIONS, E.VERSIONS_KNOWN): S.READY,
+    (S.CHECKING_API_VERSIONS, E.AUTHENTICATION_REQUIRED): S.AUTHENTICATING,
+    (S.AUTHENTICATING, E.AUTHENTICATED): S.READY,
+    (S.READY, E.SESSION_EXPIRING): S.AUTHENTICATING,
+    **{(state, E.CLOSE): S.CLOSED for state in S if state is not S.CLOSED},
+}
+
+
+@pytest.mark.parametrize("state", S)
+@pytest.mark.parametrize("event", E)
+def test_the_whole_product_of_a_connection(state: ConnectionState, event: ConnectionEvent) -> None:
+    if (state, event) in ALLOWED:
+        assert next_state(CONNECTION, state, event) is ALLOWED[state, event]
+    else:
+        with pytest.raises(IllegalStateError):
+            next_state(CONNECTION, state, event)

@@ -1,0 +1,150 @@
+"""Which version is spoken, and how a client that began too high comes down."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from aiokafka_lite.protocol.codec import encode_message
+from aiokafka_lite.protocol.messages import (
+    REQUESTS,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from aiokafka_lite.protocol.schema import Versions
+from aiokafka_lite.protocol.versions import VersionTable, decode_api_versions, version_after_refusal
+
+REFUSED = int(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def table(**ranges: tuple[int, int]) -> VersionTable:
+    keys = {"metadata": 3, "produce": 0, "fetch": 1}
+    apis = [ApiVersion(api_key=keys[name], min_version=low, max_version=high) for name, (low, high) in ranges.items()]
+    return VersionTable.from_response(ApiVersionsResponse(error_code=0, api_keys=apis), "broker 1")
+
+
+def test_the_newest_common_version_is_picked() -> None:
+    assert table(metadata=(0, 9)).pick(MetadataRequest) == 9
+    assert table(metadata=(0, 99)).pick(MetadataRequest) == MetadataRequest.versions.last
+    assert table(metadata=(13, 99)).pick(MetadataRequest) == 13
+    assert table(produce=(0, 3)).pick(ProduceRequest) == 3
+
+
+def test_a_ceiling_is_kept() -> None:
+    assert table(fetch=(4, 17)).pick(FetchRequest, at_most=12) == 12
+    assert table(fetch=(4, 11)).pick(FetchRequest, at_most=12) == 11
+    assert table(fetch=(13, 17)).maximum(FetchRequest, at_most=12) is None
+    with pytest.raises(UnsupportedVersion, match="this client speaks 4 to 12, broker 1 speaks 13 to 17"):
+        table(fetch=(13, 17)).pick(FetchRequest, at_most=12)
+
+
+def test_no_common_version_names_the_api_and_both_ranges() -> None:
+    with pytest.raises(
+        UnsupportedVersion, match=r"Produce \(API key 0\): this client speaks 3 to 13, broker 1 speaks 0 to 2"
+    ):
+        table(produce=(0, 2)).pick(ProduceRequest)
+    with pytest.raises(UnsupportedVersion, match="broker 1 speaks only 99"):
+        table(produce=(99, 99)).pick(ProduceRequest)
+    with pytest.raises(UnsupportedVersion, match="broker 1 speaks none that fits"):
+        table(produce=(5, 4)).pick(ProduceRequest)
+
+
+def test_an_api_that_is_not_offered_is_named() -> None:
+    with pytest.raises(UnsupportedVersion, match=r"broker 1 does not offer Fetch \(API key 1\)"):
+        table(metadata=(0, 9)).pick(FetchRequest)
+    assert table().maximum(FetchRequest) is None
+    assert table().offered(FetchRequest) is None
+
+
+def test_support_is_asked_of_both_sides() -> None:
+    offered = table(metadata=(2, 99))
+    assert [offered.supports(MetadataRequest, version) for version in (1, 2, 13, 14)] == [False, True, True, False]
+    assert offered.offered(MetadataRequest) == Versions(2, 99)
+
+
+def test_a_table_of_everything_we_speak() -> None:
+    ours = VersionTable.newest(REQUESTS, "ourselves")
+    assert all(ours.pick(request) == request.versions.last for request in REQUESTS.values())
+    assert repr(ours) == f"<VersionTable of ourselves: {len(REQUESTS)} APIs>"
+
+
+# Coming down after UNSUPPORTED_VERSION.
+
+
+def refusal(*ranges: tuple[int, int]) -> ApiVersionsResponse:
+    apis = [ApiVersion(api_key=18, min_version=low, max_version=high) for low, high in ranges]
+    return ApiVersionsResponse(
+        error_code=REFUSED, api_keys=[ApiVersion(api_key=0, min_version=0, max_version=1), *apis]
+    )
+
+
+def test_the_newest_offered_version_is_asked_next() -> None:
+    assert version_after_refusal(4, refusal((0, 3)), "broker 1") == 3
+    assert version_after_refusal(4, refusal((0, 1)), "broker 1") == 1
+
+
+def test_version_0_is_asked_next_when_nothing_is_offered() -> None:
+    assert version_after_refusal(4, refusal(), "broker 1") == 0
+    assert version_after_refusal(4, ApiVersionsResponse(error_code=REFUSED, api_keys=[]), "broker 1") == 0
+
+
+def test_a_broker_that_refuses_what_it_offers_is_asked_with_0() -> None:
+    assert version_after_refusal(4, refusal((0, 4)), "broker 1") == 0
+
+
+def test_asking_again_ends() -> None:
+    with pytest.raises(
+        UnsupportedVersion, match=r"speaks 0 to 4, broker 1 refused version 0 and offers nothing it would name"
+    ):
+        version_after_refusal(0, refusal(), "broker 1")
+    with pytest.raises(UnsupportedVersion, match="refused version 4 and offers 5 to 9"):
+        version_after_refusal(4, refusal((5, 9)), "broker 1")
+
+
+@pytest.mark.parametrize("offer", [(low, high) for low in range(7) for high in range(7)])
+def test_each_next_version_is_lower(offer: tuple[int, int]) -> None:
+    asked = ApiVersionsRequest.versions.last
+    try:
+        while True:
+            following = version_after_refusal(asked, refusal(offer), "broker 1")
+            assert 0 <= following < asked
+            asked = following
+    except UnsupportedVersion:
+        pass
+
+
+# Reading the refusal itself.
+
+
+def encoded(response: ApiVersionsResponse, version: int) -> bytes:
+    out = bytearray()
+    encode_message(response, version, out)
+    return bytes(out)
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3, 4])
+def test_a_refusal_is_read_in_version_0(asked: int) -> None:
+    wire = encoded(refusal((0, 2)), 0)
+    assert decode_api_versions(b"hdr" + wire, 3, asked) == (refusal((0, 2)), 3 + len(wire))
+
+
+@pytest.mark.parametrize("rest", [b"", b"\1", b"\0\0\0\7", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\1\0"])
+def test_a_refusal_whose_rest_cannot_be_read_is_a_refusal_without_a_list(rest: bytes) -> None:
+    wire = b"\0\x23" + rest
+    assert decode_api_versions(wire, 0, 4) == (ApiVersionsResponse(error_code=REFUSED, api_keys=[]), len(wire))
+
+
+def test_an_answer_without_even_a_code_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError):
+        decode_api_versions(b"\0", 0, 4)
+
+
+def test_other_answers_are_read_in_the_version_asked_for() -> None:
+    response = ApiVersionsResponse(error_code=0, api_keys=[], finalized_features_epoch=7)
+    assert decode_api_versions(encoded(response, 4), 0, 4)[0] == response
+    with pytest.raises(ProtocolError):
+        decode_api_versions(encoded(response, 4), 0, 0)

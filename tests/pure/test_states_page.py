@@ -1,0 +1,83 @@
+"""docs/states.md shows every state machine as its table is, and every table keeps the one form."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.errors import IllegalStateError
+from aiokafka_lite.protocol.state import next_state
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _draw_states() -> Any:
+    spec = spec_from_file_location("draw_states", ROOT / "docs" / "draw_states.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+draw_states = _draw_states()
+each_machine = pytest.mark.parametrize("machine", draw_states.MACHINES, ids=lambda machine: machine.title)
+A_TABLE = re.compile(
+    r"^(\w+): (?:Final\[)?(?:Transitions\[|(?:dict|Mapping)\[\w+State, (?:dict|Mapping)\[)", re.MULTILINE
+)
+
+
+def test_the_page_is_what_the_tables_say() -> None:
+    assert draw_states.PAGE.read_text(encoding="utf-8") == draw_states.page(), "run: python docs/draw_states.py"
+
+
+def test_every_table_of_the_package_is_on_the_page() -> None:
+    found = {
+        (".".join(path.relative_to(ROOT).with_suffix("").parts), name)
+        for path in (ROOT / "aiokafka_lite").rglob("*.py")
+        for name in A_TABLE.findall(path.read_text(encoding="utf-8"))
+    }
+    assert found == {(machine.module, machine.table) for machine in draw_states.MACHINES}
+
+
+@each_machine
+def test_every_state_is_in_its_table_and_can_be_reached(machine: Any) -> None:
+    table = machine.transitions
+    states: type[Enum] = type(next(iter(table)))
+    assert set(table) == set(states)
+    reached, ahead = set(), [states[machine.start]]
+    while ahead:
+        state = ahead.pop()
+        if state not in reached:
+            reached.add(state)
+            ahead += table[state].values()
+    assert reached == set(states)
+
+
+@each_machine
+def test_every_event_happens_somewhere_and_says_what_it_is(machine: Any) -> None:
+    table = machine.transitions
+    used = {event for row in table.values() for event in row}
+    events = set(type(next(iter(used))))
+    assert used == events
+    for member in [*table, *events]:
+        assert isinstance(member.value, str), member
+        assert member.value, member
+
+
+@each_machine
+def test_the_whole_product_of_states_and_events_follows_the_table_or_is_refused(machine: Any) -> None:
+    table = machine.transitions
+    events = type(next(event for row in table.values() for event in row))
+    for state, event in product(table, events):
+        if event in table[state]:
+            assert next_state(table, state, event) is table[state][event]
+        else:
+            with pytest.raises(IllegalStateError):
+                next_state(table, state, event)
