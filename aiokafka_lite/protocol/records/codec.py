@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from struct import unpack_from
+from struct import Struct
 
 from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.records.varint import ENCODINGS, read_raw_varint, read_raw_varlong
@@ -35,7 +35,9 @@ SMALLEST_RECORD = 7
 
 _NULL = ENCODINGS[-1]
 _NO_HEADERS: tuple[Header, ...] = ()
+_new_tuple = tuple.__new__  # what the constructor of a NamedTuple calls, without the call around it
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_WORDS = [Struct(f"<{count}I") for count in range(17)]  # of keys up to 67 bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -171,6 +173,7 @@ def decode_records(
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     headers_by_index: dict[int, tuple[Header, ...]] = {}
+    names: dict[bytes, str] = {}
     add_offset, add_timestamp, add_key, add_value = offsets.append, timestamps.append, keys.append, values.append
     size = len(data)
     expected = first_delta << 1  # the offset delta that comes next, zigzag as it stands in the record
@@ -252,7 +255,7 @@ def decode_records(
 
             raw = data[position]
             if raw:
-                headers_by_index[index], position = _decode_headers(data, position)
+                headers_by_index[index], position = _decode_headers(data, position, names)
             else:
                 position += 1
             if position != end or end > size:
@@ -269,20 +272,33 @@ def decode_records(
     return RecordColumns(offsets, timestamps, keys, values, headers), position
 
 
-def _decode_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]:
-    raw, position = read_raw_varint(data, position)
-    if raw & 1 or raw > len(data) - position:  # twice the count: each header has two lengths of a byte or more
-        raise CorruptRecord("a record has a negative or impossible number of headers")
+def _decode_headers(data: bytes, position: int, names: dict[bytes, str]) -> tuple[tuple[Header, ...], int]:
+    """``names`` are the header keys of the batch so far, most of which come again. IndexError if ``data`` ends."""
+    raw = data[position]
+    position += 1
+    if raw > 0x7F:
+        raw, position = read_raw_varint(data, position - 1)
+    if raw & 1:
+        raise CorruptRecord("a record has a negative number of headers")
     headers: list[Header] = []
-    for _ in range(raw >> 1):
-        raw, position = read_raw_varint(data, position)
+    for _ in range(raw >> 1):  # each takes two bytes or more: a lie runs into the end soon
+        raw = data[position]
+        position += 1
+        if raw > 0x7F:
+            raw, position = read_raw_varint(data, position - 1)
         if raw & 1:
             raise CorruptRecord("a header has a key of negative length")
         start = position
         position += raw >> 1
-        # Java's client, too, reads a key that is not UTF-8 with replacement characters: the record stays readable.
-        key = data[start:position].decode("utf-8", "replace")
-        raw, position = read_raw_varint(data, position)
+        encoded = data[start:position]
+        key = names.get(encoded)
+        if key is None:
+            # Java's client, too, reads a key that is not UTF-8 with replacement characters: the record stays readable.
+            key = names[encoded] = encoded.decode("utf-8", "replace")
+        raw = data[position]
+        position += 1
+        if raw > 0x7F:
+            raw, position = read_raw_varint(data, position - 1)
         if raw & 1:
             if raw != 1:
                 raise CorruptRecord("a header has a value of negative length")
@@ -290,7 +306,7 @@ def _decode_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int
         else:
             start = position
             position += raw >> 1
-            headers.append(Header(key, data[start:position]))
+            headers.append(_new_tuple(Header, (key, data[start:position])))
     return tuple(headers), position
 
 
@@ -299,9 +315,10 @@ def murmur2(data: Buffer) -> int:
     size = len(data)
     tail = size & ~3
     hashed = 0x9747B28C ^ size
-    for word in unpack_from(f"<{size >> 2}I", data):
+    words = _WORDS[size >> 2] if size < 4 * len(_WORDS) else Struct(f"<{size >> 2}I")
+    for word in words.unpack_from(data):
         word = word * 0x5BD1E995 & 0xFFFFFFFF
-        hashed = hashed * 0x5BD1E995 & 0xFFFFFFFF ^ (word ^ word >> 24) * 0x5BD1E995 & 0xFFFFFFFF
+        hashed = (hashed * 0x5BD1E995 ^ (word ^ word >> 24) * 0x5BD1E995) & 0xFFFFFFFF
     if tail != size:
         hashed = (hashed ^ int.from_bytes(data[tail:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
     hashed = (hashed ^ hashed >> 13) * 0x5BD1E995 & 0xFFFFFFFF

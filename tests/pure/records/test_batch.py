@@ -298,6 +298,13 @@ class TestLies:
         seen: list[RecordColumns] = []
         with pytest.raises(CorruptRecord, match="4 bytes are left"):
             seen.extend(RecordBatch(data).chunks(max_records=1))
+        assert [chunk.offsets for chunk in seen] == [[0]]
+
+    def test_offsets_may_not_go_back_from_one_chunk_to_the_next(self) -> None:
+        nothing = [None] * 4
+        data = with_records(bytes(encode_records(T, [T] * 4, nothing, nothing, offset_deltas=[0, 1, 1, 2])), 4)
+        with pytest.raises(CorruptRecord, match="back in offsets"):
+            list(RecordBatch(data).chunks(max_records=2))
 
     def test_count_that_lies_allocates_nothing(self) -> None:
         liar = RecordBatch(with_field(plain(1000), 57, ">i", (1 << 31) - 1))

@@ -114,6 +114,7 @@ LIES = {
     "header key past the end": one_record(b"\0\0\0\1\1\2\x7e\1"),
     "header value length -2": one_record(b"\0\0\0\1\1\2\0\3"),
     "header value past the end": one_record(b"\0\0\0\1\1\2\0\x7e"),
+    "header value past the end, and the record too": b"\x1c\0\0\0\1\1\2\0\x0e...",
     "nothing": b"",
 }
 

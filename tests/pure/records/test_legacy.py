@@ -91,8 +91,10 @@ def test_golden_wrapper_is_numbered_from_its_last_offset() -> None:
 
 def test_offsets_in_a_v0_wrapper_are_absolute() -> None:
     inner = message(0, 50, b"a", b"1") + message(0, 57, b"b", b"2")
-    [batch] = split_batches(wrapper(0, 57, inner))
-    assert batch.columns().offsets == [50, 57]
+    for last in (57, 60):
+        assert split_batches(wrapper(0, last, inner))[0].columns().offsets == [50, 57]
+    with pytest.raises(CorruptRecord):
+        split_batches(wrapper(0, 56, inner))[0].columns()
 
 
 def test_offsets_in_a_compacted_v1_wrapper_keep_their_gaps() -> None:

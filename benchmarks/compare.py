@@ -1,0 +1,106 @@
+"""Compare ways of doing the same thing within one run, so that the machine of the day divides out.
+
+All candidates run in turn in each round, and who begins moves on from round to round; medians over the rounds are
+reported, and ratios are medians of the ratios within a round. Absolute times are worth little from one machine to the
+next; the ratios are what to record.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+LEAST_SECONDS = 0.02  # a candidate is repeated within a round until it takes this long
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One candidate: seconds per operation (medians), and how many times as long as the first candidate it takes."""
+
+    name: str
+    wall: float
+    cpu: float
+    wall_ratio: float
+    cpu_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The candidates in the order given; the first is the one that the others are compared with."""
+
+    title: str
+    unit: str
+    results: list[Result]
+
+    def __str__(self) -> str:
+        width = max(len(self.title), *(len(result.name) for result in self.results))
+        lines = [f"{self.title:<{width}}  {'wall':>11}  {'CPU':>11}  {'ratio':>6}  {'CPU':>6}"]
+        for result in self.results:
+            times = f"{_readable(result.wall):>11}  {_readable(result.cpu):>11}"
+            lines.append(f"{result.name:<{width}}  {times}  {result.wall_ratio:6.2f}  {result.cpu_ratio:6.2f}")
+        lines.append(f"(per {self.unit}; ratios to {self.results[0].name}: above 1 is slower)")
+        return "\n".join(lines)
+
+
+def compare(
+    candidates: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 15,
+    operations: int = 1,
+    title: str = "",
+    unit: str = "call",
+) -> Table:
+    """Time the candidates against the first of them; ``operations`` is how many units one call does."""
+    names = list(candidates)
+    repeats = {name: _repeats(candidates[name]) for name in names}
+    wall: dict[str, list[float]] = {name: [] for name in names}
+    cpu: dict[str, list[float]] = {name: [] for name in names}
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                seconds, cpu_seconds = _time(candidates[name], repeats[name])
+                wall[name].append(seconds / repeats[name] / operations)
+                cpu[name].append(cpu_seconds / repeats[name] / operations)
+            gc.collect()
+    finally:
+        gc.enable()
+    base = names[0]
+    results = [
+        Result(
+            name, median(wall[name]), median(cpu[name]), _ratio(wall[name], wall[base]), _ratio(cpu[name], cpu[base])
+        )
+        for name in names
+    ]
+    return Table(title, unit, results)
+
+
+def _time(call: Callable[[], object], repeats: int) -> tuple[float, float]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    call()
+    repeats = 1
+    while _time(call, repeats)[0] < LEAST_SECONDS:
+        repeats *= 2
+    return repeats
+
+
+def _ratio(times: list[float], base: list[float]) -> float:
+    return median(own / other for own, other in zip(times, base, strict=True))
+
+
+def _readable(seconds: float) -> str:
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.2f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
