@@ -87,6 +87,13 @@ class ServerConnection:
     def __repr__(self) -> str:
         return f"<ServerConnection {self.connection_id} node={self.node.node_id} {self.stream.peer}>"
 
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka writes it."""
+        transport = self.stream.transport
+        address = None if transport is None else transport.get_extra_info("peername")
+        return f"/{address[0]}" if isinstance(address, tuple) else "/memory"
+
     def client_gone(self) -> None:
         self._gone = True
         if self._parked is not None:

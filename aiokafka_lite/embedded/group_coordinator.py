@@ -164,7 +164,9 @@ class GroupCoordinator:
 
     # ---- membership
 
-    def join(self, group_id: str, request: JoiningMember, *, require_member_id: bool) -> JoinResult | asyncio.Future[JoinResult]:
+    def join(
+        self, group_id: str, request: JoiningMember, *, require_member_id: bool
+    ) -> JoinResult | asyncio.Future[JoinResult]:
         """JoinGroup. A group comes into being with its first member."""
         error = self.check(group_id)
         low = self._setting("group.min.session.timeout.ms", 6_000) / 1000
@@ -222,7 +224,7 @@ class GroupCoordinator:
     # ---- offsets
 
     def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether a commit may be taken: from a member of this generation, or from outside for a group without members."""
+        """Whether to take a commit: from a member of this generation, or from outside while there are no members."""
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error
@@ -242,13 +244,7 @@ class GroupCoordinator:
 
     async def commit(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> ErrorCode:
         """Write offsets and, when the replicas have them, count them as committed."""
-        rows = [
-            (
-                offset_key(group_id, *key),
-                _versioned_offset(committed),
-            )
-            for key, committed in offsets.items()
-        ]
+        rows = [(offset_key(group_id, *key), _versioned_offset(committed)) for key, committed in offsets.items()]
         error = await self._write(group_id, rows)
         if error is ErrorCode.NONE:
             self._host(group_id).offsets.update(offsets)

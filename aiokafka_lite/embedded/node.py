@@ -17,6 +17,8 @@ from ..protocol.state import next_state
 from .connection import ServerConnection, ServerStream
 from .controller import Registration
 from .fetch_session import FetchSessions
+from .group_coordinator import GroupCoordinator
+from .group_records import OFFSETS_TOPIC
 from .handlers import HANDLERS, REQUESTS_HANDLED
 from .partition import Partition
 from .quotas import Quotas
@@ -85,6 +87,7 @@ class BrokerNode:
         self.replica_manager.on_append = self._wake_followers
         self.replica_manager.on_high_watermark = self._wake_followers
         self.replica_manager.preferred_replica = self.preferred_replica
+        self.groups = GroupCoordinator(self)
         self.fetch_sessions = FetchSessions(cluster.random)
         self.fetch_max_bytes = 57671680
         self.quotas = Quotas()
@@ -208,6 +211,7 @@ class BrokerNode:
             else:
                 connection.stream.close()
         self.fetch_sessions.clear()
+        self.groups.stop()
         self._thawed.set()  # so that coroutines of a frozen node can end
         if self._isr_timer is not None:
             self._isr_timer.cancel()
@@ -240,6 +244,9 @@ class BrokerNode:
             self.names.pop(known.topic_id, None)
             for index in range(len(known.partitions)):
                 self.replica_manager.drop((name, index))
+            self.groups.forget_topic(name)
+        if name == OFFSETS_TOPIC and topic is None:
+            self.groups.apply()
         if topic is None:
             return
         self.topics[name] = topic
@@ -248,6 +255,8 @@ class BrokerNode:
         for index, state in enumerate(topic.partitions):
             if state.leader not in (self.node_id, -1) and self.node_id in state.replicas:
                 self.cluster.fetcher(self.node_id, state.leader).wake((name, index))
+        if name == OFFSETS_TOPIC:
+            self.groups.apply()
 
     def catch_up(self) -> None:
         """Take over everything that the controller has decided, after a time without it."""

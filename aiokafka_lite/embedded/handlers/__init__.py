@@ -7,7 +7,33 @@ from typing import Any
 
 from ...protocol.messages import REQUESTS
 from ...protocol.schema import Request, Response
-from . import api_versions, coordinator, fetch, metadata, offsets, produce, producer_id, topics
+from . import (
+    api_versions,
+    coordinator,
+    fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
+    metadata,
+    offsets,
+    produce,
+    producer_id,
+    topics,
+)
+
+FAMILIES = (
+    api_versions,
+    coordinator,
+    fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
+    metadata,
+    offsets,
+    produce,
+    producer_id,
+    topics,
+)
 
 Answer = Response | None | Awaitable[Response | None]
 Handler = Callable[[Any, Any], Answer]
@@ -15,7 +41,7 @@ Handler = Callable[[Any, Any], Answer]
 
 HANDLERS: dict[int, Handler] = {
     request.api_key: handler
-    for family in (api_versions, coordinator, fetch, metadata, offsets, produce, producer_id, topics)
+    for family in FAMILIES
     for request, handler in family.HANDLERS.items()
 }
 """API key to handler."""

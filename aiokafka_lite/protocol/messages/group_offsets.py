@@ -164,3 +164,51 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7", default=[])
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+", default=[])
     require_stable: bool = boolean("7+", default=False)
+
+
+@struct
+class OffsetDeleteResponsePartition:
+    """Whether one offset was removed."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@struct
+class OffsetDeleteResponseTopic:
+    """The partitions of one topic."""
+
+    name: str = string()
+    partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
+
+
+@message(key=47, versions=(0, 0))
+class OffsetDeleteResponse(Response):
+    """A result for each partition, and one for the whole that comes alone."""
+
+    error_code: int = int16()
+    throttle_time_ms: int = int32(ignorable=True)
+    topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic)
+
+
+@struct
+class OffsetDeleteRequestPartition:
+    """A partition whose offset is to go."""
+
+    partition_index: int = int32()
+
+
+@struct
+class OffsetDeleteRequestTopic:
+    """The partitions of one topic."""
+
+    name: str = string()
+    partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
+
+
+@message(key=47, versions=(0, 0))
+class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
+    """Forget offsets of topics that the group is not subscribed to (KIP-496)."""
+
+    group_id: str = string()
+    topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)

@@ -1,0 +1,125 @@
+"""DescribeGroups, ListGroups and DeleteGroups: groups seen from outside. Each node answers for the groups it keeps.
+
+- DescribeGroups describes a group that does not exist as DEAD; from v6 on with GROUP_ID_NOT_FOUND. v3 adds the
+  operations that the client may do, v4 static members.
+- ListGroups v4 filters by state, v5 by type: all groups here are of the classic kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from ..authoriser import Operation
+from ..group import Group, GroupState
+from .group_membership import may
+
+if TYPE_CHECKING:
+    from ..connection import RequestContext
+
+CLASSIC = "classic"
+NAMES_MISSING_GROUPS = 6
+GROUP_OPERATIONS = (Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+
+
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    described = [_describe(context, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == ErrorCode.NONE:
+                allowed = [operation for operation in GROUP_OPERATIONS if may(context, operation, group.group_id)]
+                group.authorized_operations = sum(1 << operation for operation in allowed)
+    return DescribeGroupsResponse(groups=described)
+
+
+def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
+    described = DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+    if not may(context, Operation.DESCRIBE, group_id):
+        described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return described
+    described.error_code = context.node.groups.check(group_id)
+    if described.error_code != ErrorCode.NONE:
+        return described
+    group = context.node.groups.group(group_id)
+    if group is None:
+        described.group_state = GroupState.DEAD.wire_name
+        if context.version >= NAMES_MISSING_GROUPS:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"Group {group_id} not found."
+        return described
+    _fill(described, group)
+    return described
+
+
+def _fill(described: DescribedGroup, group: Group) -> None:
+    described.group_state = group.state.wire_name
+    described.protocol_type = group.protocol_type or ""
+    settled = group.state is GroupState.STABLE
+    described.protocol_data = (group.protocol or "") if settled else ""
+    described.members = [
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.subscription(group.protocol) if settled else b"",
+            member_assignment=member.assignment if settled else b"",
+        )
+        for member in group.members.values()
+    ]
+
+
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return ListGroupsResponse(
+        error_code=ErrorCode.NONE,
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.wire_name,
+                group_type=CLASSIC,
+            )
+            for group in context.node.groups.groups()
+            if (not states or group.state.wire_name.lower() in states)
+            and (not types or CLASSIC in types)
+            and may(context, Operation.DESCRIBE, group.group_id)
+        ],
+    )
+
+
+async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    results = []
+    for group_id in request.groups_names:
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if may(context, Operation.DELETE, group_id):
+            error = await context.node.groups.delete_group(group_id)
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+    return DeleteGroupsResponse(throttle_time_ms=0, results=results)
+
+
+HANDLERS = {
+    DescribeGroupsRequest: describe_groups,
+    ListGroupsRequest: list_groups,
+    DeleteGroupsRequest: delete_groups,
+}
