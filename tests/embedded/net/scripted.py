@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import gc
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from aiokafka_lite.aio.memory_pipe import memory_pipe
+from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.protocol.connection import (
     ParsedRequest,
     RequestHeader,
@@ -30,8 +32,36 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.protocol.schema import Request
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+T = TypeVar("T")
 
 Script = Callable[["Served", RequestHeader, Any], None]
+
+
+def run_clean(main: Coroutine[Any, Any, T]) -> T:
+    """Run in virtual time; afterwards no task may be left, nor an error that only the loop has heard of."""
+
+    async def watched() -> T:
+        loop = asyncio.get_running_loop()
+        complaints: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        result = await main
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, f"tasks are left: {left}"
+        gc.collect()
+        assert not complaints
+        return result
+
+    return run(watched())
+
+
+def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Make a test that runs in virtual time, and clean."""
+
+    def runs() -> None:
+        run_clean(test())
+
+    runs.__name__ = test.__name__
+    return runs
 
 
 def all_versions(**changes: Any) -> ApiVersionsResponse:

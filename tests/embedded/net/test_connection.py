@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.virtual_time import VirtualTimeLoop, run
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.errors import (
     BrokerError,
     ConnectionLost,
@@ -32,7 +32,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponse,
 )
 from aiokafka_lite.protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
-from tests.embedded.net.scripted import Older, Peer, Served, all_versions, usual
+from tests.embedded.net.scripted import Older, Peer, Served, all_versions, run_clean, usual
 
 
 def connection_to(peer: Any, *, port: int = 9092, **settings: Any) -> Connection:
@@ -245,7 +245,7 @@ def test_a_silent_peer_ends_at_the_timeout() -> None:
         assert "ApiVersions within 3 s" in str(error)
         return asyncio.get_running_loop().time()
 
-    assert run(main()) == pytest.approx(3.0)
+    assert run_clean(main()) == pytest.approx(3.0)
 
 
 def test_an_address_that_swallows_packets_ends_at_the_timeout() -> None:
@@ -257,7 +257,7 @@ def test_an_address_that_swallows_packets_ends_at_the_timeout() -> None:
         assert "could not connect" in str(error)
         return asyncio.get_running_loop().time()
 
-    assert run(main()) == pytest.approx(3.0)
+    assert run_clean(main()) == pytest.approx(3.0)
 
 
 async def test_a_closed_port_is_named_with_its_cause() -> None:
@@ -366,7 +366,7 @@ def test_a_request_that_times_out_ends_the_connection_for_all() -> None:
         await connection.wait_closed()
         return asyncio.get_running_loop().time()
 
-    assert run(main()) == pytest.approx(1.5, abs=0.01)
+    assert run_clean(main()) == pytest.approx(1.5, abs=0.01)
 
 
 def test_deadlines_are_kept_in_whatever_order_they_come() -> None:
@@ -377,7 +377,7 @@ def test_deadlines_are_kept_in_whatever_order_they_come() -> None:
         assert [type(result) for result in results] == [ConnectionLost, KafkaTimeout, ConnectionLost]
         return asyncio.get_running_loop().time()
 
-    assert run(main()) == pytest.approx(10, abs=0.01)
+    assert run_clean(main()) == pytest.approx(10, abs=0.01)
 
 
 def test_a_request_whose_waiter_has_gone_times_out_too() -> None:
@@ -387,7 +387,7 @@ def test_a_request_whose_waiter_has_gone_times_out_too() -> None:
         promise.cancel()
         assert isinstance(await connection.closed, KafkaTimeout)
 
-    run(main())
+    run_clean(main())
 
 
 def test_answered_requests_never_time_out() -> None:
@@ -399,7 +399,7 @@ def test_answered_requests_never_time_out() -> None:
         assert connection.ready
         await end(connection)
 
-    run(main())
+    run_clean(main())
 
 
 def test_a_blocked_loop_does_not_make_answers_late() -> None:
@@ -412,7 +412,7 @@ def test_a_blocked_loop_does_not_make_answers_late() -> None:
         assert (await promise).error_code == 0
         await end(connection)
 
-    run(main())
+    run_clean(main())
 
 
 def test_a_blocked_loop_does_not_save_requests_that_nobody_answers() -> None:
@@ -426,7 +426,7 @@ def test_a_blocked_loop_does_not_save_requests_that_nobody_answers() -> None:
             await promise
         assert loop.time() <= 6.1
 
-    run(main())
+    run_clean(main())
 
 
 # Throttling.
@@ -457,7 +457,7 @@ def test_a_throttled_client_holds_its_requests_back() -> None:
         assert loop.time() == pytest.approx(muted_at + 5)
         await end(connection)
 
-    run(main())
+    run_clean(main())
 
 
 def test_an_old_version_has_been_throttled_by_the_broker_already() -> None:
@@ -467,7 +467,7 @@ def test_an_old_version_has_been_throttled_by_the_broker_already() -> None:
         assert not connection.throttled_until
         await end(connection)
 
-    run(main())
+    run_clean(main())
 
 
 def test_a_request_held_back_for_its_whole_timeout_fails_alone() -> None:
@@ -484,7 +484,7 @@ def test_a_request_held_back_for_its_whole_timeout_fails_alone() -> None:
         assert len(peer.requests) == 3
         await end(connection)
 
-    run(main())
+    run_clean(main())
 
 
 def test_requests_held_back_when_the_connection_ends_were_not_sent() -> None:
@@ -498,7 +498,7 @@ def test_requests_held_back_when_the_connection_ends_were_not_sent() -> None:
             await held
         assert not caught.value.sent
 
-    run(main())
+    run_clean(main())
 
 
 # Ends.

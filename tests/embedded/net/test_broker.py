@@ -1,0 +1,314 @@
+"""A broker's connections are made on demand, shared, spaced out after failures, and closed when idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.aio.service import Service
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.errors import ConnectionLost, KafkaError, KafkaTimeout, ProtocolError
+from aiokafka_lite.net.broker import Broker, Purpose
+from aiokafka_lite.protocol.connection import RequestHeader
+from aiokafka_lite.protocol.messages import ApiVersionsRequest, HeartbeatRequest
+from aiokafka_lite.types import Node
+from tests.embedded.net.scripted import Peer, Served, in_virtual_time, usual
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+NODE = Node(2, "127.0.0.1", 9092)
+
+
+@asynccontextmanager
+async def broker_of(peer: Peer, **settings: Any) -> AsyncIterator[Broker]:
+    settings.setdefault("connect_timeout", 5.0)
+    config = ClientConfig(bootstrap_servers="unused:1", client_id="tester", **settings)
+    async with Service() as service:
+        broker = Broker(NODE, config=config, connector=peer, spawn=service.start_child)
+        try:
+            yield broker
+        finally:
+            broker.close()
+            await broker.wait_closed()
+    assert not peer.open
+
+
+def only_versions(served: Served, header: RequestHeader, request: Any) -> None:
+    if isinstance(request, ApiVersionsRequest):
+        usual(served, header, request)
+
+
+@in_virtual_time
+async def test_many_waiters_share_one_attempt() -> None:
+    peer = Peer()
+    async with broker_of(peer) as broker:
+        connections = await asyncio.gather(*(broker.connection(Purpose.FETCH) for _ in range(100)))
+        assert len(set(connections)) == 1
+        assert len(peer.connects) == 1
+        assert repr(broker) == "<Broker 2 127.0.0.1:9092 open=fetch>"
+
+
+@in_virtual_time
+async def test_each_purpose_has_its_own_connection() -> None:
+    peer = Peer()
+    async with broker_of(peer) as broker:
+        connections = await asyncio.gather(*(broker.connection(purpose) for purpose in Purpose))
+        assert len(set(connections)) == len(Purpose)
+        assert await broker.connection(Purpose.GROUP) is connections[list(Purpose).index(Purpose.GROUP)]
+        assert broker.connected
+
+
+@in_virtual_time
+async def test_a_request_finds_its_connection() -> None:
+    async with broker_of(Peer()) as broker:
+        assert (await broker.send(HEARTBEAT, purpose=Purpose.GROUP, timeout=1)).error_code == 0
+
+
+@in_virtual_time
+async def test_a_waiter_that_gives_up_leaves_the_attempt_to_the_others() -> None:
+    peer = Peer()
+    async with broker_of(peer) as broker:
+        first = asyncio.create_task(broker.connection())
+        second = asyncio.create_task(broker.connection())
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).ready
+        assert len(peer.connects) == 1
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+
+@in_virtual_time
+async def test_an_attempt_without_any_waiter_left_complains_to_nobody() -> None:
+    peer = Peer()
+    peer.refuses = True
+    async with broker_of(peer) as broker:
+        only = asyncio.create_task(broker.connection())
+        await asyncio.sleep(0)
+        only.cancel()
+        await asyncio.gather(only, return_exceptions=True)
+        await asyncio.sleep(1)
+
+
+@in_virtual_time
+async def test_a_failed_attempt_fails_all_who_wait_whatever_for() -> None:
+    peer = Peer()
+    peer.refuses = True
+    async with broker_of(peer) as broker:
+        waiting = [broker.connection(purpose) for purpose in Purpose]
+        for result in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(result, ConnectionLost)
+            assert not result.sent
+            assert "127.0.0.1:9092" in str(result)
+        assert len(peer.connects) == 1
+
+
+async def connects_in_a_minute(peer: Peer, **settings: Any) -> int:
+    """How often a broker that fails is called upon by clients that never pause."""
+    loop = asyncio.get_running_loop()
+
+    async def insist(purpose: Purpose) -> None:
+        while loop.time() < 60:
+            try:
+                connection = await broker.connection(purpose)
+                await connection.send(HEARTBEAT, timeout=10)
+            except KafkaError:
+                await asyncio.sleep(0)
+
+    async with broker_of(peer, **settings) as broker:
+        await asyncio.gather(*(insist(purpose) for purpose in Purpose))
+    return sum(when < 60 for when, _, _ in peer.connects)
+
+
+@in_virtual_time
+async def test_a_broker_that_is_down_is_not_called_often() -> None:
+    peer = Peer()
+    peer.refuses = True
+    assert await connects_in_a_minute(peer) < 20
+    gaps = [after[0] - before[0] for before, after in pairwise(peer.connects)]
+    assert all(later > 1.5 * earlier for earlier, later in pairwise(gaps[:7])), "each pause is about twice the last"
+
+
+@in_virtual_time
+async def test_a_port_that_speaks_something_else_is_not_called_often() -> None:
+    peer = Peer()
+    peer.greeting = b"HTTP/1.1 400 Bad Request\r\n"
+    assert await connects_in_a_minute(peer) < 20
+
+
+@in_virtual_time
+async def test_a_broker_that_accepts_and_then_drops_is_not_called_often() -> None:
+    def drops(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+        else:
+            served.transport.abort()
+
+    # The purposes have a connection each, which are lost together and made again one after the other.
+    assert await connects_in_a_minute(Peer(drops)) < 20 * len(Purpose)
+
+
+@in_virtual_time
+async def test_a_broker_that_comes_back_is_found_within_the_longest_pause() -> None:
+    peer = Peer()
+    peer.refuses = True
+    loop = asyncio.get_running_loop()
+    async with broker_of(peer, reconnect_backoff_max=4.0) as broker:
+        while loop.time() < 60:
+            with pytest.raises(ConnectionLost):
+                await broker.connection()
+        up_at, peer.refuses = loop.time(), False
+        assert broker.retry_at > up_at
+        await broker.connection()
+        assert loop.time() - up_at <= 4.0
+
+
+@in_virtual_time
+async def test_a_connection_that_held_long_is_made_again_at_once() -> None:
+    peer = Peer()
+    async with broker_of(peer) as broker:
+        connection = await broker.connection()
+        await asyncio.sleep(3600 / 10)
+        loop = asyncio.get_running_loop()
+        lost_at = loop.time()
+        peer.open[0].transport.abort()
+        await connection.closed
+        assert not broker.connected
+        assert (await broker.connection()).ready
+        assert loop.time() - lost_at <= 0.05
+
+
+@in_virtual_time
+async def test_a_request_that_times_out_costs_only_its_own_connection() -> None:
+    peer = Peer(only_versions)
+    async with broker_of(peer) as broker:
+        other = await broker.connection(Purpose.GROUP)
+        with pytest.raises(KafkaTimeout):
+            await broker.send(HEARTBEAT, purpose=Purpose.FETCH, timeout=2)
+        assert other.ready
+        peer.script = usual
+        assert (await broker.send(HEARTBEAT, purpose=Purpose.FETCH, timeout=2)).error_code == 0
+
+
+@in_virtual_time
+async def test_idle_connections_are_closed_and_busy_ones_kept() -> None:
+    peer = Peer(only_versions)
+    async with broker_of(peer, connections_max_idle=100.0) as broker:
+        idle = await broker.connection(Purpose.OTHER)
+        busy = await broker.connection(Purpose.FETCH)
+        used = await broker.connection(Purpose.GROUP)
+        promise = busy.send_nowait(HEARTBEAT, timeout=10000)
+        for _ in range(15):
+            used.send_without_response(HEARTBEAT)
+            await asyncio.sleep(10)
+        assert not idle.ready
+        assert busy.ready
+        assert used.ready
+        assert broker.connections == (busy, used)
+        assert broker.retry_at == 0.0
+        assert (await broker.connection(Purpose.OTHER)).ready
+        promise.cancel()
+
+
+@in_virtual_time
+async def test_a_broker_that_moved_is_reached_at_its_new_address() -> None:
+    peer = Peer()
+    async with broker_of(peer) as broker:
+        old = await broker.connection()
+        promise = old.send_nowait(HEARTBEAT)
+        broker.update(Node(2, "127.0.0.1", 9999))
+        assert (await promise).error_code == 0
+        assert await old.closed is None
+        assert (await broker.connection()).address == "127.0.0.1:9999"
+        again = await broker.connection()
+        broker.update(Node(2, "127.0.0.1", 9999, "rack"))
+        assert await broker.connection() is again
+
+
+@in_virtual_time
+async def test_who_waits_for_a_dead_address_gets_the_new_one_at_once() -> None:
+    peer = Peer()
+    peer.silent_connects = True
+    async with broker_of(peer) as broker:
+        waiting = asyncio.create_task(broker.connection())
+        await asyncio.sleep(1)
+        peer.silent_connects = False
+        broker.update(Node(2, "127.0.0.1", 9999))
+        assert (await waiting).address == "127.0.0.1:9999"
+        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
+
+
+@in_virtual_time
+async def test_the_pause_ends_when_the_address_changes() -> None:
+    peer = Peer()
+    peer.refuses = True
+    async with broker_of(peer, reconnect_backoff=30.0, reconnect_backoff_max=60.0) as broker:
+        with pytest.raises(ConnectionLost):
+            await broker.connection()
+        waiting = asyncio.create_task(broker.connection())
+        await asyncio.sleep(1)
+        peer.refuses = False
+        broker.update(Node(2, "127.0.0.1", 9999))
+        assert (await waiting).ready
+        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
+
+
+@in_virtual_time
+async def test_close_ends_attempts_and_connections_and_refuses_new_ones() -> None:
+    peer = Peer()
+    async with broker_of(peer) as broker:
+        connection = await broker.connection(Purpose.OTHER)
+        peer.silent_connects = True
+        waiting = asyncio.create_task(broker.connection(Purpose.FETCH))
+        await asyncio.sleep(1)
+        broker.close()
+        with pytest.raises(ConnectionLost, match="is closed"):
+            await waiting
+        with pytest.raises(ConnectionLost, match="is closed"):
+            await broker.connection(Purpose.OTHER)
+        await broker.wait_closed()
+        assert connection.gone
+
+
+@in_virtual_time
+async def test_a_component_that_ends_takes_its_attempts_along() -> None:
+    peer = Peer()
+    peer.silent_connects = True
+    async with Service() as service:
+        config = ClientConfig(bootstrap_servers="unused:1")
+        broker = Broker(NODE, config=config, connector=peer, spawn=service.start_child)
+        waiting = asyncio.create_task(broker.connection())
+        await asyncio.sleep(1)
+    with pytest.raises(ConnectionLost, match="given up"):
+        await waiting
+    broker.close()
+
+
+@in_virtual_time
+async def test_a_peer_that_hangs_up_on_the_newest_question_is_asked_the_oldest_next() -> None:
+    def ancient(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest) and header.version > 0:
+            served.transport.close()
+        else:
+            usual(served, header, request)
+
+    peer = Peer(ancient)
+    async with broker_of(peer) as broker:
+        with pytest.raises(ConnectionLost, match="hung up"):
+            await broker.connection()
+        assert (await broker.connection()).ready
+        assert [header.version for header in peer.headers] == [4, 0]
+        assert (await broker.send(HEARTBEAT, timeout=1)).error_code == 0
+
+
+@in_virtual_time
+async def test_garbage_is_reported_as_such() -> None:
+    peer = Peer()
+    peer.greeting = b"\x00\x00\x00\x06garbage"
+    async with broker_of(peer) as broker:
+        with pytest.raises(ProtocolError):
+            await broker.connection()

@@ -1,0 +1,98 @@
+"""Every address of a name is tried, and what each of them did is told."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.errors import ConnectionLost
+from aiokafka_lite.net.connector import TcpConnector, format_address
+from tests.embedded.net.scripted import Peer
+
+Addresses = list[tuple[socket.AddressFamily, str]]
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, addresses: Addresses | OSError) -> None:
+    """Play the name service, which is the system's and not ours."""
+
+    async def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
+        if isinstance(addresses, OSError):
+            raise addresses
+        rest = {socket.AF_INET: (), socket.AF_INET6: (0, 0)}
+        return [(family, socket.SOCK_STREAM, 6, "", (ip, port, *rest[family])) for family, ip in addresses]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+
+
+async def test_addresses_are_tried_in_turn_until_one_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Peer().listening() as port:
+        resolve_to(
+            monkeypatch, [(socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.2"), (socket.AF_INET, "127.0.0.1")]
+        )
+        transport, _ = await TcpConnector().connect("kafka.example", port, asyncio.Protocol)
+        connected = transport.get_extra_info("socket")
+        assert transport.get_extra_info("peername")[0] == "127.0.0.1"
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        transport.close()
+
+
+async def test_when_none_accepts_each_is_named_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Peer().listening() as port:
+        pass
+    resolve_to(monkeypatch, [(socket.AF_INET, "127.0.0.2"), (socket.AF_INET, "127.0.0.1")])
+    with pytest.raises(ConnectionLost) as caught:
+        await TcpConnector().connect("kafka.example", port, asyncio.Protocol)
+    assert not caught.value.sent
+    for part in (f"kafka.example:{port}", f"127.0.0.2:{port}: connection refused", f"127.0.0.1:{port}: connection ref"):
+        assert part in str(caught.value)
+
+
+async def test_an_address_that_swallows_packets_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    swallowing = socket.socket()
+    swallowing.bind(("127.0.0.3", 0))
+    swallowing.listen(0)
+    port = swallowing.getsockname()[1]
+    fillers = []
+    for _ in range(4):  # more than the backlog: Linux drops the SYNs that come then
+        filler = socket.socket()
+        filler.setblocking(False)
+        filler.connect_ex(("127.0.0.3", port))
+        fillers.append(filler)
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", port)
+    try:
+        resolve_to(monkeypatch, [(socket.AF_INET, "127.0.0.3"), (socket.AF_INET, "127.0.0.1")])
+        transport, _ = await TcpConnector(0.4).connect("kafka.example", port, asyncio.Protocol)
+        assert transport.get_extra_info("peername")[0] == "127.0.0.1"
+        transport.close()
+    finally:
+        for used in (swallowing, *fillers):
+            used.close()
+        server.close()
+        await asyncio.sleep(0)
+
+
+async def test_a_name_that_cannot_be_resolved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, socket.gaierror(-2, "Name or service not known"))
+    with pytest.raises(ConnectionLost, match=r"'kafka\.example'.*not known") as caught:
+        await TcpConnector().connect("kafka.example", 9092, asyncio.Protocol)
+    assert not caught.value.sent
+
+
+async def test_an_impossible_name_is_an_error_of_ours() -> None:
+    with pytest.raises(ConnectionLost, match="cannot resolve"):
+        await TcpConnector().connect("a" * 70 + ".example", 9092, asyncio.Protocol)
+
+
+async def test_ipv6_literals_need_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, AssertionError("not asked"))  # type: ignore[arg-type]
+    with pytest.raises(ConnectionLost, match=r"\[::1\]:1: "):
+        await TcpConnector().connect("::1", 1, asyncio.Protocol)
+
+
+def test_addresses_are_written_as_people_do() -> None:
+    assert format_address("kafka", 9092) == "kafka:9092"
+    assert format_address("::1", 9092) == "[::1]:9092"
+    assert "\n" not in format_address("a\nb", 1)
