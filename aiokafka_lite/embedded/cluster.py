@@ -59,9 +59,9 @@ class EmbeddedCluster(Service):
 
     ``ports`` is the first node's port, or one for each node; by default the system chooses. ``racks`` names a rack for
     each node. ``versions`` caps what nodes speak: {API key: (first, last)}. ``configs`` are broker settings under
-    Kafka's names. ``wall_clock`` gives seconds since the epoch, for timestamps; durations are the loop's. ``seed`` settles
-    topic ids and the cluster id. A host beyond loopback has to be allowed with ``expose=True``: anyone who reaches the
-    port can do anything.
+    Kafka's names. ``wall_clock`` gives seconds since the epoch, for timestamps; durations are the loop's. ``seed``
+    settles topic ids and the cluster id. A host beyond loopback has to be allowed with ``expose=True``: anyone who
+    reaches the port can do anything.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class EmbeddedCluster(Service):
         try:
             async with asyncio.timeout(timeout):
                 while any(set(state.isr) != set(state.replicas) for state in self.controller.require(topic).partitions):
-                    await asyncio.sleep(0.001)
+                    await self._changed.wait()
         except TimeoutError:
             raise KafkaTimeout(f"replicas of {topic!r} are not in sync after {timeout} s") from None
 

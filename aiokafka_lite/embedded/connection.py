@@ -10,6 +10,8 @@ import asyncio
 import inspect
 import itertools
 import logging
+import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -116,9 +118,19 @@ class ServerConnection:
             # A defect of the embedded broker, which must not take the other connections with it.
             logger.exception("%r ends because a request could not be handled", self)
             self.stream.abort()
+        except BaseException:
+            self.stream.abort()
+            raise
         finally:
-            self.stream.abort() if not self.stream.writable else None
             self.node.disconnected(self)
+
+    def reset(self) -> None:
+        """End the connection so that the client sees a reset; a plain abort looks like an orderly end over TCP."""
+        transport = self.stream.transport
+        sock = None if transport is None else transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.stream.abort()
 
     async def _serve_frame(self, frame: Frame) -> None:
         parsed = parse_request(frame)
@@ -205,10 +217,12 @@ class ServerConnection:
             case Outcome.DROP:
                 return None
             case Outcome.DISCONNECT:
-                raise ConnectionLost("a fault resets the connection", sent=False)
+                self.reset()
+                raise ConnectionLost("a fault reset the connection", sent=False)
             case Outcome.APPLY_THEN_DISCONNECT:
                 exchange.response = await self._handle(context, request)
-                raise ConnectionLost("a fault resets the connection after the request was handled", sent=True)
+                self.reset()
+                raise ConnectionLost("a fault reset the connection after the request was handled", sent=True)
             case Outcome.REPLY_BYTES:
                 self.stream.write([fault.bytes])
                 return None

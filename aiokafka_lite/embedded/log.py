@@ -1,6 +1,6 @@
 """A replica's log: batches in segments, found by offset or by time, kept as the bytes they arrived as.
 
-The log knows offsets, epochs, times and sizes. It knows nothing of leaders, of requests, or of what a record says: only a
+The log knows offsets, epochs, times and sizes. It knows nothing of leaders, requests, or what a record says: only a
 lookup by time and compaction open a batch. A batch is an immutable ``bytes``: the replicas of a partition share one
 copy of it, and a read of one batch copies nothing.
 

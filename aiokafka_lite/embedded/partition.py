@@ -148,7 +148,7 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.state.isr)} replicas are in sync, min.insync.replicas is {self.config.min_insync_replicas}",
             )
-        validate(batch, len(records), self.config, now_ms)
+        validate(batch, self.config, now_ms)
         duplicate = self._check_sequence(batch)
         log = self.log
         if duplicate is not None:

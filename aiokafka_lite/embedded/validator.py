@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..errors import ErrorCode, KafkaError
 from ..protocol.codec import Buffer
-from ..protocol.records import RecordBatch, split_batches
+from ..protocol.records import RecordBatch, split_batches, why_not_produced
 from ..types import Compression
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE
@@ -59,31 +59,35 @@ def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
         raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
     if len(batches) > 1:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"{len(batches)} batches came where one is allowed")
+    if batch.size < len(records):
+        _check_tail(records, batch.size)
     return batch
 
 
-def validate(batch: RecordBatch, size: int, config: TopicConfig, now_ms: int) -> None:
-    """Check a client's batch of ``size`` bytes against the topic's rules; raises RecordsRejected."""
+def _check_tail(records: Buffer, start: int) -> None:
+    """What follows a batch may be the beginning of another, which is dropped, as Kafka does; not something else."""
+    try:
+        split_batches(records[start:])
+    except KafkaError as error:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
+def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
+    """Check a client's batch against the topic's rules; raises RecordsRejected."""
     if batch.base_offset != 0:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"base offset is {batch.base_offset}, a producer must send 0")
-    if size > config.max_message_bytes:
+    if batch.size > config.max_message_bytes:
         raise RecordsRejected(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}",
+            f"the batch has {batch.size} bytes, max.message.bytes is {config.max_message_bytes}",
         )
     try:
         batch.verify_crc()
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if batch.is_control:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-    if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"sequence {batch.base_sequence} of an idempotent producer")
-    if batch.count <= 0 or batch.last_offset_delta != batch.count - 1:
-        raise RecordsRejected(
-            ErrorCode.INVALID_RECORD,
-            f"the batch claims {batch.count} records and a last offset delta of {batch.last_offset_delta}",
-        )
+    refusal = why_not_produced(batch)
+    if refusal is not None:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, refusal)
     if config.compacted:
         _check_keys(batch)
     if not config.log_append_time:

@@ -40,9 +40,7 @@ Handler = Callable[[Any, Any], Answer]
 """Takes the RequestContext and the request. None leaves the request unanswered; an awaitable parks it."""
 
 HANDLERS: dict[int, Handler] = {
-    request.api_key: handler
-    for family in FAMILIES
-    for request, handler in family.HANDLERS.items()
+    request.api_key: handler for family in FAMILIES for request, handler in family.HANDLERS.items()
 }
 """API key to handler."""
 

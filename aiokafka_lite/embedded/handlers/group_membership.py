@@ -57,9 +57,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         request.protocol_type,
         tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
     )
-    answer = context.node.groups.join(
-        request.group_id, joining, require_member_id=version >= REQUIRES_MEMBER_ID
-    )
+    answer = context.node.groups.join(request.group_id, joining, require_member_id=version >= REQUIRES_MEMBER_ID)
     result = await answer if isinstance(answer, asyncio.Future) else answer
     if result.error is not ErrorCode.NONE:
         return _refused(result.member_id, result.error, version)

@@ -108,9 +108,7 @@ def _name_of(
     return name, ErrorCode.NONE
 
 
-def _check_commit(
-    context: RequestContext, key: PartitionKey, partition: OffsetCommitRequestPartition
-) -> ErrorCode:
+def _check_commit(context: RequestContext, key: PartitionKey, partition: OffsetCommitRequestPartition) -> ErrorCode:
     if context.node.partition_state(key) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len((partition.committed_metadata or "").encode()) > MAX_METADATA:

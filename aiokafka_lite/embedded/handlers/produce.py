@@ -84,7 +84,7 @@ def _split(context: RequestContext, request: ProduceRequest) -> _Split:
                     split.refused[slot] = PartitionResponse(rejection.code, message=str(rejection))
                 else:
                     assert data.records is not None
-                    split.entries[name, data.index] = ProducedBatch(data.records, batch)
+                    split.entries[name, data.index] = ProducedBatch(data.records[: batch.size], batch)
     return split
 
 

@@ -1,0 +1,135 @@
+"""A client that is nothing but the protocol: it sends what it is told, in the version it is told, and reads answers."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from aiokafka_lite.aio.framed_stream import FramedStreamReader
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.protocol.connection import ClientProtocol
+from aiokafka_lite.protocol.messages import (
+    FetchRequest,
+    FetchRequestPartition,
+    FetchRequestTopic,
+    FetchResponsePartition,
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+    ListOffsetsResponsePartition,
+    ProduceRequest,
+    ProduceRequestPartition,
+    ProduceRequestTopic,
+    ProduceResponsePartition,
+)
+from aiokafka_lite.protocol.schema import Request
+
+R = TypeVar("R")
+
+
+class Peer:
+    """One connection to one node, over memory or TCP, whichever the cluster has."""
+
+    def __init__(self, cluster: EmbeddedCluster, node: int = 1) -> None:
+        self.cluster = cluster
+        self.node = cluster.nodes[node]
+        self.protocol = ClientProtocol("node")
+        self.stream = FramedStreamReader(1 << 30, "node")
+
+    async def __aenter__(self) -> Self:
+        if self.cluster.connector is not None:
+            await self.cluster.connector.connect(self.node.host, self.node.port, lambda: self.stream)
+        else:
+            import asyncio
+
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: self.stream, self.node.host, self.node.port)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stream.abort()
+        await self.stream.wait_closed()
+
+    def send(self, request: Request[Any], version: int, *, answered: bool = True) -> None:
+        _, frame = self.protocol.encode_request(request, version, "peer", answered=answered)
+        self.stream.write([frame])
+
+    async def receive(self) -> Any:
+        """The next answer; None when the node has ended the connection."""
+        frame = await self.stream.read_frame()
+        return None if frame is None else self.protocol.receive(frame)[1]
+
+    async def ask(self, request: Request[R], version: int | None = None) -> R:
+        self.send(request, type(request).versions.last if version is None else version)
+        answer: R = await self.receive()
+        return answer
+
+    async def produce(
+        self,
+        topic: str,
+        records: bytes | None,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 12,
+        timeout_ms: int = 1000,
+    ) -> ProduceResponsePartition:
+        response = await self.ask(
+            produce_request(topic, records, partition=partition, acks=acks, timeout_ms=timeout_ms), version
+        )
+        return response.responses[0].partition_responses[0]
+
+    async def fetch(
+        self, topic: str, offset: int, *, partition: int = 0, version: int = 12, **fields: Any
+    ) -> FetchResponsePartition:
+        response = await self.ask(fetch_request(topic, offset, partition=partition, **fields), version)
+        return response.responses[0].partitions[0]
+
+    async def offset(
+        self, topic: str, timestamp: int, *, partition: int = 0, version: int = 9
+    ) -> ListOffsetsResponsePartition:
+        wanted = ListOffsetsRequestPartition(partition_index=partition, timestamp=timestamp)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsRequestTopic(name=topic, partitions=[wanted])])
+        return (await self.ask(request, version)).topics[0].partitions[0]
+
+
+def produce_request(
+    topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, timeout_ms: int = 1000
+) -> ProduceRequest:
+    data = ProduceRequestPartition(index=partition, records=records)
+    return ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms, topic_data=[ProduceRequestTopic(name=topic, partition_data=[data])]
+    )
+
+
+def fetch_request(
+    topic: str,
+    offset: int,
+    *,
+    partition: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+    isolation_level: int = 0,
+    rack: str = "",
+) -> FetchRequest:
+    wanted = FetchRequestPartition(
+        partition=partition,
+        fetch_offset=offset,
+        partition_max_bytes=partition_max_bytes,
+        current_leader_epoch=leader_epoch,
+        last_fetched_epoch=last_fetched_epoch,
+    )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        topics=[FetchRequestTopic(topic=topic, partitions=[wanted])],
+        rack_id=rack,
+    )

@@ -1,0 +1,224 @@
+"""Replication, elections and the in-sync set, while brokers stop, die, freeze and are cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from aiokafka_lite.aio.virtual_time import run
+from aiokafka_lite.embedded import EmbeddedCluster, Refused
+from aiokafka_lite.errors import ConfigurationError, ErrorCode
+from aiokafka_lite.protocol.messages import MetadataRequest, MetadataRequestTopic
+from tests.embedded.broker.peer import Peer, produce_request
+from tests.pure.embedded.batches import produced
+
+
+def batch(*values: bytes, **fields: int) -> bytes:
+    return produced(*values, timestamp=int(time.time() * 1000), **fields)  # type: ignore[arg-type]
+
+
+async def test_acks_all_waits_until_the_in_sync_replicas_have_it(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", assignments=[[1, 2, 3]])
+    async with Peer(cluster, 1) as peer:
+        assert (await peer.produce("t", batch(b"a"))).error_code == 0
+    for node in cluster.nodes.values():
+        assert node.replica_manager.partitions["t", 0].log.end_offset == 1
+
+
+async def test_a_stopped_leader_is_followed_by_an_in_sync_replica_with_all_records(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", assignments=[[1, 2, 3]])
+    async with Peer(cluster, 1) as peer:
+        await peer.produce("t", batch(b"a"))
+    await cluster.stop(1)
+    assert cluster.leader_of("t", 0) == 2
+    async with Peer(cluster, 2) as peer:
+        assert (await peer.produce("t", batch(b"b"))).base_offset == 1
+        response = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+        assert [broker.node_id for broker in response.brokers] == [2, 3]
+        (partition,) = response.topics[0].partitions
+        assert (partition.leader_id, partition.isr_nodes, partition.offline_replicas) == (2, [2, 3], [1])
+    await cluster.start_node(1)
+    await cluster.until_in_sync("t")
+    assert cluster.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 2
+
+
+async def test_a_node_restarts_on_another_port_and_metadata_says_so(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", replication_factor=3)
+    old = cluster.nodes[2].port
+    await cluster.restart(2, port=0 if cluster.tcp else 19092)
+    assert cluster.nodes[2].port != old
+    async with Peer(cluster, 1) as peer:
+        brokers = (await peer.ask(MetadataRequest(topics=[]), 9)).brokers
+        assert {broker.node_id: broker.port for broker in brokers}[2] == cluster.nodes[2].port
+
+
+async def test_the_last_in_sync_replica_gone_leaves_no_leader_until_it_returns(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1]])
+    await three.kill(1)
+    assert three.leader_of("t", 0) == -1
+    async with Peer(three, 2) as peer:
+        response = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    await three.start_node(1)
+    assert three.leader_of("t", 0) == 1
+
+
+async def test_too_few_in_sync_replicas_refuse_and_never_acknowledge(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
+    await three.stop(2)
+    async with Peer(three, 1) as peer:
+        assert (await peer.produce("t", batch(b"a"))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (await peer.produce("t", batch(b"b"), acks=1)).error_code == 0
+        assert (await peer.fetch("t", 0)).high_watermark == 0
+
+
+def test_a_shrinking_set_after_the_append_is_told_as_such() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(
+            brokers=2, tcp=False, replica_lag_time_max=10.0, broker_session_timeout=1e6
+        ) as cluster:
+            await cluster.create_topic("t", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
+            await cluster.freeze(2)
+            async with Peer(cluster, 1) as peer:
+                answered = await peer.produce("t", batch(b"a"), timeout_ms=60_000)
+                assert answered.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                assert cluster.state_of("t", 0).isr == (1,)
+            await cluster.thaw(2)
+            await cluster.until_in_sync("t")
+
+    run(main())
+
+
+def test_a_produce_that_is_not_copied_in_time_times_out() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False, broker_session_timeout=1e6) as cluster:
+            await cluster.create_topic("t", assignments=[[1, 2]])
+            await cluster.freeze(2)
+            async with Peer(cluster, 1) as peer:
+                loop = asyncio.get_running_loop()
+                began = loop.time()
+                answered = await peer.produce("t", batch(b"a"), timeout_ms=5000)
+                assert answered.error_code == ErrorCode.REQUEST_TIMED_OUT
+                assert loop.time() - began == pytest.approx(5.0)
+
+    run(main())
+
+
+async def test_a_leader_that_moves_answers_what_was_parked(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1, 2]])
+    three.replication_delay = 1000.0
+    async with Peer(three, 1) as peer:
+        peer.send(produce_request("t", batch(b"a"), timeout_ms=60_000), 9)
+        while not len(three.nodes[1].replica_manager.produce_purgatory):
+            await asyncio.sleep(0)
+        await three.move_leader("t", 0, 2)
+        answered = (await peer.receive()).responses[0].partition_responses[0]
+        assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_leader_cut_off_acknowledges_nothing_and_loses_what_only_it_has() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=3, tcp=False) as cluster:
+            await cluster.create_topic("t", assignments=[[1, 2, 3]])
+            async with Peer(cluster, 1) as old:
+                await old.produce("t", batch(b"kept"))
+                await cluster.partition_network({1}, {2, 3})
+                refused = await old.produce("t", batch(b"lost"), timeout_ms=20_000)
+                assert refused.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert cluster.leader_of("t", 0) == 2
+            async with Peer(cluster, 2) as new:
+                assert (await new.produce("t", batch(b"second"))).base_offset == 1
+                await cluster.heal_network()
+                await cluster.until_in_sync("t")
+                assert (await new.produce("t", batch(b"third"))).base_offset == 2
+            logs = [node.replica_manager.partitions["t", 0].log for node in cluster.nodes.values()]
+            assert len({b"".join(each.data for each in log.batches()) for log in logs}) == 1
+            assert {log.high_watermark for log in logs} == {3}
+
+    run(main())
+
+
+def test_a_frozen_broker_loses_its_leadership_when_its_session_ends_and_answers_after_the_thaw() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=3, tcp=False, broker_session_timeout=9.0) as cluster:
+            await cluster.create_topic("t", assignments=[[1, 2, 3]])
+            await cluster.freeze(1)
+            async with Peer(cluster, 1) as peer:
+                peer.send(produce_request("t", batch(b"late"), timeout_ms=1000), 9)
+                await asyncio.sleep(8.9)
+                assert cluster.leader_of("t", 0) == 1
+                await asyncio.sleep(0.2)
+                assert cluster.leader_of("t", 0) == 2
+                await cluster.thaw(1)
+                answered = (await peer.receive()).responses[0].partition_responses[0]
+                assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(main())
+
+
+def test_an_unclean_election_is_taken_only_where_the_topic_allows_it() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+            await cluster.create_topic("safe", assignments=[[1, 2]])
+            await cluster.create_topic(
+                "unsafe", assignments=[[1, 2]], configs={"unclean.leader.election.enable": "true"}
+            )
+            await cluster.stop(2)
+            async with Peer(cluster, 1) as peer:
+                for topic in ("safe", "unsafe"):
+                    assert (await peer.produce(topic, batch(b"a"))).error_code == 0
+            await cluster.kill(1)
+            await cluster.start_node(2)
+            assert cluster.leader_of("safe", 0) == -1
+            assert cluster.leader_of("unsafe", 0) == 2
+            await cluster.start_node(1)
+            assert cluster.leader_of("safe", 0) == 1
+            await cluster.until_in_sync("unsafe")
+            assert cluster.nodes[1].replica_manager.partitions["unsafe", 0].log.end_offset == 0
+
+    run(main())
+
+
+async def test_a_reader_is_sent_to_the_replica_in_its_rack() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignments=[[1, 2]])
+        async with Peer(cluster, 1) as leader, Peer(cluster, 2) as follower:
+            await leader.produce("t", batch(b"a"))
+            assert (await leader.fetch("t", 0, rack="b")).preferred_read_replica == 2
+            assert (await leader.fetch("t", 0, rack="a")).preferred_read_replica == -1
+            from_follower = await follower.fetch("t", 0, rack="b", max_wait_ms=1000)
+            assert from_follower.records
+            old = await follower.fetch("t", 0, version=10)
+            assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_in_sync_sets_and_leaders_can_be_set(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1, 2, 3]])
+    await three.set_isr("t", 0, [1])
+    assert three.state_of("t", 0).isr == (1,)
+    assert await three.move_leader("t", 0) in (2, 3)
+    with pytest.raises(ConfigurationError):
+        await three.set_isr("t", 0, [9])
+    with pytest.raises(Refused):
+        await three.move_leader("t", 0, 9)
+
+
+def test_an_hour_of_cluster_life_takes_a_moment_and_leaves_the_same_trace() -> None:
+    async def main() -> int:
+        async with EmbeddedCluster(brokers=3, tcp=False, seed=4, wall_clock=lambda: 1e9) as cluster:
+            await cluster.create_topic("t", partitions=3, replication_factor=3)
+            loop = asyncio.get_running_loop()
+            trace: list[object] = []
+            async with Peer(cluster, cluster.leader_of("t", 0)) as peer:
+                while loop.time() < 3600:
+                    answer = await peer.produce("t", produced(b"x"), acks=-1)
+                    trace.append((loop.time(), answer.base_offset, answer.error_code))
+                    await asyncio.sleep(30)
+            return hash(tuple(trace))
+
+    began = time.perf_counter()
+    first = run(main(), seed=1)
+    assert time.perf_counter() - began < 5.0
+    assert run(main(), seed=1) == first

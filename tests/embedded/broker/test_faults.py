@@ -1,0 +1,134 @@
+"""Faults on demand hit what they name, as often as they say, and the history tells."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ConnectionLost, ErrorCode
+from aiokafka_lite.protocol.messages import (
+    FetchRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceRequestPartition,
+)
+from tests.embedded.broker.peer import Peer, produce_request
+from tests.pure.embedded.batches import produced
+
+
+def batch(*values: bytes) -> bytes:
+    return produced(*values, timestamp=int(time.time() * 1000))
+
+
+async def test_a_failure_hits_as_often_as_told_and_writes_nothing(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    fault = one.on(ProduceRequest).fail(ErrorCode.NOT_ENOUGH_REPLICAS, times=2)
+    async with Peer(one) as peer:
+        codes = [(await peer.produce("t", batch())).error_code for _ in range(3)]
+        assert codes == [19, 19, 0]
+        assert fault.hits == 2
+        assert (await peer.offset("t", -1)).offset == 1
+
+
+async def test_nth_counts_matching_requests(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    one.on(ProduceRequest, nth=2).fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+    async with Peer(one) as peer:
+        codes = [(await peer.produce("t", batch())).error_code for _ in range(3)]
+        assert codes == [0, -1, 0]
+
+
+async def test_a_failure_of_one_partition_lets_the_others_through(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", 2)
+    one.on(ProduceRequest, topic="t", partition=1).fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    request = produce_request("t", batch())
+    request.topic_data[0].partition_data.append(ProduceRequestPartition(index=1, records=batch()))
+    async with Peer(one) as peer:
+        (topic,) = (await peer.ask(request, 9)).responses
+        assert {part.index: part.error_code for part in topic.partition_responses} == {0: 0, 1: 56}
+        assert (await peer.offset("t", -1)).offset == 1
+        assert (await peer.offset("t", -1, partition=1)).offset == 0
+
+
+async def test_a_disconnect_writes_nothing(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", assignments=[[1]])
+    cluster.on(ProduceRequest).disconnect()
+    async with Peer(cluster) as peer:
+        with pytest.raises(ConnectionLost):
+            await peer.produce("t", batch())
+            raise ConnectionLost("the end came without a reset", sent=True)
+    async with Peer(cluster) as peer:
+        assert (await peer.produce("t", batch())).base_offset == 0
+
+
+async def test_apply_then_disconnect_writes(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    one.on(ProduceRequest).apply_then_disconnect()
+    async with Peer(one) as peer:
+        peer.send(produce_request("t", batch()), 9)
+        with pytest.raises(ConnectionLost):
+            if await peer.receive() is None:
+                raise ConnectionLost("ended", sent=True)
+    async with Peer(one) as peer:
+        assert (await peer.produce("t", batch())).base_offset == 1
+    (first, _) = one.history.of(ProduceRequest)
+    assert first.response is not None
+
+
+async def test_a_dropped_request_is_never_answered(one: EmbeddedCluster) -> None:
+    one.on(MetadataRequest).drop()
+    async with Peer(one) as peer:
+        peer.send(MetadataRequest(topics=[]), 9)
+        await asyncio.sleep(0.01)
+        assert one.history[0].response is None
+        assert len(one.nodes[1].connections) == 1
+
+
+async def test_a_delay_comes_before_the_answer(one: EmbeddedCluster) -> None:
+    one.on(MetadataRequest).delay(0.05)
+    async with Peer(one) as peer:
+        began = time.perf_counter()
+        await peer.ask(MetadataRequest(topics=[]))
+        assert time.perf_counter() - began >= 0.049
+
+
+async def test_answers_can_be_cut_replaced_and_made_up(one: EmbeddedCluster) -> None:
+    one.on(MetadataRequest).answer(lambda request: MetadataResponse(brokers=[], topics=[], controller_id=77))
+    async with Peer(one) as peer:
+        assert (await peer.ask(MetadataRequest(topics=[]), 9)).controller_id == 77
+        one.on(MetadataRequest).truncate(10)
+        peer.send(MetadataRequest(topics=[]), 9)
+        with pytest.raises(ConnectionLost):
+            await peer.receive()
+    one.on(MetadataRequest).reply_bytes(b"\0\0\0\4\xde\xad\xbe\xef")
+    async with Peer(one) as peer:
+        peer.send(MetadataRequest(topics=[]), 9)
+        assert await peer.stream.read_frame() == b"\xde\xad\xbe\xef"
+
+
+async def test_a_fault_names_its_node_and_ends_with_its_block(three: EmbeddedCluster) -> None:
+    with three.on(MetadataRequest, node=2, times=None).fail(ErrorCode.UNKNOWN_SERVER_ERROR) as fault:
+        for node, hits in ((1, 0), (2, 1), (2, 2), (3, 2)):
+            async with Peer(three, node) as peer:
+                await peer.ask(MetadataRequest(topics=[]))
+            assert fault.hits == hits
+    async with Peer(three, 2) as peer:
+        assert (await peer.ask(MetadataRequest(topics=[]))).error_code == 0
+
+
+async def test_the_history_holds_typed_requests_and_answers(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        await peer.produce("t", batch(), version=9)
+        await peer.fetch("t", 0)
+    (produce,) = one.history.of(ProduceRequest)
+    assert (produce.node_id, produce.version, produce.client_id) == (1, 9, "peer")
+    assert isinstance(produce.request, ProduceRequest)
+    (fetch,) = one.history.of(FetchRequest)
+    assert fetch.response is not None
+    one.history.clear()
+    assert len(one.history) == 0

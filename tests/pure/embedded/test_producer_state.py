@@ -1,0 +1,111 @@
+"""The window of five batches per producer: what is appended, what is a repetition, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from aiokafka_lite.embedded.producer_state import LAST_SEQUENCE, WINDOW, ProducerStates, SequenceRejected
+from aiokafka_lite.errors import ErrorCode
+
+
+def with_batches(count: int, *, size: int = 2, epoch: int = 0, first: int = 0) -> ProducerStates:
+    states = ProducerStates()
+    for number in range(count):
+        sequence = (first + number * size) & LAST_SEQUENCE
+        states.update(7, epoch, sequence, number * size, number * size + size - 1, -1)
+    return states
+
+
+def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
+    assert ProducerStates().check(7, 0, 1234, 5) is None
+
+
+def test_the_last_five_batches_are_recognised_and_older_ones_are_out_of_order() -> None:
+    states = with_batches(7)
+    for number in range(2, 7):
+        repeated = states.check(7, 0, number * 2, 2)
+        assert repeated is not None
+        assert repeated.first_offset == number * 2
+    with pytest.raises(SequenceRejected) as caught:
+        states.check(7, 0, 2, 2)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_gap_is_out_of_order() -> None:
+    with pytest.raises(SequenceRejected) as caught:
+        with_batches(1).check(7, 0, 3, 1)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_sequences_wrap_from_the_largest_number_to_zero() -> None:
+    states = with_batches(1, size=4, first=LAST_SEQUENCE - 1)  # LAST-1, LAST, 0, 1
+    assert states.check(7, 0, 2, 1) is None
+    repeated = states.check(7, 0, LAST_SEQUENCE - 1, 4)
+    assert repeated is not None
+
+
+def test_an_older_epoch_is_refused_and_a_newer_one_begins_at_zero() -> None:
+    states = with_batches(1, epoch=3)
+    with pytest.raises(SequenceRejected) as caught:
+        states.check(7, 2, 0, 1)
+    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(SequenceRejected):
+        states.check(7, 4, 1, 1)
+    assert states.check(7, 4, 0, 1) is None
+
+
+def test_a_forgotten_producer_may_go_on() -> None:
+    states = ProducerStates()
+    states.update(7, 0, 0, 0, 0, 1000)
+    states.expire(1001)
+    assert states.check(7, 0, 55, 1) is None
+
+
+class WindowMachine(RuleBasedStateMachine):
+    """One producer that sends and repeats, beside a list of everything that it has sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = ProducerStates()
+        self.sent: list[tuple[int, int, int, int]] = []  # epoch, sequence, count, offset
+        self.epoch = 0
+        self.sequence = LAST_SEQUENCE - 10
+        self.end = 0
+
+    @rule(count=st.integers(1, 6))
+    def send(self, count: int) -> None:
+        assert self.states.check(1, self.epoch, self.sequence, count) is None
+        self.states.update(1, self.epoch, self.sequence, self.end, self.end + count - 1, -1)
+        self.sent.append((self.epoch, self.sequence, count, self.end))
+        self.end += count
+        self.sequence = (self.sequence + count) & LAST_SEQUENCE
+
+    @rule()
+    def bump(self) -> None:
+        self.epoch += 1
+        self.sequence = 0
+
+    @rule(data=st.data())
+    def repeat(self, data: st.DataObject) -> None:
+        if not self.sent or self.sent[-1][0] != self.epoch:
+            return
+        epoch, sequence, count, offset = data.draw(st.sampled_from(self.sent))
+        recent = [batch for batch in self.sent if batch[0] == self.epoch][-WINDOW:]
+        if (epoch, sequence, count, offset) in recent:
+            repeated = self.states.check(1, epoch, sequence, count)
+            assert repeated is not None
+            assert repeated.first_offset == offset
+        else:
+            with pytest.raises(SequenceRejected):
+                self.states.check(1, epoch, sequence, count)
+
+    @invariant()
+    def the_window_is_bounded(self) -> None:
+        assert all(len(entry.window) <= WINDOW for entry in self.states.entries.values())
+
+
+WindowMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestWindowAgainstAList = WindowMachine.TestCase
