@@ -10,7 +10,6 @@ lz4 and zstd come with the package; snappy needs cramjam (``pip install aiokafka
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -108,7 +107,7 @@ def _most_blocks(max_size: int) -> int:
 
 def _too_large(codec: str, max_size: int) -> CorruptRecord:
     return CorruptRecord(
-        f"a {codec} batch unpacks to more than {max_size} bytes; if it is genuine, raise max_decompressed_size"
+        f"{codec} data unpacks to more than {max_size} bytes; if it is genuine, raise max_decompressed_size"
     )
 
 
@@ -265,34 +264,38 @@ _ZSTD_MAX_WINDOW = 128 << 20  # what the best levels use
 _UINT32 = Struct("<I")
 
 
-class _Zstd(threading.local):
-    """The contexts of one thread. They cannot be shared, and making one costs more than most batches do."""
-
-    def __init__(self) -> None:
-        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
-        self.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_USUAL_WINDOW)
-
-
-_zstd = _Zstd()
+# Making a context costs more than most batches do, and no two threads may use one at a time: it is taken off its list
+# while it works, and a thread that finds the list empty makes another. One that failed is not put back.
+_idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}  # by level
+_idle_decompressors: list[zstandard.ZstdDecompressor] = []
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
     level = 3 if level is None else level
-    compressor = _zstd.compressors.get(level)
-    if compressor is None:
-        compressor = _zstd.compressors[level] = zstandard.ZstdCompressor(level=level)
-    return compressor.compress(data)
+    idle = _idle_compressors.setdefault(level, [])
+    try:
+        compressor = idle.pop()
+    except IndexError:
+        compressor = zstandard.ZstdCompressor(level=level)
+    packed = compressor.compress(data)
+    idle.append(compressor)
+    return packed
 
 
 def _decompress_zstd(data: memoryview, max_size: int) -> bytes:
     window = _largest_zstd_window(data, max_size)
     if window > max(max_size, _ZSTD_USUAL_WINDOW) or window > _ZSTD_MAX_WINDOW:
         raise _too_large("zstd", max_size)
-    if window <= _ZSTD_USUAL_WINDOW:
-        decompressor = _zstd.decompressor
-    else:  # not kept: its buffers grow to the size of the window
+    if window > _ZSTD_USUAL_WINDOW:  # not kept: its buffers grow to the size of the window
         decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
-    return _joined("zstd", _unpack_zstd(decompressor, data), max_size)
+        return _joined("zstd", _unpack_zstd(decompressor, data), max_size)
+    try:
+        decompressor = _idle_decompressors.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_USUAL_WINDOW)
+    unpacked = _joined("zstd", _unpack_zstd(decompressor, data), max_size)
+    _idle_decompressors.append(decompressor)
+    return unpacked
 
 
 def _unpack_zstd(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterator[bytes]:

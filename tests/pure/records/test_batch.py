@@ -317,7 +317,7 @@ class TestLies:
             tracemalloc.stop()
 
     def test_batch_of_many_nothings_can_be_read_in_little_memory(self) -> None:
-        count = 50_000
+        count = 20_000
         nothing = [None] * count
         data = with_records(bytes(encode_records(T, [T] * count, nothing, nothing)), count)
         batch = RecordBatch(data)

@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import lz4.frame
 import pytest
@@ -248,3 +249,13 @@ def test_linked_lz4_blocks_are_read() -> None:
 def test_raw_deflate_is_not_gzip() -> None:
     with pytest.raises(CorruptRecord):
         decompress(GZIP, zlib.compress(b"x"))
+
+
+def test_threads_do_not_disturb_each_other(codec: Compression) -> None:
+    samples = [random.Random(seed).randbytes(50_000) * 4 for seed in range(8)]
+
+    def there_and_back(data: bytes) -> bool:
+        return all(decompress(codec, compress(codec, data)) == data for _ in range(10))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(there_and_back, samples))

@@ -36,6 +36,7 @@ rows = st.lists(st.tuples(timestamps, nullable, nullable, headers), max_size=40)
 codecs = st.sampled_from(CODECS)
 
 
+@settings(deadline=None)
 @given(rows=rows, codec=codecs, base_offset=st.integers(0, 1 << 62), cut=st.integers(0, 60))
 def test_records_come_back(
     rows: list[tuple[int, bytes, bytes, tuple[Header, ...]]], codec: Compression, base_offset: int, cut: int
@@ -52,6 +53,7 @@ def test_records_come_back(
     assert columns.offsets == list(range(base_offset, base_offset + len(rows)))
 
 
+@settings(deadline=None)
 @given(sizes=st.lists(st.integers(0, 400), min_size=1, max_size=60), max_size=st.integers(61, 3000))
 def test_size_is_kept(sizes: list[int], max_size: int) -> None:
     builder = BatchBuilder(max_size=max_size)
@@ -71,7 +73,7 @@ def read_all(data: bytes) -> None:
             pass
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(
     rows=rows,
     codec=codecs,
@@ -93,7 +95,7 @@ def test_damaged_batches_give_records_or_corrupt_record(
         read_all(bytes(data))
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(data=st.binary(max_size=200), magic=st.integers(0, 3), attributes=st.integers(0, 0x7F))
 def test_noise_with_a_plausible_start_gives_records_or_corrupt_record(data: bytes, magic: int, attributes: int) -> None:
     start = struct.pack(
@@ -105,7 +107,7 @@ def test_noise_with_a_plausible_start_gives_records_or_corrupt_record(data: byte
             read_all(noise)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(data=st.binary(max_size=120), count=st.integers(1, 20), base=st.integers(-(1 << 63), (1 << 63) - 1))
 def test_records_of_noise_fit_in_64_bits_or_are_corrupt(data: bytes, count: int, base: int) -> None:
     try:
@@ -118,7 +120,7 @@ def test_records_of_noise_fit_in_64_bits_or_are_corrupt(data: bytes, count: int,
     struct.pack(f">{count}q", *columns.offsets)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(codec=st.sampled_from(CODECS[1:]), data=st.binary(max_size=200))
 def test_noise_unpacks_within_the_limit_or_is_corrupt(codec: Compression, data: bytes) -> None:
     magic = {
@@ -131,6 +133,7 @@ def test_noise_unpacks_within_the_limit_or_is_corrupt(codec: Compression, data: 
             assert len(decompress(codec, noise, 5000)) <= 5000
 
 
+@settings(deadline=None)
 @given(key=st.binary(max_size=100))
 def test_hash_is_a_signed_32_bit_number(key: bytes) -> None:
     assert -(1 << 31) <= murmur2(key) < 1 << 31
