@@ -86,10 +86,10 @@ class MemoryTransport(asyncio.Transport):
     # Writing.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._eof_written:
-            raise RuntimeError("cannot write after write_eof()")
         if self._closing or not data:
             return  # as a socket transport does: connection_lost has told the protocol, or will
+        if self._eof_written:
+            raise RuntimeError("cannot write after write_eof()")
         peer = self._peer
         if peer._closing:
             self._loop.call_soon(self._lose, ConnectionResetError("connection reset by peer"))

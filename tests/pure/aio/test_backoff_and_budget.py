@@ -1,0 +1,120 @@
+"""Pauses grow and spread; bytes are given out in turn and never twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.aio.backoff import Backoff
+from aiokafka_lite.aio.byte_budget import ByteBudget
+
+
+def test_pauses_double_up_to_the_maximum_and_begin_again() -> None:
+    backoff = Backoff(0.1, 1.0, random=lambda: 0.0)
+    assert [backoff.next() for _ in range(6)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    backoff.reset()
+    assert backoff.next() == pytest.approx(0.1)
+
+
+@given(st.floats(0.001, 10), st.floats(0.001, 100), st.integers(0, 30), st.integers())
+def test_a_pause_is_never_above_the_maximum_and_loses_at_most_its_jitter(
+    initial: float, maximum: float, steps: int, seed: int
+) -> None:
+    plain = Backoff(initial, maximum, random=lambda: 0.0)
+    jittered = Backoff(initial, maximum, jitter=0.2, random=random.Random(seed).random)
+    for _ in range(steps):
+        full, pause = plain.next(), jittered.next()
+        assert full * 0.8 <= pause <= full <= maximum
+
+
+async def test_bytes_are_given_out_first_come_first_served() -> None:
+    budget = ByteBudget(100)
+    order: list[str] = []
+
+    async def take(name: str, size: int) -> None:
+        await budget.acquire(size)
+        order.append(name)
+
+    await take("first", 80)
+    large = asyncio.create_task(take("large", 60))
+    small = asyncio.create_task(take("small", 10))
+    await asyncio.sleep(0)
+    assert not budget.try_acquire(1), "nobody overtakes those who wait"
+    assert repr(budget) == "<ByteBudget used=80 total=100 waiting=2>"
+    budget.release(80)
+    await asyncio.gather(large, small)
+    assert order == ["first", "large", "small"]
+    assert budget.free == 30
+
+
+async def test_who_gives_up_lets_those_behind_pass() -> None:
+    budget = ByteBudget(100)
+    await budget.acquire(50)
+    large = asyncio.create_task(budget.acquire(90))
+    small = asyncio.create_task(budget.acquire(50))
+    await asyncio.sleep(0)
+    large.cancel()
+    await small
+    assert budget.free == 0
+    assert budget.waiting == 0
+
+
+async def test_bytes_granted_to_one_that_is_cancelled_in_the_same_turn_come_back() -> None:
+    budget = ByteBudget(100)
+    await budget.acquire(100)
+    waiting = asyncio.create_task(budget.acquire(70))
+    behind = asyncio.create_task(budget.acquire(100))
+    await asyncio.sleep(0)
+    budget.release(100)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await behind
+    assert budget.free == 0
+
+
+def test_more_than_there_is_can_neither_be_taken_nor_given_back() -> None:
+    budget = ByteBudget(100)
+    with pytest.raises(ValueError, match="the budget is 100"):
+        budget.try_acquire(101)
+    with pytest.raises(ValueError, match="given back"):
+        budget.release(1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), max_size=40), st.integers())
+def test_whatever_is_taken_cancelled_and_given_back_the_sum_is_right(wishes: list[tuple[int, bool]], seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def main() -> None:
+        budget = ByteBudget(100)
+        held = 0
+
+        async def use(size: int) -> None:
+            nonlocal held
+            await budget.acquire(size)
+            held += size
+            try:
+                assert held <= 100
+                for _ in range(chance.randrange(3)):
+                    await asyncio.sleep(0)
+            finally:
+                held -= size
+                budget.release(size)
+
+        tasks = []
+        for size, cancelled in wishes:
+            task = asyncio.create_task(use(size))
+            tasks.append(task)
+            if chance.random() < 0.5:
+                await asyncio.sleep(0)
+            if cancelled:
+                chance.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert budget.free == 100
+        assert budget.waiting == 0
+
+    asyncio.run(main())

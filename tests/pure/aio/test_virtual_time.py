@@ -1,0 +1,72 @@
+"""Waiting takes no time, everything else stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from aiokafka_lite.aio import virtual_time
+from aiokafka_lite.aio.virtual_time import run
+
+
+def test_an_hour_passes_at_once() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        assert loop.time() == 0.0
+        await asyncio.gather(asyncio.sleep(3600), asyncio.sleep(1800))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(400):
+                await asyncio.Event().wait()
+        return loop.time()
+
+    before = time.monotonic()
+    assert run(main()) == pytest.approx(4000)
+    assert time.monotonic() - before < 5
+
+
+def test_sockets_of_the_same_loop_work() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            await asyncio.sleep(3)
+            writer.write(line)
+        writer.close()
+        await writer.wait_closed()
+
+    async def main() -> float:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        for _ in range(50):
+            writer.write(b"line\n")
+            assert await reader.readline() == b"line\n"
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        await asyncio.sleep(1)
+        return asyncio.get_running_loop().time()
+
+    assert run(main()) == pytest.approx(151)
+
+
+def test_the_same_seed_gives_the_same_numbers_and_harms_no_others() -> None:
+    async def main() -> float:
+        return random.random()
+
+    random.seed(42)
+    expected = random.random()
+    random.seed(42)
+    assert run(main(), seed=7) == run(main(), seed=7)
+    assert run(main(), seed=7) != run(main(), seed=8)
+    assert random.random() == expected
+
+
+def test_a_deadlock_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual_time, "STALL_LIMIT", 0.01)
+
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError, match="stands still"):
+        run(main())
