@@ -264,7 +264,7 @@ class Client(Service):
         Lost connections, request timeouts and answers whose error code at the top may pass are tried again, with
         backoff and fresh metadata, so the request must be one that may be applied twice. With ``retry=False`` there is
         one try: errors of the way are raised, and an answer is returned whatever it says, after its lesson was learnt
-        (stale metadata is refreshed, a wrong coordinator forgotten). An answer with a lasting error code is returned always.
+        (stale metadata is refreshed, a wrong coordinator forgotten). An answer with a lasting error is always returned.
 
         Raises KafkaTimeout that names the last error, ConnectionLost (``retry=False`` only), UnsupportedVersion,
         ProtocolError, AuthenticationError.
@@ -303,12 +303,14 @@ class Client(Service):
             return await self._send_once(request, target, purpose, what, retry)
 
         if retry:
-            return await self._repeat(attempt, what, bound)
+            return await self._repeat(attempt, what, bound, wants_metadata=_is_found_in_metadata(target))
         async with _deadline(bound, lambda: f"{what}: no answer within {bound:g} s"):
             return await attempt()
 
-    async def _repeat(self, attempt: Callable[[], Awaitable[R]], what: str, bound: float) -> R:
-        """Try until it succeeds, fails for good, or the time is over."""
+    async def _repeat(
+        self, attempt: Callable[[], Awaitable[R]], what: str, bound: float, *, wants_metadata: bool = False
+    ) -> R:
+        """Try until it succeeds, fails for good, or the time is over; ``wants_metadata`` waits for it to be fresh."""
         backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max, random=self._random)
         last: KafkaError | None = None
 
@@ -324,6 +326,8 @@ class Client(Service):
                         raise
                     last = error
                 await asyncio.sleep(backoff.next())
+                if wants_metadata:
+                    await self._updater.wait_settled()
 
     async def _send_once(self, request: Request[R], target: Target, purpose: Purpose, what: str, retry: bool) -> R:
         broker = await self._route(target)
@@ -429,6 +433,10 @@ def _target(
     if len(given) > 1:
         raise TypeError(f"a request goes to one broker, and {len(given)} were named: {given}")
     return given[0] if given else Role.ANY
+
+
+def _is_found_in_metadata(target: Target) -> bool:
+    return isinstance(target, TopicPartition) or target is Role.CONTROLLER
 
 
 def _described(target: Target) -> str:

@@ -105,6 +105,11 @@ class Updater:
                 raise self._refusal
             await self._answered.wait()
 
+    async def wait_settled(self) -> None:
+        """Wait until nothing is asked for that was asked for by now. Raises as ``wait_served`` does."""
+        if self._given > max(self._served, self._refused):
+            await self.wait_served(self._given)
+
     def hint(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, endpoints: Iterable[Endpoint]
     ) -> bool:

@@ -1,0 +1,85 @@
+"""Clients and clusters in one loop on virtual time, with a look at what is left afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from aiokafka_lite.aio import virtual_time
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.net.connector import Connector
+from aiokafka_lite.protocol.messages import MetadataRequest
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+def simulated(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an asynchronous test in virtual time; no task and no unhandled error may be left at its end."""
+
+    def run_in_virtual_time(**arguments: Any) -> None:
+        virtual_time.run(_watched(test(**arguments)))
+
+    run_in_virtual_time.__name__ = test.__name__
+    run_in_virtual_time.__doc__ = test.__doc__
+    run_in_virtual_time.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
+    return run_in_virtual_time
+
+
+async def _watched(test: Coroutine[Any, Any, None]) -> None:
+    loop = asyncio.get_running_loop()
+    complaints: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+    await test
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not left
+    assert not complaints
+
+
+class CountingConnector:
+    """Counts connection attempts by port, and leads names of other places to where they are now."""
+
+    def __init__(self, inner: Connector) -> None:
+        self.inner = inner
+        self.attempts: Counter[int] = Counter()
+        self.aliases: dict[tuple[str, int], tuple[str, int]] = {}
+
+    async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
+        self.attempts[port] += 1
+        return await self.inner.connect(*self.aliases.get((host, port), (host, port)), protocol_factory)
+
+
+def memory_cluster(brokers: int = 3, **settings: Any) -> EmbeddedCluster:
+    return EmbeddedCluster(brokers=brokers, tcp=False, seed=1, **settings)
+
+
+def client_of(cluster: EmbeddedCluster, connector: Connector | None = None, **settings: Any) -> Client:
+    config = ClientConfig(**{"bootstrap_servers": cluster.bootstrap_servers, **settings})
+    connector = connector or cluster.connector
+    assert connector is not None
+    return Client(config, connector=connector, random=random.Random(7).random)
+
+
+@asynccontextmanager
+async def cluster_and_client(
+    brokers: int = 3, *, client: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[tuple[EmbeddedCluster, Client]]:
+    async with memory_cluster(brokers, **settings) as cluster, client_of(cluster, **(client or {})) as made:
+        yield cluster, made
+
+
+def metadata_requests(cluster: EmbeddedCluster) -> int:
+    return len(cluster.history.of(MetadataRequest))
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()

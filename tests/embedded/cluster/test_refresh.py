@@ -1,0 +1,423 @@
+"""The snapshot stays fresh, at a decent pace, whatever happens to brokers and waiters."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka_lite.cluster.metadata import ClusterView
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.faults import Fault
+from aiokafka_lite.embedded.node import default_versions
+from aiokafka_lite.errors import (
+    AuthorizationError,
+    ErrorCode,
+    IllegalStateError,
+    InvalidTopic,
+    KafkaTimeout,
+    UnknownTopic,
+)
+from aiokafka_lite.protocol.messages import MetadataRequest, MetadataResponse
+from aiokafka_lite.types import Node, TopicPartition
+from tests.embedded.cluster.simulation import (
+    CountingConnector,
+    client_of,
+    cluster_and_client,
+    memory_cluster,
+    metadata_requests,
+    now,
+    simulated,
+)
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+def leader_in(view: ClusterView) -> int | None:
+    leader = view.leader_of(ORDERS_0)
+    return None if leader is None else leader.node_id
+
+
+@simulated
+async def test_client_knows_the_cluster_once_it_is_started() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.create_topic("orders", partitions=3, replication_factor=2)
+        assert set(client.view.nodes) == {1, 2, 3}
+        assert client.view.controller is not None
+        topic = await client.topic("orders")
+        assert [p.leader for p in topic.partitions] == [cluster.leader_of("orders", p) for p in range(3)]
+        assert client.known_topic("orders") is topic
+
+
+@simulated
+async def test_many_waiters_share_one_request() -> None:
+    async with cluster_and_client() as (cluster, client):
+        before = metadata_requests(cluster)
+        await asyncio.gather(*(client.refresh() for _ in range(500)))
+        assert metadata_requests(cluster) == before + 1
+
+
+@simulated
+async def test_many_waiters_for_many_new_topics_share_one_request() -> None:
+    async with cluster_and_client() as (cluster, client):
+        before = metadata_requests(cluster)
+        await asyncio.gather(*(client.topic(f"t{number % 50}") for number in range(200)))
+        assert metadata_requests(cluster) == before + 1
+
+
+@simulated
+async def test_new_topic_is_asked_for_alone_and_at_once() -> None:
+    async with cluster_and_client() as (cluster, client):
+        for number in range(20):
+            started = now()
+            await client.topic(f"t{number}")
+            assert now() == started
+        asked = [exchange.request for exchange in cluster.history.of(MetadataRequest)]
+        assert max(len(request.topics or ()) for request in asked) == 1
+
+
+@simulated
+async def test_waiter_that_comes_while_a_request_is_under_way_gets_a_newer_answer() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.create_topic("orders", partitions=1, replication_factor=3)
+        await client.topic("orders")
+        stale = await _answer_now_arriving_in(cluster, 1.0)
+        before = metadata_requests(cluster)
+        first = asyncio.ensure_future(client.refresh())
+        await asyncio.sleep(0.5)
+        moved = await cluster.move_leader("orders", 0)
+        second = asyncio.gather(*(client.refresh() for _ in range(10)))
+        assert leader_in(await first) != moved
+        assert {leader_in(view) for view in await second} == {moved}
+        assert metadata_requests(cluster) == before + 2
+        assert stale.hits == 1
+
+
+async def _answer_now_arriving_in(cluster: EmbeddedCluster, seconds: float) -> Fault:
+    """The next answer is made up of what is known now, and sent later."""
+    async with client_of(cluster) as other:
+        await other.topic("orders")
+        response = cluster.history.of(MetadataRequest)[-1].response
+
+    async def late(_: MetadataRequest) -> MetadataResponse:
+        await asyncio.sleep(seconds)
+        assert isinstance(response, MetadataResponse)
+        return response
+
+    return cluster.on(MetadataRequest).answer(late)
+
+
+@simulated
+async def test_cancelled_waiter_cancels_nothing_for_the_others() -> None:
+    async with cluster_and_client() as (cluster, client):
+        cluster.on(MetadataRequest).delay(1.0)
+        before = metadata_requests(cluster)
+        waiters = [asyncio.ensure_future(client.refresh()) for _ in range(3)]
+        await asyncio.sleep(0.5)
+        waiters[0].cancel()
+        results = await asyncio.gather(*waiters, return_exceptions=True)
+        assert isinstance(results[0], asyncio.CancelledError)
+        assert isinstance(results[1], ClusterView)
+        assert metadata_requests(cluster) == before + 1
+
+
+@simulated
+async def test_repeated_refreshes_that_say_nothing_new_slow_down() -> None:
+    async with cluster_and_client() as (cluster, client):
+        before = metadata_requests(cluster)
+        async with asyncio.timeout(30):
+            while now() < 20:
+                await client.refresh()
+        assert 15 <= metadata_requests(cluster) - before <= 35, "about one a second"
+
+
+@simulated
+async def test_view_is_refreshed_when_it_is_old_and_not_before() -> None:
+    async with cluster_and_client(client={"metadata_max_age": 60.0}) as (cluster, client):
+        await cluster.create_topic("orders", partitions=1, replication_factor=3)
+        await client.topic("orders")
+        before = metadata_requests(cluster)
+        moved = await cluster.move_leader("orders", 0)
+        await asyncio.sleep(58)
+        assert metadata_requests(cluster) == before
+        await asyncio.sleep(3)
+        assert leader_in(client.view) == moved
+        await asyncio.sleep(600)
+        assert 9 <= metadata_requests(cluster) - before <= 12
+
+
+@simulated
+async def test_topic_that_appears_later_is_waited_for() -> None:
+    async with cluster_and_client(auto_create_topics=False) as (cluster, client):
+        waiter = asyncio.ensure_future(client.topic("orders", timeout=10))
+        await asyncio.sleep(3)
+        await cluster.create_topic("orders", partitions=2)
+        assert len((await waiter).partitions) == 2
+        assert now() < 5
+
+
+@simulated
+async def test_topic_is_created_by_being_asked_for_where_that_is_allowed() -> None:
+    async with cluster_and_client(client={"allow_auto_create_topics": False}) as (cluster, client):
+        with pytest.raises(UnknownTopic, match="allow_auto_create_topics is off"):
+            await client.topic("new", timeout=1)
+        async with client_of(cluster) as other:
+            assert (await other.topic("new")).is_usable
+
+
+@simulated
+async def test_unknown_topic_is_named_at_the_deadline_and_not_asked_for_ever_after() -> None:
+    async with cluster_and_client(auto_create_topics=False) as (cluster, client):
+        before = metadata_requests(cluster)
+        with pytest.raises(UnknownTopic, match=r"'nowhere'.*within 5 s"):
+            await client.topic("nowhere", timeout=5)
+        assert now() == pytest.approx(5, abs=0.1)
+        asked = metadata_requests(cluster) - before
+        assert 3 <= asked <= 10
+        await asyncio.sleep(60)
+        assert metadata_requests(cluster) - before <= asked + 3
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250, None, b"bytes"])
+@simulated
+async def test_invalid_name_is_refused_without_asking(name: str) -> None:
+    async with cluster_and_client(1) as (cluster, client):
+        before = metadata_requests(cluster)
+        with pytest.raises(InvalidTopic):
+            await client.topic(name)
+        with pytest.raises(InvalidTopic):
+            client.add_topics([name])
+        with pytest.raises(InvalidTopic):
+            await client.refresh([name])
+        assert metadata_requests(cluster) == before
+
+
+@simulated
+async def test_missing_permission_for_a_topic_ends_the_wait_at_once_and_only_for_that_topic() -> None:
+    async with cluster_and_client() as (cluster, client):
+        cluster.on(MetadataRequest, topic="secret").fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None)
+        open_topic, secret = await asyncio.gather(client.topic("open"), client.topic("secret"), return_exceptions=True)
+        assert isinstance(secret, AuthorizationError)
+        assert "'secret'" in str(secret)
+        assert not isinstance(open_topic, BaseException)
+        assert now() == 0.0
+        cluster.faults.clear()
+        assert (await client.topic("secret")).is_usable, "asked anew, as the permission may have been granted"
+
+
+@simulated
+async def test_leaderless_partition_is_asked_about_until_it_has_a_leader() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.create_topic("orders", assignments=[[2], [3]])
+        await client.topic("orders")
+        await cluster.kill(2)
+        await client.refresh()
+        assert leader_in(client.view) is None
+        assert client.view.leader_of(TopicPartition("orders", 1)) is not None
+        before = metadata_requests(cluster)
+        await asyncio.sleep(20)
+        assert 10 <= metadata_requests(cluster) - before <= 30, "again and again, but not hot"
+        await cluster.start_node(2)
+        await asyncio.sleep(2)
+        assert leader_in(client.view) == 2
+        settled = metadata_requests(cluster)
+        await asyncio.sleep(60)
+        assert metadata_requests(cluster) <= settled + 1
+
+
+@simulated
+async def test_old_answers_cause_no_ping_pong() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.create_topic("orders", partitions=1, replication_factor=3)
+        await client.topic("orders")
+        stale = await _answer_now_arriving_in(cluster, 0.0)
+        stale.times, stale.node = None, 1
+        moved = await cluster.move_leader("orders", 0, 3)
+        client.update_leader(ORDERS_0, moved, 1)
+        seen = []
+        client.on_view_change(lambda view: seen.append(leader_in(view)))
+        before = metadata_requests(cluster)
+        while now() < 10:
+            client.request_refresh()
+            assert leader_in(client.view) == moved
+            await asyncio.sleep(0.01)
+        assert set(seen) <= {moved}
+        assert metadata_requests(cluster) - before < 20
+
+
+@simulated
+async def test_broker_that_fails_is_put_aside_and_taken_back_when_none_is_left() -> None:
+    async with memory_cluster() as cluster:
+        assert cluster.connector is not None
+        connector = CountingConnector(cluster.connector)
+        async with client_of(cluster, connector) as client:
+            port = cluster.nodes[1].port
+            await cluster.freeze(1)
+            for _ in range(10):
+                await client.refresh(timeout=60)
+            attempts = connector.attempts[port]
+            for _ in range(20):
+                await client.refresh(timeout=60)
+            assert connector.attempts[port] == attempts, "it is not even tried while others answer"
+            await cluster.stop(2)
+            await cluster.stop(3)
+            await cluster.thaw(1)
+            await client.refresh()
+            assert set(client.view.nodes) == {1}
+
+
+@simulated
+async def test_no_broker_answers_then_they_come_back() -> None:
+    async with cluster_and_client() as (cluster, client):
+        for node in (1, 2, 3):
+            await cluster.stop(node)
+        with pytest.raises(KafkaTimeout) as caught:
+            await client.refresh(timeout=5)
+        for node in (1, 2, 3):
+            assert f"127.0.0.1:{cluster.nodes[node].port}" in str(caught.value)
+        started = now()
+        await asyncio.sleep(60)
+        for node in (1, 2, 3):
+            await cluster.start_node(node)
+        await client.refresh(timeout=30)
+        assert now() - started < 60 + 2 * client.config.reconnect_backoff_max
+
+
+@simulated
+async def test_bootstrap_list_is_used_again_when_all_brokers_have_moved() -> None:
+    async with memory_cluster() as cluster:
+        assert cluster.connector is not None
+        connector = CountingConnector(cluster.connector)
+        connector.aliases["kafka.example", 1] = ("127.0.0.1", cluster.nodes[1].port)
+        async with client_of(cluster, connector, bootstrap_servers="kafka.example:1") as client:
+            assert connector.attempts[1] == 1
+            for node in (1, 2, 3):
+                await cluster.restart(node, port=7000 + node)
+            connector.aliases["kafka.example", 1] = ("127.0.0.1", 7002)
+            await client.refresh()
+            assert connector.attempts[1] == 2
+            assert {node.port for node in client.view.nodes.values()} == {7001, 7002, 7003}
+
+
+@simulated
+async def test_broker_that_wants_it_sends_the_client_to_the_bootstrap_list() -> None:
+    async with memory_cluster() as cluster:
+        assert cluster.connector is not None
+        connector = CountingConnector(cluster.connector)
+        connector.aliases["kafka.example", 1] = ("127.0.0.1", cluster.nodes[1].port)
+        async with client_of(cluster, connector, bootstrap_servers="kafka.example:1") as client:
+            await client.refresh()
+            fault = cluster.on(MetadataRequest).answer(
+                lambda _: MetadataResponse(brokers=[], topics=[], error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+            )
+            await client.refresh()
+            assert fault.hits == 1
+            assert connector.attempts[1] == 2
+
+
+@simulated
+async def test_broker_at_a_new_address_is_followed() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.restart(2, port=7002)
+        await client.refresh()
+        assert client.view.nodes[2] == Node(2, "127.0.0.1", 7002, None)
+        await client.send(MetadataRequest(topics=[]), node=2)
+        assert cluster.history.of(MetadataRequest, node=2)
+
+
+@simulated
+async def test_answer_without_brokers_is_not_believed() -> None:
+    async with cluster_and_client() as (cluster, client):
+        cluster.on(MetadataRequest).answer(lambda _: MetadataResponse(brokers=[], topics=[]))
+        await client.refresh()
+        assert set(client.view.nodes) == {1, 2, 3}
+
+
+@simulated
+async def test_used_topics_are_forgotten_when_idle_and_added_ones_are_not() -> None:
+    async with cluster_and_client(client={"metadata_max_age": 100.0}) as (_, client):
+        await client.topic("used")
+        client.add_topics(["added"])
+        await client.refresh()
+        assert {"used", "added"} == set(client.view.topics)
+        await asyncio.sleep(250)
+        assert client.known_topic("used") is not None, "and used again"
+        await asyncio.sleep(250)
+        assert {"used", "added"} == set(client.view.topics)
+        await asyncio.sleep(400)
+        assert {"added"} == set(client.view.topics)
+        client.remove_topics(["added"])
+        await client.refresh()
+        assert not client.view.topics
+
+
+@simulated
+async def test_topic_asked_for_once_is_not_tracked() -> None:
+    async with cluster_and_client() as (_, client):
+        assert "once" in (await client.refresh(["once"])).topics
+        assert "once" not in (await client.refresh()).topics
+
+
+@simulated
+async def test_hint_is_taken_told_and_not_undone_by_old_metadata() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.create_topic("orders", partitions=1, replication_factor=3)
+        await client.topic("orders")
+        told: list[int | None] = []
+        forget = client.on_view_change(lambda view: told.append(leader_in(view)))
+        other = next(node for node in (1, 2, 3) if node != leader_in(client.view))
+        assert client.update_leader(ORDERS_0, other, 5, [Node(other, "elsewhere", 1)])
+        assert not client.update_leader(ORDERS_0, 1, 5)
+        await client.refresh()
+        assert leader_in(client.view) == other
+        forget()
+        assert client.update_leader(ORDERS_0, 1, 6)
+        assert set(told) == {other}
+
+
+@simulated
+async def test_topic_created_anew_under_the_same_name_is_another_topic() -> None:
+    async with cluster_and_client(auto_create_topics=False) as (cluster, client):
+        await cluster.create_topic("orders", partitions=3, replication_factor=3)
+        old = await client.topic("orders")
+        for _ in range(3):
+            await cluster.move_leader("orders", 0)
+        await client.refresh()
+        await cluster.delete_topic("orders")
+        await client.refresh()
+        assert client.known_topic("orders") is None
+        assert len(client.view.topics["orders"].partitions) == 3
+        await cluster.create_topic("orders", partitions=1, replication_factor=3)
+        new = await client.topic("orders")
+        assert new.topic_id != old.topic_id
+        assert [p.leader_epoch for p in new.partitions] == [0]
+
+
+@simulated
+async def test_waiting_calls_end_when_the_client_is_closed_and_later_ones_are_refused() -> None:
+    async with cluster_and_client(auto_create_topics=False) as (cluster, client):
+        other = client_of(cluster)
+        with pytest.raises(IllegalStateError, match="not started"):
+            await other.topic("x")
+        waiter = asyncio.ensure_future(client.topic("nowhere"))
+        await asyncio.sleep(1)
+        await client.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            await waiter
+        for call in (client.topic("x"), client.refresh(), client.send(MetadataRequest(topics=[]))):
+            with pytest.raises(IllegalStateError, match="closed"):
+                await call
+
+
+@pytest.mark.parametrize("metadata_version", [5, 7, 8, 9, 12, 13])
+@simulated
+async def test_each_version_of_metadata_serves(metadata_version: int) -> None:
+    versions = {**default_versions(), 3: (0, metadata_version)}
+    async with cluster_and_client(versions=versions) as (cluster, client):
+        await cluster.create_topic("orders", partitions=3, replication_factor=3)
+        topic = await client.topic("orders")
+        assert (topic.partitions[0].leader_epoch is not None) == (metadata_version >= 9)
+        moved = await cluster.move_leader("orders", 0)
+        await client.refresh()
+        assert leader_in(client.view) == moved
+        assert cluster.history.of(MetadataRequest)[-1].version == metadata_version

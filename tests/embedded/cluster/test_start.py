@@ -1,0 +1,209 @@
+"""A client that is started finds its cluster, or says what is wrong with each address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeout,
+    ProtocolError,
+)
+from aiokafka_lite.protocol.messages import MetadataRequest
+from tests.embedded.cluster.simulation import (
+    CountingConnector,
+    client_of,
+    cluster_and_client,
+    memory_cluster,
+    now,
+    simulated,
+)
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def refused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def start_error(servers: str, timeout: float = 1.5) -> KafkaError:
+    client = Client(ClientConfig(bootstrap_servers=servers, api_timeout=timeout))
+    with pytest.raises(KafkaError) as caught:
+        await client.start()
+    return caught.value
+
+
+async def serve(handler: Handler) -> tuple[asyncio.Server, str]:
+    server = await asyncio.start_server(handler, "127.0.0.1", 0)
+    return server, f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@simulated
+async def test_servers_are_tried_in_turn_until_one_answers() -> None:
+    async with memory_cluster() as cluster:
+        servers = f"127.0.0.1:1,127.0.0.1:2,{cluster.bootstrap_servers},127.0.0.1:3"
+        async with client_of(cluster, bootstrap_servers=servers) as client:
+            assert set(client.view.nodes) == {1, 2, 3}
+            assert now() == 0.0, "no pause before all have been tried"
+
+
+@simulated
+async def test_start_waits_for_a_cluster_that_is_starting() -> None:
+    async with memory_cluster() as cluster:
+        for node in (1, 2, 3):
+            await cluster.stop(node)
+        starting = asyncio.ensure_future(client_of(cluster).__aenter__())
+        await asyncio.sleep(15)
+        await cluster.start_node(2)
+        async with asyncio.timeout(2 * 10.0):
+            client = await starting
+        assert set(client.view.nodes) == {2}
+        await client.close()
+
+
+@simulated
+async def test_when_none_answers_the_error_names_each_address_within_the_timeout() -> None:
+    async with memory_cluster() as cluster:
+        assert cluster.connector is not None
+        connector = CountingConnector(cluster.connector)
+        client = client_of(cluster, connector, bootstrap_servers="127.0.0.1:1,127.0.0.1:2", api_timeout=60.0)
+        with pytest.raises(KafkaTimeout) as caught:
+            await client.start()
+        assert now() == pytest.approx(60, abs=0.5)
+        for address in ("127.0.0.1:1: cannot connect", "127.0.0.1:2: cannot connect"):
+            assert address in str(caught.value)
+        assert max(connector.attempts.values()) < 20, "a dead address is not hammered"
+        with pytest.raises(KafkaTimeout):
+            await client.refresh()
+
+
+@simulated
+async def test_frozen_brokers_are_named_too() -> None:
+    async with memory_cluster(2) as cluster:
+        await cluster.freeze(1)
+        await cluster.freeze(2)
+        client = client_of(cluster, api_timeout=15.0)
+        with pytest.raises(KafkaTimeout) as caught:
+            await client.start()
+        assert now() == pytest.approx(15, abs=0.5)
+        assert "did not answer ApiVersions" in str(caught.value)
+        assert "no answer yet" in str(caught.value)
+
+
+@simulated
+async def test_failed_authentication_ends_the_start_at_once() -> None:
+    async with memory_cluster() as cluster:
+        client = client_of(cluster)
+        calls = 0
+
+        async def refuse(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+            raise AuthenticationError("the password is wrong")
+
+        cluster.connector.connect = refuse  # type: ignore[union-attr, method-assign, assignment]
+        with pytest.raises(AuthenticationError, match="password"):
+            await client.start()
+        assert (now(), calls) == (0.0, 1)
+
+
+async def test_closed_port() -> None:
+    port = refused_port()
+    error = await start_error(f"127.0.0.1:{port}", timeout=0.5)
+    assert isinstance(error, KafkaTimeout)
+    assert f"127.0.0.1:{port}" in str(error)
+    assert "refused" in str(error)
+
+
+async def test_http_server_is_recognised_at_once() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server, address = await serve(answer)
+    async with server:
+        error = await start_error(address, timeout=30)
+    assert isinstance(error, ProtocolError)
+    assert address in str(error)
+    assert "HTTP" in str(error)
+
+
+async def test_one_wrong_port_among_silent_ones_does_not_end_the_start() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server, address = await serve(answer)
+    async with server:
+        error = await start_error(f"{address},127.0.0.1:{refused_port()}", timeout=0.6)
+    assert isinstance(error, KafkaTimeout)
+    assert "HTTP" in str(error)
+    assert "refused" in str(error)
+
+
+async def test_unknown_host_is_named() -> None:
+    error = await start_error("no-such-host.invalid:9092", timeout=2)
+    assert "no-such-host.invalid" in str(error)
+
+
+@pytest.mark.parametrize("servers", ["localhost", "kafka://a:1", "a:b", "::1:9092"])
+def test_wrong_addresses_are_refused_by_the_constructor(servers: str) -> None:
+    with pytest.raises(ConfigurationError, match="bootstrap_servers"):
+        Client(ClientConfig(bootstrap_servers=servers))
+
+
+@simulated
+async def test_connections_to_bootstrap_addresses_end_once_the_cluster_is_known() -> None:
+    async with memory_cluster(1) as cluster:
+        assert cluster.connector is not None
+        connector = CountingConnector(cluster.connector)
+        connector.aliases["kafka.example", 1] = ("127.0.0.1", cluster.nodes[1].port)
+        async with client_of(cluster, connector, bootstrap_servers="kafka.example:1") as client:
+            await client.refresh()
+            await client.refresh()
+            assert connector.attempts == {1: 1, cluster.nodes[1].port: 1}
+            assert len(cluster.nodes[1].connections) == 1
+
+
+@simulated
+async def test_failure_inside_reaches_waiters_the_next_call_and_close() -> None:
+    def broken(_: object) -> None:
+        raise RuntimeError("a callback that raises")
+
+    async with memory_cluster() as cluster:
+        client = client_of(cluster)
+        await client.start()
+        client.on_view_change(broken)
+        waiter = asyncio.ensure_future(client.refresh(["news"]))
+        with pytest.raises(RuntimeError, match="a callback"):
+            await waiter
+        with pytest.raises(RuntimeError, match="a callback"):
+            await client.refresh()
+        with pytest.raises(RuntimeError, match="a callback"):
+            await client.close()
+        await asyncio.sleep(1)
+        assert all(not node.connections for node in cluster.nodes.values()), "a failed client holds no connection"
+
+
+@simulated
+async def test_start_twice_is_refused() -> None:
+    async with cluster_and_client() as (_, client):
+        with pytest.raises(IllegalStateError):
+            await client.start()
+        assert await client.send(MetadataRequest(topics=[]))
