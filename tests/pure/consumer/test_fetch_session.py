@@ -93,7 +93,9 @@ class Broker:
         self.sessions: dict[int, tuple[int, dict[str, int]]] = {}
         self.next_id = 100
 
-    def handle(self, session_id: int, epoch: int, send: dict[str, int], forget: tuple[str, ...]) -> tuple[int, ErrorCode]:
+    def handle(
+        self, session_id: int, epoch: int, send: dict[str, int], forget: tuple[str, ...]
+    ) -> tuple[int, ErrorCode]:
         if epoch == 0:
             self.sessions.pop(session_id, None)
             self.next_id += 1

@@ -1,0 +1,400 @@
+"""Fetching under faults: what is asked, how often, what is kept, and what a broken answer does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.consumer import Consumer
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import CorruptRecord, ErrorCode
+from aiokafka_lite.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+    MetadataRequest,
+)
+from aiokafka_lite.protocol.records import encode_batch
+from aiokafka_lite.types import Compression, TopicPartition
+from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write, write_batch
+
+FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
+
+
+@pytest.fixture
+async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """The cluster with a topic of three partitions, each on another broker, 100 records each."""
+    await cluster.create_topic("orders", partitions=3, replication_factor=3)
+    await cluster.until_in_sync("orders")
+    for partition in (FIRST, SECOND, THIRD):
+        fill(cluster, partition, 100)
+    await asyncio.sleep(1.0)
+    return cluster
+
+
+def fetches(cluster: EmbeddedCluster) -> list[FetchRequest]:
+    """The requests of consumers, not those of followers."""
+    requests = [exchange.request for exchange in cluster.history.of(FetchRequest)]
+    return [request for request in requests if request.replica_id < 0 and request.replica_state.replica_id < 0]
+
+
+def partitions_in(request: FetchRequest) -> int:
+    return sum(len(topic.partitions) for topic in request.topics)
+
+
+# ---- answers that come too late
+
+
+async def test_an_answer_from_before_a_seek_is_dropped(orders: EmbeddedCluster) -> None:
+    orders.on(FetchRequest, times=1).delay(2.0)
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await asyncio.sleep(1.0)  # the request is at the broker
+        consumer.seek(FIRST, 50)
+        assert [record.offset for record in await take(consumer, 50)] == list(range(50, 100))
+
+
+async def test_an_answer_from_before_a_new_assignment_is_dropped(orders: EmbeddedCluster) -> None:
+    orders.on(FetchRequest, times=1).delay(2.0)
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await asyncio.sleep(1.0)
+        consumer.assign([])
+        consumer.assign([FIRST])
+        consumer.seek(FIRST, 97)
+        assert [record.offset for record in await take(consumer, 3)] == [97, 98, 99]
+        assert await consumer.poll(timeout=3.0) == []
+
+
+async def test_an_answer_for_a_paused_partition_is_kept_and_not_asked_for_again(orders: EmbeddedCluster) -> None:
+    orders.on(FetchRequest, times=1).delay(2.0)
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await asyncio.sleep(1.0)
+        consumer.pause()
+        assert await consumer.poll(timeout=30.0) == []
+        assert sum(partitions_in(request) for request in fetches(orders)) == 1
+        consumer.resume()
+        assert [record.offset for record in await take(consumer, 100)] == list(range(100))
+        asked = [
+            part.fetch_offset for request in fetches(orders) for topic in request.topics for part in topic.partitions
+        ]
+        assert asked.count(0) == 1
+
+
+# ---- cost and bounds
+
+
+async def test_an_idle_consumer_costs_the_long_poll_only(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders, topics=["orders"], fetch_max_wait=0.5) as consumer:
+        await take(consumer, 300)
+        assert await consumer.poll(timeout=2.0) == []
+        orders.history.clear()
+        assert await consumer.poll(timeout=60.0) == []
+        requests = fetches(orders)
+        assert 3 * 110 <= len(requests) <= 3 * 121
+        assert sum(partitions_in(request) for request in requests) == 0  # sessions: nothing has changed
+        assert len(orders.history.of(MetadataRequest)) == 0
+
+
+async def test_a_reader_that_does_not_read_stops_the_fetching(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("orders")
+    for _ in range(50):
+        write(cluster, FIRST, [b"x" * 1000])
+    async with consumer_of(cluster, max_partition_fetch_bytes=8_000) as consumer:
+        consumer.assign([FIRST])
+        await asyncio.sleep(60.0)
+        (state,) = consumer._subscription
+        assert 4_000 <= state.buffered <= 8_000
+        assert len(fetches(cluster)) == 1
+
+
+async def test_what_is_buffered_from_a_broker_stays_within_fetch_max_bytes(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("wide", assignments=[[1]] * 40)
+    partitions = [TopicPartition("wide", number) for number in range(40)]
+    for partition in partitions:
+        for _ in range(20):
+            write(cluster, partition, [b"x" * 1000])
+    limit = 64_000
+    async with consumer_of(cluster, fetch_max_bytes=limit, max_partition_fetch_bytes=16_000) as consumer:
+        consumer.assign(partitions)
+        seen = dict.fromkeys(partitions, 0)
+        for number, partition in enumerate(partitions):
+            for record in await consumer.poll(max_records=3, timeout=1.0):
+                seen[TopicPartition(record.topic, record.partition)] += 1
+            consumer.pause([partition])  # also what is paused counts
+            assert sum(state.buffered for state in consumer._subscription) <= limit + 3_000, number
+        consumer.resume()
+        while sum(seen.values()) < 800:
+            for record in await consumer.poll(timeout=5.0):
+                seen[TopicPartition(record.topic, record.partition)] += 1
+            assert sum(state.buffered for state in consumer._subscription) <= limit + 3_000
+    assert set(seen.values()) == {20}
+
+
+async def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("wide", assignments=[[1]] * 3)
+    hungry, *idle = (TopicPartition("wide", number) for number in range(3))
+    for partition in (hungry, *idle):
+        for _ in range(20):
+            write(cluster, partition, [b"x" * 1000])
+    async with consumer_of(cluster, fetch_max_bytes=20_000, max_partition_fetch_bytes=20_000) as consumer:
+        consumer.assign(idle)
+        await asyncio.sleep(1.0)
+        consumer.pause()
+        consumer.assign([hungry, *idle])
+        assert {record.partition for record in await take(consumer, 20)} == {0}
+
+
+async def test_a_quick_reader_is_not_kept_waiting_by_an_idle_partition_of_the_same_broker(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("wide", assignments=[[1]] * 2)
+    busy, idle = TopicPartition("wide", 0), TopicPartition("wide", 1)
+    for _ in range(200):
+        write(cluster, busy, [b"x" * 1000])
+    loop = asyncio.get_running_loop()
+    settings = {"fetch_max_wait": 20.0, "max_partition_fetch_bytes": 4_000}
+    async with consumer_of(cluster, **settings) as consumer:
+        consumer.assign([busy, idle])
+        await consumer.position(idle)
+        began = loop.time()
+        for _ in range(200):
+            await take(consumer, 1)
+            await asyncio.sleep(0.01)
+        assert loop.time() - began < 3 * 200 * 0.01
+
+
+async def test_a_batch_larger_than_the_limits_comes_whole(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("orders", partitions=2)
+    for partition in (FIRST, SECOND):
+        for _ in range(3):
+            write(cluster, partition, [b"x" * 300_000])
+    async with consumer_of(
+        cluster, topics=["orders"], max_partition_fetch_bytes=1_000, fetch_max_bytes=1_000
+    ) as consumer:
+        assert {len(record.value or b"") for record in await take(consumer, 6)} == {300_000}
+
+
+async def test_a_batch_that_does_not_come_whole_is_asked_for_with_more_room(cluster: EmbeddedCluster) -> None:
+    """As of a broker that cuts even the first batch."""
+    await cluster.create_topic("orders")
+    data = encode_batch([(0, None, b"x" * 100_000, ())])
+    sizes: list[int] = []
+
+    def cut(request: FetchRequest) -> FetchResponse:
+        sizes.extend(part.partition_max_bytes for topic in request.topics for part in topic.partitions)
+        part = FetchResponsePartition(
+            partition_index=0, error_code=0, high_watermark=1, aborted_transactions=None, records=data[: sizes[-1]]
+        )
+        topic = FetchResponseTopic(topic="orders", topic_id=request.topics[0].topic_id, partitions=[part])
+        return FetchResponse(throttle_time_ms=0, session_id=0, responses=[topic])
+
+    with cluster.on(FetchRequest, times=None).answer(cut):
+        async with consumer_of(cluster, max_partition_fetch_bytes=10_000) as consumer:
+            consumer.assign([FIRST])
+            assert (await take(consumer, 1))[0].value == b"x" * 100_000
+    assert sizes[:5] == [10_000, 20_000, 40_000, 80_000, 160_000]
+
+
+# ---- brokers and leaders
+
+
+async def test_a_leader_that_moves_costs_no_record(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders, topics=["orders"], max_partition_fetch_bytes=400) as consumer:
+        offsets: list[int] = []
+        for moves in range(6):
+            offsets += [record.offset for record in await take(consumer, 40)]
+            await orders.move_leader("orders", moves % 3)
+        offsets += [record.offset for record in await take(consumer, 60)]
+    assert sorted(offsets) == sorted([*range(100)] * 3)
+
+
+async def test_a_broker_that_is_killed_costs_no_record(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders, topics=["orders"], max_partition_fetch_bytes=400) as consumer:
+        offsets = [record.offset for record in await take(consumer, 60)]
+        await orders.kill(orders.leader_of("orders", 0), noticed_after=3.0)
+        offsets += [record.offset for record in await take(consumer, 240)]
+    assert sorted(offsets) == sorted([*range(100)] * 3)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+async def test_an_error_that_passes_is_tried_again_with_backoff(orders: EmbeddedCluster, code: ErrorCode) -> None:
+    fault = orders.on(FetchRequest, topic="orders", partition=0, times=None).fail(code)
+    async with consumer_of(orders, topics=["orders"]) as consumer:
+        records = await take(consumer, 200)  # the other partitions are not held up
+        assert {record.partition for record in records} == {1, 2}
+        assert await consumer.poll(timeout=20.0) == []
+        assert fault.hits < 45
+        assert len(orders.history.of(MetadataRequest)) < 45
+        fault.remove()
+        assert [record.offset for record in await take(consumer, 100)] == list(range(100))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ],
+)
+async def test_a_lost_session_is_made_anew(orders: EmbeddedCluster, code: ErrorCode) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        orders.on(FetchRequest, times=1).answer(
+            lambda request: FetchResponse(throttle_time_ms=0, error_code=code, session_id=0, responses=[])
+        )
+        await consumer.poll(timeout=2.0)
+        orders.history.clear()
+        write(orders, FIRST, [b"after"])
+        assert (await take(consumer, 1))[0].value == b"after"
+
+
+Fault = Callable[[Any], Any]
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda fault: fault.disconnect(),
+        lambda fault: fault.apply_then_disconnect(),
+        lambda fault: fault.truncate(30),
+        lambda fault: fault.reply_bytes(b"\xff\xff\xff\xff"),
+        lambda fault: fault.reply_bytes(b"\0\0\0\x08\0\0\0\x01abcd"),
+        lambda fault: fault.drop(),
+    ],
+    ids=["disconnect", "apply then disconnect", "truncate", "negative size", "wrong correlation id", "no answer"],
+)
+async def test_a_broken_connection_or_answer_costs_no_record(orders: EmbeddedCluster, break_it: Fault) -> None:
+    async with consumer_of(orders, topics=["orders"], max_partition_fetch_bytes=400, request_timeout=2.0) as consumer:
+        offsets = [record.offset for record in await take(consumer, 60)]
+        break_it(orders.on(FetchRequest, times=3))
+        offsets += [record.offset for record in await take(consumer, 240)]
+    assert sorted(offsets) == sorted([*range(100)] * 3)
+
+
+async def test_garbage_for_ever_is_not_asked_for_in_a_spin_and_close_is_quick(orders: EmbeddedCluster) -> None:
+    loop = asyncio.get_running_loop()
+    fault = orders.on(FetchRequest, times=None).reply_bytes(b"\0\0\0\x04\0\0\0\x01")
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        assert await consumer.poll(timeout=30.0) == []
+        assert 3 < fault.hits < 60
+        began = loop.time()
+    assert loop.time() - began < 5.0
+
+
+async def test_empty_answers_that_come_at_once_are_not_asked_for_in_a_spin(orders: EmbeddedCluster) -> None:
+    fault = orders.on(FetchRequest, times=None).answer(
+        lambda request: FetchResponse(throttle_time_ms=0, session_id=0, responses=[])
+    )
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        assert await consumer.poll(timeout=30.0) == []
+        assert fault.hits < 60
+
+
+# ---- damaged records
+
+
+async def damaged(cluster: EmbeddedCluster) -> None:
+    """orders-0 holds 0..4, a damaged batch 5..9, and 10..14; orders-1 is sound."""
+    await cluster.create_topic("orders", partitions=2)
+    write(cluster, FIRST, [b"good"] * 5)
+    write_batch(cluster, FIRST, encode_batch([(0, None, b"bad", ())] * 5), damage=3)
+    write(cluster, FIRST, [b"good"] * 5)
+    fill(cluster, SECOND, 100)
+
+
+async def read_through(consumer: Consumer, seconds: float) -> tuple[list[tuple[int, int]], list[CorruptRecord]]:
+    """All that comes in a time, as (partition, offset), and the errors met."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    records: list[tuple[int, int]] = []
+    errors: list[CorruptRecord] = []
+    while loop.time() < until:
+        try:
+            records += [
+                (record.partition, record.offset) for record in await consumer.poll(timeout=until - loop.time())
+            ]
+        except CorruptRecord as error:
+            errors.append(error)
+    return records, errors
+
+
+async def test_a_damaged_batch_is_an_error_that_says_where_and_others_flow_on(cluster: EmbeddedCluster) -> None:
+    await damaged(cluster)
+    async with consumer_of(cluster, topics=["orders"]) as consumer:
+        records, errors = await read_through(consumer, 20.0)
+        assert sorted(records) == [*((0, offset) for offset in range(5)), *((1, offset) for offset in range(100))]
+        assert {(error.topic, error.partition, error.offset) for error in errors} == {("orders", 0, 5)}
+        assert 5 < len(errors) < 30  # told again and again, at a decent rate
+        assert await consumer.position(FIRST) == 5
+        consumer.seek(FIRST, 10)
+        assert [record.offset for record in await take(consumer, 5)] == list(range(10, 15))
+
+
+async def test_a_batch_that_was_damaged_on_the_way_is_read_after_all(cluster: EmbeddedCluster) -> None:
+    await damaged(cluster)
+    replica = leader(cluster, FIRST)
+    bad = replica.log.segments[0].batches[1]
+    sound = bad._replace(data=bad.data[:-3] + bytes([bad.data[-3] ^ 1]) + bad.data[-2:])
+    async with consumer_of(cluster) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 5)
+        with pytest.raises(CorruptRecord):
+            await anext(consumer)
+        replica.log.segments[0].batches[1] = sound
+        assert [record.offset for record in await take(consumer, 10)] == list(range(5, 15))
+
+
+async def test_a_decompression_bomb_is_an_error_and_others_flow_on(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("orders", partitions=2)
+    write(cluster, FIRST, [b"\0" * 5_000_000], compression=Compression.ZSTD)
+    write(cluster, FIRST, [b"after"])
+    fill(cluster, SECOND, 100)
+    async with consumer_of(cluster, topics=["orders"], max_decompressed_size=1_000_000) as consumer:
+        records, errors = await read_through(consumer, 5.0)
+        assert len(records) == 100
+        assert (errors[0].partition, errors[0].offset) == (0, 0)
+        consumer.seek(FIRST, 1)
+        assert (await take(consumer, 1))[0].value == b"after"
+
+
+async def test_garbage_in_place_of_a_batch_is_an_error_at_its_offset(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        replica = leader(orders, FIRST)
+        batches = replica.log.segments[0].batches
+        batches[2] = batches[2]._replace(data=b"\xff" * len(batches[2].data))
+        records, errors = await read_through(consumer, 3.0)
+        assert [offset for _, offset in records] == list(range(20))
+        assert errors[0].offset == 20
+        consumer.seek(FIRST, 30)
+        assert (await take(consumer, 1))[0].offset == 30
+
+
+async def test_checksums_may_be_left_unchecked(cluster: EmbeddedCluster) -> None:
+    await damaged(cluster)
+    async with consumer_of(cluster, check_crcs=False) as consumer:
+        consumer.assign([FIRST])
+        assert len(await take(consumer, 15)) == 15

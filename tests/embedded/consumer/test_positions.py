@@ -1,0 +1,279 @@
+"""Where reading begins and goes on: seeks, reset policies, lookups, and topics that come, grow and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import (
+    AuthorizationError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaTimeout,
+    OffsetOutOfRange,
+    UnknownTopic,
+)
+from aiokafka_lite.protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
+from aiokafka_lite.types import TopicPartition
+from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@pytest.fixture
+async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """The cluster with a topic of two partitions, 100 records each."""
+    await cluster.create_topic("orders", partitions=2)
+    fill(cluster, FIRST, 100)
+    fill(cluster, SECOND, 100)
+    return cluster
+
+
+async def test_a_seek_counts_before_the_start_before_the_first_fetch_and_later(orders: EmbeddedCluster) -> None:
+    consumer = consumer_of(orders)
+    consumer.assign([FIRST, SECOND])
+    consumer.seek(FIRST, 95)
+    consumer.pause([SECOND])
+    async with consumer:
+        assert [record.offset for record in await take(consumer, 5)] == [95, 96, 97, 98, 99]
+        consumer.resume([SECOND])
+        consumer.seek(SECOND, 42)
+        assert [(record.partition, record.offset) for record in await take(consumer, 2)] == [(1, 42), (1, 43)]
+        consumer.seek(SECOND, 98)
+        assert [record.offset for record in await take(consumer, 2)] == [98, 99]
+        await consumer.seek_to_beginning([FIRST])
+        assert await consumer.position(FIRST) == 0
+        await consumer.seek_to_end()
+        assert (await consumer.position(FIRST), await consumer.position(SECOND)) == (100, 100)
+        assert await consumer.poll(timeout=2.0) == []
+
+
+async def test_a_seek_while_iterating_takes_effect_with_the_next_record(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        offsets = []
+        async for record in consumer:
+            offsets.append(record.offset)
+            if record.offset == 4:
+                consumer.seek(FIRST, 90)
+            if record.offset == 92:
+                break
+    assert offsets == [0, 1, 2, 3, 4, 90, 91, 92]
+
+
+async def test_only_assigned_partitions_have_a_position(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        for call in (consumer.highwater, lambda each: consumer.seek(each, 1), lambda each: consumer.pause([each])):
+            with pytest.raises(IllegalStateError, match="orders-1"):
+                call(SECOND)
+        with pytest.raises(IllegalStateError, match="orders-1"):
+            await consumer.position(SECOND)
+        with pytest.raises(ValueError, match="offset=-1"):
+            consumer.seek(FIRST, -1)
+
+
+async def test_partitions_that_stay_assigned_keep_their_place(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 30)
+        consumer.assign([FIRST, SECOND])
+        records = await take(consumer, 170)
+        assert sorted(record.offset for record in records if record.partition == 0) == list(range(30, 100))
+        consumer.assign([SECOND])
+        assert consumer.assignment == (SECOND,)
+        assert await consumer.position(SECOND) == 100
+        consumer.assign([FIRST])
+        assert (await take(consumer, 1))[0].offset == 0  # forgotten in the meantime
+
+
+async def test_a_consumer_of_whole_topics_is_not_assigned_by_hand(orders: EmbeddedCluster) -> None:
+    with pytest.raises(IllegalStateError, match="orders"):
+        consumer_of(orders, topics=["orders"]).assign([FIRST])
+
+
+# ---- reset policies
+
+
+@pytest.mark.parametrize("policy, offset", [("earliest", 40), ("latest", 100)])
+async def test_reading_begins_where_the_policy_says(orders: EmbeddedCluster, policy: str, offset: int) -> None:
+    leader(orders, FIRST).log.delete_before(40)
+    async with consumer_of(orders, auto_offset_reset=policy) as consumer:
+        consumer.assign([FIRST])
+        assert await consumer.position(FIRST) == offset
+
+
+@pytest.mark.parametrize("policy, first", [("earliest", 40), ("latest", 100)])
+@pytest.mark.parametrize("sought", [7, 5_000])
+async def test_an_offset_that_is_gone_or_not_yet_there_is_reset(
+    orders: EmbeddedCluster, policy: str, first: int, sought: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader(orders, FIRST).log.delete_before(40)
+    async with consumer_of(orders, auto_offset_reset=policy) as consumer:
+        consumer.assign([FIRST])
+        consumer.seek(FIRST, sought)
+        asyncio.get_running_loop().call_later(5.0, write, orders, FIRST, [b"new"])
+        assert (await take(consumer, 1))[0].offset == first
+    assert f"orders-0: reset from offset {sought} to {first}" in caplog.text
+
+
+async def test_without_a_policy_an_offset_that_is_gone_is_an_error_until_the_user_seeks(
+    orders: EmbeddedCluster,
+) -> None:
+    leader(orders, FIRST).log.delete_before(40)
+    async with consumer_of(orders, auto_offset_reset="none") as consumer:
+        consumer.assign([FIRST, SECOND])
+        consumer.seek(FIRST, 7)
+        consumer.seek(SECOND, 0)
+        errors, records = [], []
+        for _ in range(40):
+            try:
+                records += await consumer.poll(max_records=10, timeout=1.0)
+            except OffsetOutOfRange as error:
+                errors.append(str(error))
+        assert len(records) == 100  # the other partition is not held up
+        assert "orders-0 has no offset 7" in errors[0]
+        assert "40 up to 100" in errors[0]
+        consumer.seek(FIRST, 60)
+        assert (await take(consumer, 1))[0].offset == 60
+
+
+async def test_without_a_policy_a_partition_without_a_position_is_an_error(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders, auto_offset_reset="none") as consumer:
+        consumer.assign([FIRST])
+        with pytest.raises(OffsetOutOfRange, match="orders-0 has no position"):
+            await consumer.poll(timeout=5.0)
+        with pytest.raises(OffsetOutOfRange, match="orders-0 has no position"):
+            await consumer.position(FIRST)
+
+
+async def test_what_was_fetched_is_read_before_an_offset_that_is_gone_is_reset(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        taken = await take(consumer, 10)
+        orders.on(FetchRequest, topic="orders", times=1).fail(ErrorCode.OFFSET_OUT_OF_RANGE)
+        taken += await take(consumer, 90)
+        assert [record.offset for record in taken] == list(range(100))
+
+
+# ---- lookups
+
+
+async def test_offsets_are_looked_up_at_all_leaders_and_merged(orders: EmbeddedCluster) -> None:
+    leader(orders, SECOND).log.delete_before(10)
+    async with consumer_of(orders) as consumer:
+        both = [FIRST, SECOND]
+        assert await consumer.beginning_offsets(both) == {FIRST: 0, SECOND: 10}
+        assert await consumer.end_offsets(both) == {FIRST: 100, SECOND: 100}
+        found = await consumer.offsets_for_times({FIRST: 1_000_000, SECOND: 9_999_999_999})
+        assert found[FIRST] == (0, 1_000_000, 0)
+        assert found[SECOND] is None
+        with pytest.raises(ValueError, match="-5"):
+            await consumer.offsets_for_times({FIRST: -5})
+
+
+async def test_lookups_go_on_after_errors_that_pass(orders: EmbeddedCluster) -> None:
+    orders.on(ListOffsetsRequest, times=2).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    orders.on(ListOffsetsRequest, nth=1, times=1).disconnect()
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST, SECOND])
+        assert await consumer.end_offsets([FIRST, SECOND]) == {FIRST: 100, SECOND: 100}
+        assert len(await take(consumer, 200)) == 200
+
+
+async def test_a_lookup_ends_with_its_timeout_and_says_what_it_lacked(orders: EmbeddedCluster) -> None:
+    loop = asyncio.get_running_loop()
+    async with consumer_of(orders) as consumer:
+        await consumer.end_offsets([FIRST])
+        orders.on(ListOffsetsRequest, times=None).fail(ErrorCode.LEADER_NOT_AVAILABLE)
+        began = loop.time()
+        with pytest.raises(KafkaTimeout, match=r"orders-0 .*LEADER_NOT_AVAILABLE"):
+            await consumer.end_offsets([FIRST], timeout=4.0)
+        assert loop.time() - began == pytest.approx(4.0, abs=0.01)
+
+
+async def test_a_lookup_of_a_partition_that_does_not_exist_is_an_error_at_once(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        with pytest.raises(UnknownTopic, match="orders-7"):
+            await consumer.end_offsets([TopicPartition("orders", 7)])
+
+
+# ---- topics
+
+
+async def test_an_unknown_topic_is_an_error_that_names_it_within_the_api_timeout(cluster: EmbeddedCluster) -> None:
+    loop = asyncio.get_running_loop()
+    settings = {"api_timeout": 3.0, "allow_auto_create_topics": False}
+    with pytest.raises(UnknownTopic, match="nowhere"):
+        async with consumer_of(cluster, topics=["nowhere"], **settings):
+            pass
+    async with consumer_of(cluster, **settings) as consumer:
+        consumer.assign([TopicPartition("nowhere", 0)])
+        began = loop.time()
+        with pytest.raises(UnknownTopic, match="nowhere-0"):
+            await anext(consumer)
+        assert loop.time() - began == pytest.approx(3.0, abs=0.1)
+        assert len(cluster.history.of(MetadataRequest)) < 60
+
+
+async def test_a_partition_beyond_the_topics_count_is_an_error_that_names_it(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders, api_timeout=3.0) as consumer:
+        consumer.assign([TopicPartition("orders", 9)])
+        with pytest.raises(UnknownTopic, match="orders-9"):
+            await anext(consumer)
+
+
+async def test_a_topic_that_may_not_be_read_is_an_error_and_others_go_on(orders: EmbeddedCluster) -> None:
+    await orders.create_topic("secret")
+    orders.on(FetchRequest, topic="secret", times=None).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    async with consumer_of(orders) as consumer:
+        consumer.assign([TopicPartition("secret", 0), FIRST, SECOND])
+        errors: set[str] = set()
+        records = 0
+        while records < 200:
+            try:
+                records += len(await consumer.poll(max_records=20, timeout=1.0))
+            except AuthorizationError as error:
+                errors.add(str(error)[:18])
+        assert errors == {"fetching secret-0 "}
+
+
+async def test_a_topic_that_is_created_later_is_read_from_then_on(cluster: EmbeddedCluster) -> None:
+    async with consumer_of(cluster, allow_auto_create_topics=False) as consumer:
+        consumer.assign([FIRST])
+        assert await consumer.poll(timeout=2.0) == []
+        await cluster.create_topic("orders")
+        write(cluster, FIRST, [b"first"])
+        assert [record.value for record in await take(consumer, 1)] == [b"first"]
+
+
+async def test_partitions_that_are_added_are_read_from_their_beginning_whatever_the_policy(
+    orders: EmbeddedCluster,
+) -> None:
+    async with consumer_of(orders, topics=["orders"], auto_offset_reset="latest", metadata_max_age=5.0) as consumer:
+        await consumer.position(FIRST)
+        orders.controller.create_partitions("orders", 4, None)
+        third = TopicPartition("orders", 2)
+        write(orders, third, [b"before it was noticed"])
+        assert [record.value for record in await take(consumer, 1)] == [b"before it was noticed"]
+        assert third in consumer.assignment
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+async def test_a_topic_made_anew_is_read_from_its_beginning(
+    orders: EmbeddedCluster, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with consumer_of(orders, auto_offset_reset=policy, metadata_max_age=5.0) as consumer:
+        consumer.assign([FIRST])
+        consumer.seek(FIRST, 1)
+        await take(consumer, 50)
+        await orders.delete_topic("orders")
+        await orders.create_topic("orders", partitions=2)
+        fill(orders, FIRST, 200)
+        consumer.pause()
+        await asyncio.sleep(10.0)
+        consumer.resume()
+        assert (await take(consumer, 1))[0].offset == 0
+    assert "orders-0 was deleted and made anew" in caplog.text
