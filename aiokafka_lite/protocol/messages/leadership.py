@@ -1,0 +1,151 @@
+"""Elect leaders, and move replicas between brokers.
+
+- ElectLeaders v1 can be unclean (KIP-460), v2 is flexible.
+- AlterPartitionReassignments v1 can insist on the replication factor staying as it is (KIP-455, KIP-860).
+"""
+
+from __future__ import annotations
+
+from ..schema import Request, Response, array, boolean, int8, int16, int32, message, string, struct
+
+
+@struct
+class ElectLeadersPartitionResult:
+    """Whether a partition got the leader that was asked for."""
+
+    partition_id: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+@struct
+class ElectLeadersTopicResult:
+    """A topic's partitions and what came of their elections."""
+
+    topic: str = string()
+    partition_result: list[ElectLeadersPartitionResult] = array(ElectLeadersPartitionResult)
+
+
+@message(key=43, versions=(0, 2), flexible=2)
+class ElectLeadersResponse(Response):
+    """A result for each partition; those that needed no election are left out where all were asked for."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16("1+", default=0)
+    replica_election_results: list[ElectLeadersTopicResult] = array(ElectLeadersTopicResult)
+
+
+@struct
+class ElectLeadersTopic:
+    """Partitions of a topic that shall hold an election."""
+
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+@message(key=43, versions=(0, 2), flexible=2)
+class ElectLeadersRequest(Request[ElectLeadersResponse]):
+    """Hold elections: type 0 for the preferred replica, 1 for any live one; null means every partition."""
+
+    election_type: int = int8("1+", default=0)
+    topic_partitions: list[ElectLeadersTopic] | None = array(ElectLeadersTopic, nullable="0+")
+    timeout_ms: int = int32(default=60000)
+
+
+@struct
+class ReassignablePartitionResponse:
+    """Whether a reassignment was taken on."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+@struct
+class ReassignableTopicResponse:
+    """A topic's partitions in the answer."""
+
+    name: str = string()
+    partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
+
+
+@message(key=45, versions=(0, 1), flexible=0)
+class AlterPartitionReassignmentsResponse(Response):
+    """An error for the whole, and one for each partition."""
+
+    throttle_time_ms: int = int32()
+    allow_replication_factor_change: bool = boolean("1+", default=True, ignorable=True)
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)
+
+
+@struct
+class ReassignablePartition:
+    """Where the replicas shall be; null calls a reassignment off."""
+
+    partition_index: int = int32()
+    replicas: list[int] | None = array(int32, nullable="0+", default=None)
+
+
+@struct
+class ReassignableTopic:
+    """Partitions of a topic to move."""
+
+    name: str = string()
+    partitions: list[ReassignablePartition] = array(ReassignablePartition)
+
+
+@message(key=45, versions=(0, 1), flexible=0)
+class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResponse]):
+    """Move replicas to other brokers."""
+
+    timeout_ms: int = int32(default=60000)
+    allow_replication_factor_change: bool = boolean("1+", default=True)
+    topics: list[ReassignableTopic] = array(ReassignableTopic)
+
+
+@struct
+class OngoingPartitionReassignment:
+    """A partition on the move: all its replicas, those to come, those to go."""
+
+    partition_index: int = int32()
+    replicas: list[int] = array(int32)
+    adding_replicas: list[int] = array(int32)
+    removing_replicas: list[int] = array(int32)
+
+
+@struct
+class OngoingTopicReassignment:
+    """A topic with partitions on the move."""
+
+    name: str = string()
+    partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
+
+
+@message(key=46, versions=(0, 0), flexible=0)
+class ListPartitionReassignmentsResponse(Response):
+    """What is on the move."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)
+
+
+@struct
+class ListPartitionReassignmentsTopic:
+    """Partitions that are asked about."""
+
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@message(key=46, versions=(0, 0), flexible=0)
+class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
+    """Ask what is on the move; null means everywhere."""
+
+    timeout_ms: int = int32(default=60000)
+    topics: list[ListPartitionReassignmentsTopic] | None = array(
+        ListPartitionReassignmentsTopic, nullable="0+", default=None
+    )

@@ -1,0 +1,167 @@
+"""What is in the logs of a broker, and deleting from their start.
+
+- DeleteRecords v2 is flexible (KIP-107).
+- DescribeLogDirs v2 is flexible, v3 has an error for the whole, v4 the sizes of the volume (KIP-827), v5 tells
+  directories that take no new replicas.
+- DescribeProducers helps to find hanging transactions (KIP-664).
+"""
+
+from __future__ import annotations
+
+from ..schema import Request, Response, array, boolean, int16, int32, int64, message, string, struct
+
+
+@struct
+class DeleteRecordsPartitionResult:
+    """Where a partition starts now."""
+
+    partition_index: int = int32()
+    low_watermark: int = int64()
+    error_code: int = int16()
+
+
+@struct
+class DeleteRecordsTopicResult:
+    """A topic's partitions in the answer."""
+
+    name: str = string()
+    partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
+
+
+@message(key=21, versions=(0, 2), flexible=2)
+class DeleteRecordsResponse(Response):
+    """A result for each partition."""
+
+    throttle_time_ms: int = int32()
+    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)
+
+
+@struct
+class DeleteRecordsPartition:
+    """The offset that shall be the first one left; -1 stands for the high watermark."""
+
+    partition_index: int = int32()
+    offset: int = int64()
+
+
+@struct
+class DeleteRecordsTopic:
+    """Partitions of a topic to shorten."""
+
+    name: str = string()
+    partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
+
+
+@message(key=21, versions=(0, 2), flexible=2)
+class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
+    """Delete records from the start of partitions."""
+
+    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
+    timeout_ms: int = int32()
+
+
+@struct
+class DescribeLogDirsPartition:
+    """What a replica takes up, and how far it is behind."""
+
+    partition_index: int = int32()
+    partition_size: int = int64()
+    offset_lag: int = int64()
+    is_future_key: bool = boolean()
+
+
+@struct
+class DescribeLogDirsTopic:
+    """A topic's replicas in a directory."""
+
+    name: str = string()
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
+
+
+@struct
+class DescribeLogDirsResult:
+    """A directory of logs; sizes are in bytes."""
+
+    error_code: int = int16()
+    log_dir: str = string()
+    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
+    total_bytes: int = int64("4+", default=-1, ignorable=True)
+    usable_bytes: int = int64("4+", default=-1, ignorable=True)
+    is_cordoned: bool = boolean("5+", default=False, ignorable=True)
+
+
+@message(key=35, versions=(1, 5), flexible=2)
+class DescribeLogDirsResponse(Response):
+    """The directories of one broker."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16("3+", default=0, ignorable=True)
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
+
+
+@struct
+class DescribableLogDirTopic:
+    """Partitions that are asked about."""
+
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+@message(key=35, versions=(1, 5), flexible=2)
+class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
+    """Ask what the logs take up; null means all of them."""
+
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
+
+
+@struct
+class DescribeProducersState:
+    """An idempotent producer as a partition remembers it."""
+
+    producer_id: int = int64()
+    producer_epoch: int = int32()
+    last_sequence: int = int32(default=-1)
+    last_timestamp: int = int64(default=-1)
+    coordinator_epoch: int = int32()
+    current_txn_start_offset: int = int64(default=-1)
+
+
+@struct
+class DescribeProducersPartitionResult:
+    """A partition's producers."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    active_producers: list[DescribeProducersState] = array(DescribeProducersState)
+
+
+@struct
+class DescribeProducersTopicResult:
+    """A topic's partitions in the answer."""
+
+    name: str = string()
+    partitions: list[DescribeProducersPartitionResult] = array(DescribeProducersPartitionResult)
+
+
+@message(key=61, versions=(0, 0), flexible=0)
+class DescribeProducersResponse(Response):
+    """The producers of each partition."""
+
+    throttle_time_ms: int = int32()
+    topics: list[DescribeProducersTopicResult] = array(DescribeProducersTopicResult)
+
+
+@struct
+class DescribeProducersTopic:
+    """Partitions that are asked about."""
+
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@message(key=61, versions=(0, 0), flexible=0)
+class DescribeProducersRequest(Request[DescribeProducersResponse]):
+    """Ask which producers write to partitions."""
+
+    topics: list[DescribeProducersTopic] = array(DescribeProducersTopic)
