@@ -42,7 +42,7 @@ demo: .venv/.demo
 lint: .venv/.development
 	@.venv/bin/ruff check --quiet .
 	@.venv/bin/mypy --no-error-summary
-	@.venv/bin/lint-imports --no-cache | grep -v -E '^(=|-|$$)' | tail -n 12; exit $${PIPESTATUS[0]}
+	@.venv/bin/lint-imports --no-cache >.venv/imports.log || { cat .venv/imports.log; exit 1; }
 
 format: .venv/.development
 	@.venv/bin/ruff check --quiet --fix .
@@ -62,5 +62,3 @@ docs: .venv/.docs
 
 clean:
 	rm -rf .venv site build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
-
-SHELL := bash

@@ -19,8 +19,7 @@ async def _serve(port: int, brokers: int, partitions: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked_to_stop.set)
-    ports = [port + index for index in range(brokers)] if port else None
-    async with EmbeddedCluster(brokers=brokers, ports=ports, default_partitions=partitions) as cluster:
+    async with EmbeddedCluster(brokers=brokers, ports=port or None, default_partitions=partitions) as cluster:
         print(f"bootstrap servers: {cluster.bootstrap_servers}", flush=True)
         await asked_to_stop.wait()
     print("stopped", flush=True)

@@ -11,10 +11,11 @@ import secrets
 import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -31,6 +32,7 @@ from aiokafka_lite.types import Header, Record, TopicPartition
 PARTITIONS = 3
 KEYS = 1000
 STALLED_AFTER = 30.0
+_PATIENCE = 5.0  # somebody sits in front of this: a broker that is not there is said to be so soon
 _CHUNK = 5000
 
 
@@ -132,15 +134,17 @@ def run_demo(bootstrap_server: str | None, count: int) -> int:
 
 
 async def _demo(bootstrap_server: str | None, count: int) -> int:
-    console = Console()
-    async with _kafka(bootstrap_server, console) as servers, Client(ClientConfig(bootstrap_servers=servers)) as client:
-        topic = f"aiokafka-lite-demo-{secrets.token_hex(4)}"
-        await create_topic(client, topic, partitions=PARTITIONS)
-        try:
-            leaders = await _leaders(client, topic)
-            return await _there_and_back(servers, topic, leaders, count, console)
-        finally:
-            await delete_topics(client, [topic])
+    console = Console(soft_wrap=True, highlight=False)
+    async with _kafka(bootstrap_server, console) as servers:
+        settings = ClientConfig(bootstrap_servers=servers, api_timeout=_PATIENCE)
+        async with Client(settings) as client:
+            topic = f"aiokafka-lite-demo-{secrets.token_hex(4)}"
+            await create_topic(client, topic, partitions=PARTITIONS)
+            try:
+                leaders = await _leaders(client, topic)
+                return await _there_and_back(servers, topic, leaders, count, console)
+            finally:
+                await delete_topics(client, [topic])
 
 
 @asynccontextmanager
@@ -158,14 +162,12 @@ async def _leaders(client: Client, topic: str) -> dict[int, str]:
     """The leader of each partition. A new topic is known to the controller first, so it may take a few questions."""
     async with asyncio.timeout(STALLED_AFTER):
         while True:
-            try:
-                view = await client.topic(topic)
-            except UnknownTopic:
-                view = None
-            if view is not None:
-                leaders = {partition.partition: partition.leader for partition in view.partitions}
-                if len(leaders) == PARTITIONS and min(leaders.values()) >= 0:
-                    return {partition: str(client.view.nodes[leader]) for partition, leader in leaders.items()}
+            with suppress(UnknownTopic):
+                await client.topic(topic)
+            nodes = {number: client.view.leader_of(TopicPartition(topic, number)) for number in range(PARTITIONS)}
+            leaders = {number: str(node) for number, node in nodes.items() if node is not None}
+            if len(leaders) == PARTITIONS:
+                return leaders
             await client.refresh([topic])
 
 
@@ -241,15 +243,15 @@ def _rate(count: int, tallies: dict[int, Tally], seconds: float) -> str:
 
 
 def _table(tallies: dict[int, Tally], leaders: dict[int, str]) -> Table:
-    table = Table()
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("partition", justify="right")
-    table.add_column("leader")
-    for name in ("records", "bytes", "first offset", "last offset"):
-        table.add_column(name, justify="right")
+    table.add_column("leader", no_wrap=True)
+    for name in ("records", "bytes", "offsets"):
+        table.add_column(name, justify="right", no_wrap=True)
     for partition, tally in tallies.items():
-        offsets = str(tally.first), str(tally.last)
-        table.add_row(str(partition), leaders[partition], f"{tally.records:,}", f"{tally.size:,}", *offsets)
+        offsets = f"{tally.first:,} to {tally.last:,}" if tally.records else "none"
+        table.add_row(str(partition), leaders[partition], f"{tally.records:,}", f"{tally.size:,}", offsets)
     records = sum(tally.records for tally in tallies.values())
     size = sum(tally.size for tally in tallies.values())
-    table.add_row("all", "", f"{records:,}", f"{size:,}", "", "", style="bold")
+    table.add_row("all", "", f"{records:,}", f"{size:,}", "", style="bold")
     return table

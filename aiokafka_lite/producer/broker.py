@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import ConnectionLost, ErrorCode, KafkaError
+from ..errors import ConnectionLost, ErrorCode, KafkaError, UnsupportedVersion
 from ..net.connection import Connection, Purpose
 from ..protocol.messages import (
     ProduceRequest,
@@ -23,6 +23,7 @@ from ..protocol.messages import (
     ProduceResponsePartition,
 )
 from ..protocol.schema import ZERO_UUID
+from ..types import Compression
 from .batch import Batch
 from .partition import PartitionProducer
 from .verdict import is_retriable
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from .router import Router
 
 LAST_VERSION_WITH_NAMES = 12
+
+FIRST_WITH_ZSTD = 7
 
 REQUEST_OVERHEAD = 512
 """Bytes of a request that are not batches: its header, names and ids. Only an estimate is needed."""
@@ -172,6 +175,7 @@ class BrokerProducer:
     def _send(self, connection: Connection, parcels: list[Parcel]) -> None:
         request = self._request(parcels)
         try:
+            self._check_compression(connection)
             promise = connection.send_nowait(
                 request, timeout=self._router.request_timeout, at_most=_newest_version(request)
             )
@@ -181,6 +185,13 @@ class BrokerProducer:
             return
         self.in_flight += 1
         promise.add_done_callback(partial(self._answered, connection, parcels))
+
+    def _check_compression(self, connection: Connection) -> None:
+        """A broker before 2.1 knows no zstd and fails in ways that do not say so (KIP-110)."""
+        if self._router.config.compression is not Compression.ZSTD:
+            return
+        if not connection.versions.supports(ProduceRequest, FIRST_WITH_ZSTD):
+            raise UnsupportedVersion(f"{connection!r} cannot read compression='zstd', which came with Kafka 2.1")
 
     def _answered(
         self, connection: Connection, parcels: list[Parcel], promise: asyncio.Future[ProduceResponse]
@@ -234,6 +245,7 @@ class BrokerProducer:
         self._watch(connection)
         request = self._request(parcels)
         try:
+            self._check_compression(connection)
             connection.send_without_response(request, at_most=_newest_version(request))
         except KafkaError as error:
             self._failed(parcels, error)

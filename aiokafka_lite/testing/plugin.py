@@ -22,7 +22,7 @@ except ImportError:  # anyio's plugin runs plain fixtures
     async_fixture = pytest.fixture
 
 
-@async_fixture
+@async_fixture  # type: ignore[untyped-decorator, unused-ignore]
 async def embedded_kafka() -> AsyncIterator[EmbeddedCluster]:
     """A one-node embedded cluster on a free loopback port, in the test's own event loop, new for each test."""
     from aiokafka_lite.embedded import EmbeddedCluster

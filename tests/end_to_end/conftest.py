@@ -116,7 +116,7 @@ async def until_every_partition_has_a_leader(client: Client, topic: str, partiti
         while True:
             with contextlib.suppress(UnknownTopic):
                 view = await client.topic(topic)
-                if sum(partition.leader >= 0 for partition in view.partitions) == partitions:
+                if sum(partition.leader is not None for partition in view.partitions) == partitions:
                     return
             await client.refresh([topic])
 

@@ -98,7 +98,7 @@ async def consume(address: str) -> None:
         (speaks_http, r"HTTP"),
         (speaks_tls, r"TLS"),
         (says_nothing, r"(?i)time|in \d"),
-        (hangs_up, r"(?i)closed|lost|ended"),
+        (hangs_up, r"hung up"),
     ],
     ids=["http", "tls", "silent", "hangs-up"],
 )

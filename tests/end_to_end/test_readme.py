@@ -46,13 +46,14 @@ async def test_produce_and_consume(kafka: Kafka) -> None:
     def here(program: str) -> str:
         return program.replace("localhost:9092", kafka.bootstrap_servers).replace('"orders"', f'"{topic}"')
 
-    assert f"{topic}-" in await until_it_prints("offset 0", "-c", here(example("producer.send(")))
+    assert f"{topic}-" in await until_it_prints("offset 0", "-c", here(example("print(f\"{metadata")))
     printed = await until_it_prints("two coffees", "-c", here(example("async for record in consumer")))
     assert "two coffees" in printed, printed
 
 
 async def test_embedded_cluster_in_a_test(tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(example("embedded_kafka"))
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nfilterwarnings = error\n")
-    printed = await until_it_prints("1 passed", "-m", "pytest", "-q", str(tmp_path), "-c", str(tmp_path / "pytest.ini"))
+    settings = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
+    (tmp_path / "pytest.ini").write_text(settings)
+    printed = await until_it_prints("1 passed", "-m", "pytest", "-q", "-c", str(tmp_path / "pytest.ini"), str(tmp_path))
     assert "1 passed" in printed, printed
