@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from ..errors import ErrorCode, InvalidTopic
 
@@ -40,7 +41,7 @@ class TrackedTopics:
         self._last_use: dict[str, float] = {}
 
     @property
-    def names(self) -> Collection[str]:
+    def names(self) -> AbstractSet[str]:
         """A live, read-only look at the names; testing membership is cheap."""
         return self._last_use.keys()
 

@@ -113,7 +113,8 @@ async def test_failed_authentication_ends_the_start_at_once() -> None:
             calls += 1
             raise AuthenticationError("the password is wrong")
 
-        cluster.connector.connect = refuse  # type: ignore[union-attr, method-assign, assignment]
+        assert cluster.connector is not None
+        cluster.connector.connect = refuse  # type: ignore[method-assign, assignment]
         with pytest.raises(AuthenticationError, match="password"):
             await client.start()
         assert (now(), calls) == (0.0, 1)
