@@ -25,6 +25,7 @@ from .controller import Controller
 from .faults import Fault, Faults, History
 from .network import Network
 from .node import BrokerNode, NodeState, VersionRanges, default_versions
+from .quotas import QuotaLimits
 from .replication import ReplicaFetcher
 from .topics import PartitionKey, PartitionState, Topic
 
@@ -116,6 +117,7 @@ class EmbeddedCluster(Service):
         self.random = random.Random(seed)
         self.cluster_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
         self.authoriser = AllowAll()
+        self.quota_limits = QuotaLimits()
         self.faults = Faults()
         self.history = History(history_limit)
         self.network = Network()

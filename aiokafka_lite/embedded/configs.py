@@ -5,7 +5,7 @@ A setting is a string on the wire and in the tables here; ``TopicConfig`` is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -201,10 +201,32 @@ class TopicConfig:
 
 
 def effective(name: str, topic: Mapping[str, str], broker: Mapping[str, str]) -> tuple[str | None, ConfigSource]:
-    """A topic setting's value and where it comes from."""
-    if name in topic:
-        return topic[name], ConfigSource.DYNAMIC_TOPIC
+    """A topic setting's value and where it comes from, with all settings of the broker taken as one."""
+    return topic_synonyms(name, topic, [(ConfigSource.STATIC_BROKER, broker)])[0][1:]
+
+
+class Synonym(NamedTuple):
+    """One of the places that a setting's value may come from."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
+"""A broker's settings by where they come from, the strongest first."""
+
+
+def topic_synonyms(name: str, topic: Mapping[str, str], layers: Layers) -> list[Synonym]:
+    """Every value that a topic setting has somewhere, the one in force first."""
     key = TOPIC_KEYS[name]
-    if key.broker_name is not None and key.broker_name in broker:
-        return broker[key.broker_name], ConfigSource.STATIC_BROKER
-    return key.default, ConfigSource.DEFAULT
+    found = [Synonym(name, topic[name], ConfigSource.DYNAMIC_TOPIC)] if name in topic else []
+    if key.broker_name is None:
+        return [*found, Synonym(name, key.default, ConfigSource.DEFAULT)]
+    return [*found, *broker_synonyms(key.broker_name, layers)]
+
+
+def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
+    """Every value that a broker setting has somewhere, the one in force first."""
+    found = [Synonym(name, layer[name], source) for source, layer in layers if name in layer]
+    return [*found, Synonym(name, BROKER_KEYS[name].default, ConfigSource.DEFAULT)]

@@ -12,6 +12,7 @@ import itertools
 import logging
 import socket
 import struct
+import time
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -42,7 +43,7 @@ _ids = itertools.count(1)
 class RequestContext:
     """What a handler knows besides the request: the node, the connection, and what the header said."""
 
-    __slots__ = ("client_id", "connection", "header", "node", "principal", "version")
+    __slots__ = ("client_id", "connection", "header", "node", "principal", "throttle_ms", "version")
 
     def __init__(self, connection: ServerConnection, header: RequestHeader) -> None:
         self.node = connection.node
@@ -51,6 +52,7 @@ class RequestContext:
         self.version = header.version
         self.client_id = header.client_id or ""
         self.principal = connection.principal
+        self.throttle_ms = 0
 
 
 class ServerStream(FramedStreamReader):
@@ -153,7 +155,7 @@ class ServerConnection:
         context = RequestContext(self, header)
         fault = node.cluster.faults.match(node.node_id, request, node.topic_name)
         if fault is None:
-            response = await self._handle(context, request)
+            response = await self._handle_measured(context, request)
         else:
             response = await self._suffer(fault, context, request, exchange)
         if node.is_frozen:
@@ -162,7 +164,7 @@ class ServerConnection:
             exchange.response = response
             self.stream.write([encode_response(header, response)])
             await self.stream.drain()
-        throttle = getattr(response, "throttle_time_ms", 0)
+        throttle = max(context.throttle_ms, getattr(response, "throttle_time_ms", 0))
         if throttle:
             await self._mute(throttle / 1000)
 
@@ -176,6 +178,18 @@ class ServerConnection:
         if header.api_key != ApiVersionsRequest.api_key:
             raise ProtocolError(f"{header.name} version {header.version} is not spoken here")
         self.stream.write([encode_unsupported_api_versions(header, self.node.unsupported_api_versions())])
+
+    async def _handle_measured(self, context: RequestContext, request: Request[Any]) -> Response | None:
+        """Handle a request and count the work towards the client's share, if it has one."""
+        quotas = self.node.quotas
+        if not quotas.limits_requests(context):
+            return await self._handle(context, request)
+        began = time.thread_time()
+        response = await self._handle(context, request)
+        context.throttle_ms = quotas.record_request(context, time.thread_time() - began)
+        if response is not None and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(response.throttle_time_ms, context.throttle_ms)
+        return response
 
     async def _handle(self, context: RequestContext, request: Request[Any]) -> Response | None:
         """Run the handler; what it raises by mistake is answered with UNKNOWN_SERVER_ERROR, as Kafka does."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from ..errors import ErrorCode
-from .configs import TOPIC_KEYS, InvalidConfig, TopicConfig, check_configs
+from .configs import BROKER_KEYS, TOPIC_KEYS, ConfigSource, InvalidConfig, Layers, TopicConfig, check_configs
 from .topics import NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
 
 MAX_PARTITIONS = 100_000
@@ -51,7 +51,8 @@ class Controller:
         self.topics: dict[str, Topic] = {}
         self.names: dict[bytes, str] = {}
         self.brokers: dict[int, Registration] = {}
-        self.broker_configs = dict(broker_configs)
+        self.static_configs = dict(broker_configs)
+        self.dynamic_configs: dict[str, dict[str, str]] = {}  # by broker id; "" is all brokers
         self.default_partitions = default_partitions
         self.default_replication_factor = default_replication_factor
         self._publish = publish
@@ -61,6 +62,39 @@ class Controller:
 
     def __repr__(self) -> str:
         return f"<Controller brokers={self.live_brokers()} topics={len(self.topics)}>"
+
+    # ---- settings of brokers
+
+    @property
+    def broker_configs(self) -> dict[str, str]:
+        """What all brokers share."""
+        return {**self.static_configs, **self.dynamic_configs.get("", {})}
+
+    def layers(self, broker: str = "") -> Layers:
+        """The settings of one broker, or of all, by where they come from."""
+        own = {"broker.id": broker, "node.id": broker} if broker else {}
+        layers = [
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_configs.get("", {})),
+            (ConfigSource.STATIC_BROKER, {**self.static_configs, **own}),
+        ]
+        if broker:
+            layers.insert(0, (ConfigSource.DYNAMIC_BROKER, self.dynamic_configs.get(broker, {})))
+        return layers
+
+    def set_broker_configs(self, broker: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """Replace the dynamic settings of one broker, or, with "", of all; raises Refused."""
+        if broker and (not broker.isdigit() or int(broker) not in self.brokers):
+            raise Refused(ErrorCode.INVALID_REQUEST, f"there is no broker {broker!r}")
+        fixed = [name for name in configs if name in BROKER_KEYS and BROKER_KEYS[name].read_only]
+        try:
+            check_configs(BROKER_KEYS, configs)
+        except InvalidConfig as error:
+            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        if fixed:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"cannot be changed while the broker runs: {', '.join(fixed)}")
+        if not validate_only:
+            self.dynamic_configs[broker] = dict(configs)
+            self.reparse_configs()
 
     # ---- brokers
 
@@ -319,7 +353,45 @@ class Controller:
         if any(not self.is_alive(node) for node in proposed):
             return False
         self.set_partition(key, replace(state, isr=proposed))
+        self._end_reassignment(key)
         return True
+
+    def reassign(self, key: PartitionKey, replicas: Sequence[int] | None, *, keep_factor: bool = False) -> None:
+        """Begin to move a partition to other replicas, or, with None, call that off; raises Refused."""
+        state = self.state_of(key)
+        settled = tuple(node for node in state.replicas if node not in state.adding)
+        if replicas is None:
+            if not (state.adding or state.removing):
+                raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is not being reassigned")
+            self._move_to(key, state, settled)
+            return
+        self._check_assignments([replicas])
+        if keep_factor and len(replicas) != len([node for node in settled if node not in state.removing] or settled):
+            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must stay as it is")
+        target = tuple(replicas)
+        adding = tuple(node for node in target if node not in settled)
+        removing = tuple(node for node in settled if node not in target)
+        if not adding:
+            self._move_to(key, state, target)
+        else:
+            moving = replace(state, replicas=(*target, *removing), adding=adding, removing=removing)
+            self.set_partition(key, moving)
+
+    def _move_to(self, key: PartitionKey, state: PartitionState, replicas: tuple[int, ...]) -> None:
+        """End a reassignment: only these replicas are left, led by one of those in sync."""
+        isr = tuple(node for node in state.isr if node in replicas)
+        if not isr:
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"none of {list(replicas)} is in sync")
+        state = replace(state, replicas=replicas, isr=isr, adding=(), removing=())
+        if state.leader not in replicas:
+            state = self._elect(self.topics[key[0]], state)
+        self.set_partition(key, state)
+
+    def _end_reassignment(self, key: PartitionKey) -> None:
+        """End a reassignment whose new replicas are all in sync."""
+        state = self.state_of(key)
+        if state.adding and set(state.adding) <= set(state.isr):
+            self._move_to(key, state, tuple(node for node in state.replicas if node not in state.removing))
 
     # ---- producers
 

@@ -90,7 +90,7 @@ class BrokerNode:
         self.groups = GroupCoordinator(self)
         self.fetch_sessions = FetchSessions(cluster.random)
         self.fetch_max_bytes = 57671680
-        self.quotas = Quotas()
+        self.quotas = Quotas(cluster.quota_limits, self.time)
         self.is_stale = False
         self.clock_skew = 0.0
         self._server: asyncio.Server | None = None

@@ -326,6 +326,14 @@ class ReplicaManager:
             raise NotLeader(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} on node {self.node_id} is offline")
         return partition
 
+    def delete_records(self, partition: Partition, offset: int) -> None:
+        """Raise the start of a log that this node leads, up to the high watermark."""
+        before = partition.log.size
+        partition.log.delete_before(offset)
+        self.stored_bytes -= before - partition.log.size
+        self.fetch_purgatory.check_and_complete(partition.key)
+        self.on_append(partition)
+
     # ---- fetch
 
     async def fetch_messages(

@@ -9,29 +9,37 @@ from ...protocol.messages import REQUESTS
 from ...protocol.schema import Request, Response
 from . import (
     api_versions,
+    configs,
     coordinator,
     fetch,
     group_admin,
     group_membership,
     group_offsets,
+    leadership,
+    logs,
     metadata,
     offsets,
     produce,
     producer_id,
+    quotas,
     topics,
 )
 
 FAMILIES = (
     api_versions,
+    configs,
     coordinator,
     fetch,
     group_admin,
     group_membership,
     group_offsets,
+    leadership,
+    logs,
     metadata,
     offsets,
     produce,
     producer_id,
+    quotas,
     topics,
 )
 

@@ -58,20 +58,27 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     parameters = FetchParameters(
         max_wait=0.0 if refused else request.max_wait_ms / 1000,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, node.fetch_max_bytes),
+        max_bytes=_max_bytes(context, request),
         read_committed=request.isolation_level == READ_COMMITTED,
         from_any_replica=context.version >= FIRST_VERSION_WITH_ANY_REPLICA,
         rack=request.rack_id,
     )
     result = await node.replica_manager.fetch_messages(parameters, wanted)
+    size = sum(len(each.records) for each in result.values())
+    throttle = node.quotas.record_fetch(context, size)
+    response = FetchResponse(throttle_time_ms=throttle, session_id=session.session_id, responses=[])
+    if throttle:
+        return response  # nothing is told, so that it is still news when the client comes back
     fetched = [*refused, *((slots[key], each) for key, each in result.items())]
-    response = FetchResponse(throttle_time_ms=0, session_id=session.session_id, responses=[])
-    size = 0
     for slot, each in session.worth_telling(fetched):
-        size += len(each.records)
         _add(context, response, slot, each)
-    response.throttle_time_ms = node.quotas.record_fetch(context, size)
     return response
+
+
+def _max_bytes(context: RequestContext, request: FetchRequest) -> int:
+    node = context.node
+    limit = node.quotas.fetch_limit(context)
+    return min(request.max_bytes, node.fetch_max_bytes, *(() if limit is None else (limit,)))
 
 
 def _resolve(context: RequestContext, slot: SessionPartition) -> tuple[str, ErrorCode]:

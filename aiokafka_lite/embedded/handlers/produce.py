@@ -63,7 +63,7 @@ async def produce(context: RequestContext, request: ProduceRequest) -> ProduceRe
         results = await node.replica_manager.append_records(
             request.timeout_ms / 1000, request.acks, split.entries, node.now_ms()
         )
-    throttle = node.quotas.record_produce(context, size)
+    throttle = context.throttle_ms = node.quotas.record_produce(context, size)
     return _send_response(context, request, split, results, throttle)
 
 

@@ -30,7 +30,7 @@ from ...protocol.messages import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..authoriser import CLUSTER, Operation, Resource, ResourceType
-from ..configs import TOPIC_KEYS, effective
+from ..configs import TOPIC_KEYS, topic_synonyms
 from ..controller import Refused
 from ..topics import Topic
 
@@ -84,16 +84,12 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
     )
     result.num_partitions = len(topic.partitions)
     result.replication_factor = len(topic.partitions[0].replicas)
-    broker = context.node.cluster.controller.broker_configs
-    configs = []
-    for name, key in TOPIC_KEYS.items():
-        value, source = effective(name, topic.configs, broker)
-        configs.append(
-            CreatableTopicConfigs(name=name, value=value, read_only=key.read_only, config_source=source)
-            if context.version >= 5
-            else CreatableTopicConfigs()
-        )
-    result.configs = configs if context.version >= 5 else []
+    if context.version >= 5:
+        layers = context.node.cluster.controller.layers()
+        in_force = [(name, topic_synonyms(name, topic.configs, layers)[0]) for name in TOPIC_KEYS]
+        result.configs = [
+            CreatableTopicConfigs(name=name, value=each.value, config_source=each.source) for name, each in in_force
+        ]
     return result
 
 

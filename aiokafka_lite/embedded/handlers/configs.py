@@ -1,0 +1,224 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers.
+
+- Resource types: 2 topic, 4 broker (its id, or "" for all brokers).
+- DescribeConfigs v1 adds sources and synonyms (KIP-226), v3 types and documentation (none is kept here).
+- AlterConfigs replaces all of a resource's settings; what it does not name falls back to its default. Incremental ones
+  (KIP-339) set (0), delete (1), append to (2) or subtract from (3) a list.
+- An unknown setting or a bad value is INVALID_CONFIG, an unknown topic UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResponseResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestConfig,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseResource,
+)
+from ..authoriser import CLUSTER, Operation, Resource, ResourceType
+from ..configs import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    ConfigSource,
+    ConfigType,
+    Synonym,
+    broker_synonyms,
+    topic_synonyms,
+)
+from ..controller import Refused
+
+if TYPE_CHECKING:
+    from ..connection import RequestContext
+
+TOPIC = 2
+BROKER = 4
+
+
+class Change(IntEnum):
+    """What an incremental change does."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    results = [_describe(context, request, resource) for resource in request.resources]
+    return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+    try:
+        _allow(context, resource.resource_type, resource.resource_name, Operation.DESCRIBE_CONFIGS)
+        for name, key, synonyms in _settings(context, resource.resource_type, resource.resource_name):
+            if resource.configuration_keys is None or name in resource.configuration_keys:
+                result.configs.append(_setting(context, request, name, key, synonyms))
+    except Refused as refusal:
+        result.error_code, result.error_message = refusal.code, str(refusal)
+    return result
+
+
+def _settings(context: RequestContext, resource_type: int, name: str) -> Sequence[tuple[str, ConfigKey, list[Synonym]]]:
+    """A resource's settings with the places that they come from; raises Refused."""
+    controller = context.node.cluster.controller
+    if resource_type == TOPIC:
+        own = controller.require(name).configs
+        return [(each, key, topic_synonyms(each, own, controller.layers())) for each, key in TOPIC_KEYS.items()]
+    if resource_type != BROKER:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+    if name and name != str(context.node.node_id):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"this is broker {context.node.node_id}, not {name}")
+    settings = [
+        (each, key, broker_synonyms(each, controller.layers(name))) for each, key in sorted(BROKER_KEYS.items())
+    ]
+    if name:
+        return settings
+    dynamic = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    return [setting for setting in settings if setting[2][0].source is dynamic]
+
+
+def _setting(
+    context: RequestContext, request: DescribeConfigsRequest, name: str, key: ConfigKey, synonyms: list[Synonym]
+) -> DescribeConfigsResourceResult:
+    in_force = synonyms[0]
+    described = []
+    if request.include_synonyms and context.version >= 1:
+        described = [DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source) for each in synonyms]
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=None if key.type is ConfigType.PASSWORD else in_force.value,
+        read_only=key.read_only,
+        config_source=in_force.source,
+        is_sensitive=key.type is ConfigType.PASSWORD,
+        synonyms=described,
+        config_type=key.type,
+        documentation=None,
+    )
+
+
+def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    responses = []
+    for resource in request.resources:
+        answer = AlterConfigsResponseResource(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            wanted = {each.name: each.value for each in resource.configs}
+            values = {name: value for name, value in wanted.items() if value is not None}
+            _replace(context, resource.resource_type, resource.resource_name, values, request.validate_only)
+        except Refused as refusal:
+            answer.error_code, answer.error_message = refusal.code, str(refusal)
+        responses.append(answer)
+    return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+
+def incremental_alter_configs(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    responses = []
+    for resource in request.resources:
+        answer = IncrementalAlterConfigsResponseResource(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            values = dict(_own(context, resource.resource_type, resource.resource_name))
+            for change in resource.configs:
+                _change(values, change, TOPIC_KEYS if resource.resource_type == TOPIC else BROKER_KEYS)
+            _replace(context, resource.resource_type, resource.resource_name, values, request.validate_only)
+        except Refused as refusal:
+            answer.error_code, answer.error_message = refusal.code, str(refusal)
+        responses.append(answer)
+    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+
+def _own(context: RequestContext, resource_type: int, name: str) -> Mapping[str, str]:
+    controller = context.node.cluster.controller
+    if resource_type == TOPIC:
+        return controller.require(name).configs
+    return controller.dynamic_configs.get(name, {})
+
+
+def _change(
+    values: dict[str, str], change: IncrementalAlterConfigsRequestConfig, keys: Mapping[str, ConfigKey]
+) -> None:
+    """Apply one incremental change; raises Refused."""
+    name, value = change.name, change.value
+    if change.config_operation == Change.DELETE:
+        values.pop(name, None)
+        return
+    if change.config_operation not in tuple(Change) or value is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name}: operation {change.config_operation} with value {value!r}")
+    if change.config_operation == Change.SET:
+        values[name] = value
+        return
+    key = keys.get(name)
+    if key is None or key.type is not ConfigType.LIST:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is no list to append to or to subtract from")
+    present = [part for part in values.get(name, key.default or "").split(",") if part]
+    parts = [part.strip() for part in value.split(",")]
+    if change.config_operation == Change.APPEND:
+        present += [part for part in parts if part not in present]
+    else:
+        present = [part for part in present if part not in parts]
+    values[name] = ",".join(present)
+
+
+def _replace(
+    context: RequestContext, resource_type: int, name: str, values: Mapping[str, str], validate_only: bool
+) -> None:
+    """Put a resource's settings in place; raises Refused."""
+    _allow(context, resource_type, name, Operation.ALTER_CONFIGS)
+    controller = context.node.cluster.controller
+    if resource_type == TOPIC:
+        controller.set_topic_configs(name, values, validate_only=validate_only)
+    elif resource_type == BROKER:
+        controller.set_broker_configs(name, values, validate_only=validate_only)
+    else:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+
+
+def _allow(context: RequestContext, resource_type: int, name: str, operation: Operation) -> None:
+    resource = Resource(ResourceType.TOPIC, name) if resource_type == TOPIC else CLUSTER
+    if not context.node.cluster.authoriser.allows(context.principal, operation, resource):
+        code = (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED if resource_type == TOPIC else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        )
+        raise Refused(code, "not allowed")
+
+
+HANDLERS = {
+    DescribeConfigsRequest: describe_configs,
+    AlterConfigsRequest: alter_configs,
+    IncrementalAlterConfigsRequest: incremental_alter_configs,
+}

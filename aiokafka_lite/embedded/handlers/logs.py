@@ -1,0 +1,146 @@
+"""DeleteRecords, DescribeLogDirs and DescribeProducers: what is in this node's logs.
+
+- DeleteRecords raises the start of a log, to the high watermark for offset -1; followers take it over when they fetch.
+- DescribeLogDirs: each node has one directory, in memory. v4 adds its size: the limit, if one is set.
+- DescribeProducers gives the producers that a log remembers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+    DescribeProducersPartitionResult,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersState,
+    DescribeProducersTopicResult,
+)
+from ..authoriser import CLUSTER, Operation, Resource, ResourceType
+from ..partition import NotLeader, Partition
+from ..topics import PartitionKey
+
+if TYPE_CHECKING:
+    from ..connection import RequestContext
+
+LOG_DIR = "/memory"
+HIGH_WATERMARK = -1
+
+
+def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        throttle_time_ms=0,
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(context, topic.name, wanted) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
+    )
+    try:
+        partition = _leader(context, (topic, wanted.partition_index), Operation.DELETE)
+    except NotLeader as error:
+        result.error_code = error.code
+        return result
+    log = partition.log
+    offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= log.high_watermark:
+        result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        return result
+    context.node.replica_manager.delete_records(partition, offset)
+    result.low_watermark = log.start_offset
+    return result
+
+
+def _leader(context: RequestContext, key: PartitionKey, operation: Operation) -> Partition:
+    """The replica that leads here; raises NotLeader with whatever code fits."""
+    node = context.node
+    if not node.cluster.authoriser.allows(context.principal, operation, Resource(ResourceType.TOPIC, key[0])):
+        raise NotLeader(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
+    if node.partition_state(key) is None:
+        raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
+    partition = node.replica_manager.require(key)
+    partition.require_leader()
+    return partition
+
+
+def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    if not context.node.cluster.authoriser.allows(context.principal, Operation.DESCRIBE, CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= 3 else ErrorCode.NONE
+        return DescribeLogDirsResponse(throttle_time_ms=0, error_code=code, results=[])
+    manager = context.node.replica_manager
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for (name, index), partition in manager.partitions.items():
+        if wanted is None or (name, index) in wanted:
+            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
+            lag = 0 if partition.is_leader else max(0, partition.log.high_watermark - partition.log.end_offset)
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index, partition_size=partition.log.size, offset_lag=lag, is_future_key=False
+                )
+            )
+    limit = manager.storage_limit
+    result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=LOG_DIR, topics=list(topics.values()))
+    if limit is not None:
+        result.total_bytes, result.usable_bytes = limit, max(0, limit - manager.stored_bytes)
+    return DescribeLogDirsResponse(throttle_time_ms=0, results=[result])
+
+
+def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        throttle_time_ms=0,
+        topics=[
+            DescribeProducersTopicResult(
+                name=topic.name,
+                partitions=[_producers(context, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _producers(context: RequestContext, topic: str, index: int) -> DescribeProducersPartitionResult:
+    result = DescribeProducersPartitionResult(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
+    try:
+        partition = _leader(context, (topic, index), Operation.READ)
+    except NotLeader as error:
+        result.error_code, result.error_message = error.code, str(error)
+        return result
+    for producer_id, entry in partition.producers.entries.items():
+        result.active_producers.append(
+            DescribeProducersState(
+                producer_id=producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.window[-1].last_sequence if entry.window else -1,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=-1,
+            )
+        )
+    return result
+
+
+HANDLERS = {
+    DeleteRecordsRequest: delete_records,
+    DescribeLogDirsRequest: describe_log_dirs,
+    DescribeProducersRequest: describe_producers,
+}

@@ -1,0 +1,124 @@
+"""DescribeClientQuotas and AlterClientQuotas: limits for users and client ids (KIP-546).
+
+- An entity is a user, a client id, both, or an address; a null name is the default for all that have no own limit.
+- A filter matches a name exactly (0), the default (1) or any name (2); a strict one wants no other parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntry,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntity,
+    AlterClientQuotasResponseEntry,
+    DescribeClientQuotasComponent,
+    DescribeClientQuotasEntity,
+    DescribeClientQuotasEntry,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeClientQuotasValue,
+)
+from ..quotas import CLIENT_ID, IP, KEYS, USER, Entity
+
+if TYPE_CHECKING:
+    from ..connection import RequestContext
+
+EXACT = 0
+DEFAULT = 1
+ANY = 2
+
+
+def describe_client_quotas(
+    context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    wrong = [each.entity_type for each in request.components if each.entity_type not in (USER, CLIENT_ID, IP)]
+    if wrong:
+        return DescribeClientQuotasResponse(
+            throttle_time_ms=0,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"there are no entities of type {wrong[0]!r}",
+            entries=None,
+        )
+    entries = [
+        DescribeClientQuotasEntry(
+            entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
+            values=[DescribeClientQuotasValue(key=key, value=value) for key, value in limits.items()],
+        )
+        for entity, limits in context.node.cluster.quota_limits
+        if _matches(dict(entity), request)
+    ]
+    return DescribeClientQuotasResponse(
+        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, entries=entries
+    )
+
+
+def _sorted(entity: Entity) -> list[tuple[str, str | None]]:
+    return sorted(entity, key=lambda part: part[0])
+
+
+def _matches(entity: dict[str, str | None], request: DescribeClientQuotasRequest) -> bool:
+    if request.strict and len(entity) != len(request.components):
+        return False
+    return all(_matches_part(entity, component) for component in request.components)
+
+
+def _matches_part(entity: dict[str, str | None], component: DescribeClientQuotasComponent) -> bool:
+    if component.entity_type not in entity:
+        return False
+    name = entity[component.entity_type]
+    if component.match_type == DEFAULT:
+        return name is None
+    return component.match_type == ANY or name == component.match
+
+
+def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    entries = []
+    for entry in request.entries:
+        problem = _problem(entry)
+        if problem is None and not request.validate_only:
+            _apply(context, entry)
+        entries.append(
+            AlterClientQuotasResponseEntry(
+                error_code=ErrorCode.NONE if problem is None else ErrorCode.INVALID_REQUEST,
+                error_message=problem,
+                entity=[
+                    AlterClientQuotasResponseEntity(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
+            )
+        )
+    return AlterClientQuotasResponse(throttle_time_ms=0, entries=entries)
+
+
+def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:
+    kinds = {part.entity_type for part in entry.entity}
+    if not kinds or len(kinds) != len(entry.entity) or not (kinds <= {USER, CLIENT_ID} or kinds == {IP}):
+        return f"{sorted(kinds)} name no entity that can have quotas"
+    if any(part.entity_name == "" for part in entry.entity):
+        return "an empty name; the default is null"
+    for change in entry.ops:
+        if change.key not in KEYS:
+            return f"there is no quota {change.key!r}"
+        if not change.remove and not change.value > 0:
+            return f"{change.key}={change.value}: must be above 0"
+    return None
+
+
+def _apply(context: RequestContext, entry: AlterClientQuotasRequestEntry) -> None:
+    limits = context.node.cluster.quota_limits
+    entity: Entity = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+    for change in entry.ops:
+        if change.remove:
+            limits.remove(entity, change.key)
+        else:
+            limits.set(entity, change.key, change.value)
+
+
+HANDLERS = {
+    DescribeClientQuotasRequest: describe_client_quotas,
+    AlterClientQuotasRequest: alter_client_quotas,
+}
