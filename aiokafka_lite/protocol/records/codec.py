@@ -78,8 +78,8 @@ def append_record(
 ) -> bool:
     """Encode a record to the end of ``buffer``, unless that would make the buffer longer than ``limit``.
 
-    False means that there was no room. Then, and when it raises (TypeError for a key or value that is no buffer), the
-    buffer is as it was.
+    False means that there was no room. Then, and when it raises, the buffer is as it was: TypeError for a key or value
+    that is no buffer, ValueError for a delta of more than 64 bits.
     """
     encodings = ENCODINGS
     if key is None:

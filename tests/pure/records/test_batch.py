@@ -91,6 +91,14 @@ class TestBuilding:
         assert rows(RecordBatch(builder.build()).columns()) == [(T, None, b"a", ()), (T + 1, None, b"b", ())]
         assert RecordBatch(builder.build()).max_timestamp == builder.max_timestamp == T + 1
 
+    def test_timestamp_too_far_from_the_first_is_refused_and_leaves_the_batch_as_it_was(self) -> None:
+        builder = BatchBuilder()
+        builder.append(-1, None, b"a")
+        with pytest.raises(ValueError, match="64 bits"):
+            builder.append((1 << 63) - 1, None, b"b")
+        assert builder.append((1 << 63) - 2, None, b"c")
+        assert RecordBatch(builder.build()).columns().timestamps == [-1, (1 << 63) - 2]
+
     def test_type_error_on_the_first_record_leaves_the_batch_empty(self) -> None:
         builder = BatchBuilder()
         with pytest.raises(TypeError):

@@ -31,7 +31,7 @@ else:
 
 nullable = st.none() | st.binary(max_size=300)
 headers = st.lists(st.builds(Header, st.text(max_size=20), nullable), max_size=4).map(tuple)
-timestamps = st.integers(-1, (1 << 63) - 1) | st.integers(1_600_000_000_000, 1_600_000_100_000)
+timestamps = st.integers(0, (1 << 63) - 1) | st.integers(1_600_000_000_000, 1_600_000_100_000)
 rows = st.lists(st.tuples(timestamps, nullable, nullable, headers), max_size=40)
 codecs = st.sampled_from(CODECS)
 
