@@ -385,3 +385,27 @@ def test_tracebacks_show_the_generated_line() -> None:
     text = "".join(traceback.format_exception(caught.value.__cause__))
     assert '"<encode Sample v1>"' in text
     assert "m.always, m.from_one" in text
+
+
+@message(key=-1, versions=(0, 1), flexible=1)
+class Lists(Message):
+    numbers: list[int] = array(int32, default=[])
+    identities: list[bytes] = array(uuid, default=[])
+    flags: list[bool] = array(boolean, default=[])
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_lists_of_any_length_come_back(version: int) -> None:
+    for count in (0, 1, 15, 16, 17, 126, 127, 128, 200):
+        value = Lists(numbers=list(range(count)), identities=[bytes([count] * 16)] * count, flags=[True, False] * count)
+        assert decode_message(Lists, version, encoded(value, version))[0] == value
+
+
+def test_a_lying_count_of_numbers_is_refused_before_anything_is_read() -> None:
+    for lie in (b"\0\0\0\x14", b"\x7f\xff\xff\xff", b"\x80\0\0\0"):
+        with pytest.raises(ProtocolError, match=r"Lists\.numbers (claims|has the length)"):
+            decode_message(Lists, 0, lie + bytes(40))
+        with pytest.raises(ProtocolError, match=r"Lists\.identities (claims|has the length)"):
+            decode_message(Lists, 0, bytes(4) + lie + bytes(40))
+    with pytest.raises(ProtocolError, match=r"Lists\.numbers claims 17179869176 bytes where 40 are left"):
+        decode_message(Lists, 1, b"\xff\xff\xff\xff\x0f" + bytes(40))
