@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -118,6 +119,17 @@ async def test_failed_authentication_ends_the_start_at_once() -> None:
         with pytest.raises(AuthenticationError, match="password"):
             await client.start()
         assert (now(), calls) == (0.0, 1)
+
+
+async def test_cluster_is_found_over_tcp_by_a_name_with_several_addresses() -> None:
+    async with EmbeddedCluster(brokers=2) as cluster:
+        await cluster.create_topic("orders", partitions=2, replication_factor=2)
+        servers = f"localhost:{cluster.nodes[1].port}"
+        async with Client(ClientConfig(bootstrap_servers=servers)) as client:
+            topic = await client.topic("orders", timeout=10)
+            assert {partition.leader for partition in topic.partitions} == {1, 2}
+            await cluster.kill(1)
+            assert set((await client.refresh(timeout=10)).nodes) == {2}
 
 
 async def test_closed_port() -> None:
