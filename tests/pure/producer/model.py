@@ -1,0 +1,200 @@
+"""A partition producer against a model of a broker's log, step by step, so that any order of events can be tried."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from aiokafka_lite.aio.backoff import Backoff
+from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
+from aiokafka_lite.producer.batch import Batch
+from aiokafka_lite.producer.idempotence import Identities, ProducerIdentity, advance
+from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState
+from aiokafka_lite.protocol.records import BatchBuilder, RecordBatch
+from aiokafka_lite.types import TopicPartition
+
+WINDOW = 5
+"""Batches of a producer that a broker remembers."""
+
+HERE = TopicPartition("t", 0)
+
+
+def a_batch(*values: bytes) -> Batch:
+    """A batch with these records."""
+    batch = Batch(*HERE, BatchBuilder(), 0.0, 120.0)
+    for value in values:
+        batch.builder.append(0, None, value)
+    return batch
+
+
+def a_partition(*, idempotent: bool = True, depth: int = 5, leader: int | None = 1) -> PartitionProducer:
+    """A partition whose leader is known, unless that is None."""
+    identities = Identities(lambda: None) if idempotent else None
+    if identities is not None:
+        identities.arrived(ProducerIdentity(7, 0))
+    partition = PartitionProducer(
+        HERE,
+        identities=identities,
+        depth=depth,
+        make_backoff=lambda: Backoff(0.1, 1.0, random=lambda: 0.0),
+        on_sealed=lambda batch: None,
+    )
+    if leader is not None:
+        partition.led_by(leader, 0)
+    return partition
+
+
+@dataclass
+class Log:
+    """What a leader's log and its memory of producers do: no more than Kafka's rules for sequences."""
+
+    values: list[bytes] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)
+    batches: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
+
+    def append(self, identity: ProducerIdentity, sequence: int, values: list[bytes]) -> tuple[ErrorCode, int]:
+        """The answer to a batch: a code and a base offset."""
+        producer_id, epoch = identity
+        if producer_id >= 0:
+            known = self.epochs.get(producer_id, -1)
+            if epoch < known:
+                return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+            if epoch > known:
+                if sequence != 0:
+                    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+                self.batches[producer_id] = deque(maxlen=WINDOW)
+                self.epochs[producer_id] = epoch
+            window = self.batches[producer_id]
+            for first, count, offset in window:
+                if (first, count) == (sequence, len(values)):
+                    return ErrorCode.NONE, offset
+            if window and sequence != advance(window[-1][0], window[-1][1]):
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            window.append((sequence, len(values), len(self.values)))
+        self.values += values
+        return ErrorCode.NONE, len(self.values) - len(values)
+
+
+class Simulation:
+    """One partition, one leader at a time, one connection to it. Each method is something that may happen next."""
+
+    def __init__(self, *, idempotent: bool) -> None:
+        self.partition = a_partition(idempotent=idempotent)
+        self.log = Log()
+        self.appended: list[Batch] = []
+        self.values: dict[Batch, list[bytes]] = {}
+        self.wire: deque[tuple[Batch, ProducerIdentity, int]] = deque()  # written, not read by the broker
+        self.answers: deque[tuple[Batch, ErrorCode, int]] = deque()
+        self.fatal = False
+        self._number = 0
+        self._epoch = 0
+
+    def append(self, count: int = 2) -> None:
+        values = [b"%06d" % (self._number + index) for index in range(count)]
+        self._number += count
+        batch = a_batch(*values)
+        self.partition.open = batch
+        self.partition.seal()
+        self.appended.append(batch)
+        self.values[batch] = values
+
+    def send(self) -> None:
+        batch = self.partition.take()
+        if batch is not None:
+            data = RecordBatch(batch.encode())
+            assert data.count == len(self.values[batch])
+            self.wire.append((batch, ProducerIdentity(data.producer_id, data.producer_epoch), data.base_sequence))
+
+    def broker_writes(self) -> None:
+        if self.wire:
+            batch, identity, sequence = self.wire.popleft()
+            code, offset = self.log.append(identity, sequence, self.values[batch])
+            self.answers.append((batch, code, offset))
+
+    def broker_refuses(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+        if not self.wire:
+            return
+        batch = self.wire[0][0]
+        if not code.retriable and self.values[batch][0] in self.log.values:
+            return  # what it took once, only the answer having been lost, it does not find fault with later
+        self.wire.popleft()
+        self.answers.append((batch, code, -1))
+
+    def answer_arrives(self) -> None:
+        if not self.answers:
+            return
+        batch, code, offset = self.answers.popleft()
+        if code is ErrorCode.NONE:
+            following = self.partition.delivered(batch)
+            if not batch.settled:
+                batch.deliver(offset)
+        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            following = self.partition.failed(batch, BrokerError(code), unknown_sequence=True)
+        elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            self.fatal = True
+            return
+        elif code.retriable:
+            following = self.partition.failed(batch, BrokerError(code))
+        elif code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+            following = self._split(batch)
+        else:
+            following = self.partition.refused(batch)
+            if not batch.settled:
+                self._fail(batch)
+        self._do(following)
+
+    def _split(self, batch: Batch) -> Next:
+        if batch.settled:
+            return self.partition.split(batch, [])
+        parts = [a_batch(value) for value in self.values[batch]]
+        for part, value in zip(parts, self.values[batch]):
+            self.values[part] = [value]
+        following = self.partition.split(batch, list(parts))
+        batch.move([(part, 0) for part in parts])
+        position = self.appended.index(batch)
+        self.appended[position : position + 1] = parts
+        return following
+
+    def connection_breaks(self, written: int = 0) -> None:
+        """The broker had read some of what was under way; no answer arrives any more."""
+        for _ in range(written):
+            self.broker_writes()
+        lost = [batch for batch, *_ in self.answers] + [batch for batch, *_ in self.wire]
+        self.answers.clear()
+        self.wire.clear()
+        for batch in lost:
+            self._do(self.partition.failed(batch, ConnectionLost("gone", sent=True)))
+
+    def leader_moves(self, known: bool = True) -> None:
+        self._epoch += 1
+        self._do(self.partition.led_by((self._epoch % 3) + 1 if known else None, self._epoch))
+
+    def pause_ends(self) -> None:
+        self._do(self.partition.backed_off())
+
+    def oldest_expires(self) -> None:
+        batch = next((batch for batch in self.appended if not batch.settled), None)
+        if batch is not None:
+            self._do(self.partition.expired(batch))
+            self._fail(batch)
+
+    def finish(self) -> None:
+        """Let everything go well until nothing is left."""
+        self.partition.led_by(1, self._epoch + 1)
+        for _ in range(10 * len(self.appended) + 20):
+            self.pause_ends()
+            self.send()
+            self.broker_writes()
+            self.answer_arrives()
+
+    def _fail(self, batch: Batch) -> None:
+        batch.fail(KafkaTimeout("too late"))
+        batch.observed = True
+
+    def _do(self, following: Next) -> None:
+        if following is Next.RESUME:
+            self._do(self.partition.backed_off())
+        elif following is Next.PAUSE:
+            assert self.partition.state is PartitionState.BACKING_OFF
+            if self.partition.pause() == 0:
+                self._do(self.partition.backed_off())

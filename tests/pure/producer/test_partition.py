@@ -1,0 +1,388 @@
+"""A partition of the producer: its states, its order through retries, its sequence numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from random import Random
+
+import pytest
+
+from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, IllegalStateError
+from aiokafka_lite.producer.idempotence import MAX_EPOCH, MAX_SEQUENCE, Identities, ProducerIdentity, advance
+from aiokafka_lite.producer.partition import (
+    START,
+    TRANSITIONS,
+    Next,
+    PartitionEvent,
+    PartitionProducer,
+    PartitionState,
+)
+from aiokafka_lite.protocol.state import next_state
+from tests.pure.producer.model import Simulation, a_batch, a_partition
+
+LOST = ConnectionLost("gone", sent=True)
+LEGAL = {
+    ("LEADERLESS", "LEADER_CHANGED"): "LEADERLESS",
+    ("LEADERLESS", "LEADER_UNKNOWN"): "LEADERLESS",
+    ("LEADERLESS", "LEADER_KNOWN"): "OPEN",
+    ("OPEN", "FAILED"): "DRAINING",
+    ("OPEN", "LEADER_CHANGED"): "DRAINING",
+    ("DRAINING", "FAILED"): "DRAINING",
+    ("DRAINING", "LEADER_CHANGED"): "DRAINING",
+    ("DRAINING", "DRAINED"): "BACKING_OFF",
+    ("BACKING_OFF", "LEADER_CHANGED"): "BACKING_OFF",
+    ("BACKING_OFF", "LEADER_KNOWN"): "OPEN",
+    ("BACKING_OFF", "LEADER_UNKNOWN"): "LEADERLESS",
+}
+
+
+def with_sealed(partition: PartitionProducer, *names: bytes) -> PartitionProducer:
+    for name in names:
+        partition.open = a_batch(name)
+        partition.seal()
+    return partition
+
+
+def values_of(partition: PartitionProducer) -> list[bytes]:
+    """What is unsent, in order."""
+    return [batch.encode()[-2:-1] for batch in partition.unsent]
+
+
+@pytest.mark.parametrize("state, event", list(product(PartitionState, PartitionEvent)))
+def test_every_pair_of_state_and_event_is_decided(state: PartitionState, event: PartitionEvent) -> None:
+    following = LEGAL.get((state.name, event.name))
+    if following is None:
+        with pytest.raises(IllegalStateError, match=event.name):
+            next_state(TRANSITIONS, state, event)
+    else:
+        assert next_state(TRANSITIONS, state, event) is PartitionState[following]
+
+
+def test_a_partition_begins_without_a_leader_and_opens_when_there_is_one() -> None:
+    partition = with_sealed(a_partition(leader=None), b"a")
+    assert partition.state is START is PartitionState.LEADERLESS
+    assert partition.take() is None
+    assert partition.led_by(None, None) is Next.NOTHING
+    assert partition.led_by(3, 0) is Next.OFFER
+    assert partition.state is PartitionState.OPEN
+    assert partition.broker == 3
+
+
+def test_nothing_is_sent_while_draining_or_backing_off() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b", b"c")
+    first, second = partition.take(), partition.take()
+    assert first is not None
+    assert second is not None
+    assert partition.failed(first, LOST) is Next.NOTHING
+    assert partition.state is PartitionState.DRAINING
+    assert partition.take() is None
+    assert partition.failed(second, LOST) is Next.PAUSE
+    assert partition.state is PartitionState.BACKING_OFF
+    assert partition.take() is None
+    assert partition.backed_off() is Next.OFFER
+    assert partition.take() is first
+
+
+def test_a_retry_starts_one_level_higher_with_the_first_unsettled_batch() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b", b"c")
+    first, second = partition.take(), partition.take()
+    assert first is not None
+    assert second is not None
+    level = partition.level
+    partition.delivered(first)
+    first.deliver(0)
+    assert partition.failed(second, LOST) is Next.PAUSE
+    partition.backed_off()
+    assert partition.level == level + 1
+    assert values_of(partition) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("failures", [1, 2, 5])
+def test_order_is_kept_through_failures_in_a_row(failures: int) -> None:
+    partition = with_sealed(a_partition(), b"a", b"b", b"c", b"d")
+    for _ in range(failures):
+        taken = [partition.take() for _ in range(3)]
+        for batch in taken:
+            assert batch is not None
+            partition.failed(batch, LOST)
+        partition.backed_off()
+        with_sealed(partition, b"z")
+    assert values_of(partition) == [b"a", b"b", b"c", b"d", *[b"z"] * failures]
+
+
+def test_a_pause_grows_with_failures_and_is_short_again_after_a_success() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b")
+    pauses = []
+    for _ in range(3):
+        batch = partition.take()
+        assert batch is not None
+        assert partition.failed(batch, LOST) is Next.PAUSE
+        pauses.append(partition.pause())
+        partition.backed_off()
+    assert pauses == [0.1, 0.2, 0.4]
+    batch = partition.take()
+    assert batch is not None
+    partition.delivered(batch)
+    batch = partition.take()
+    assert batch is not None
+    partition.failed(batch, LOST)
+    assert partition.pause() == 0.1
+
+
+def test_a_leader_that_moves_is_followed_without_a_pause_once_all_is_answered() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b")
+    batch = partition.take()
+    assert batch is not None
+    assert partition.led_by(2, 1) is Next.NOTHING
+    assert partition.state is PartitionState.DRAINING
+    assert partition.broker == 1
+    assert partition.delivered(batch) is Next.PAUSE
+    assert partition.pause() == 0
+    assert partition.backed_off() is Next.OFFER
+    assert partition.broker == 2
+
+
+def test_a_leader_newer_than_the_one_that_failed_ends_the_pause() -> None:
+    partition = with_sealed(a_partition(), b"a")
+    batch = partition.take()
+    assert batch is not None
+    assert partition.failed(batch, LOST) is Next.PAUSE
+    assert partition.led_by(1, 0) is Next.NOTHING
+    assert partition.led_by(2, 1) is Next.RESUME
+    assert partition.backed_off() is Next.OFFER
+    assert partition.broker == 2
+
+
+def test_a_partition_without_a_leader_waits_for_one_and_sends_nothing() -> None:
+    partition = with_sealed(a_partition(), b"a")
+    assert partition.led_by(None, 1) is Next.PAUSE
+    assert partition.backed_off() is Next.NOTHING
+    assert partition.state is PartitionState.LEADERLESS
+    assert partition.take() is None
+    assert partition.led_by(1, 2) is Next.OFFER
+
+
+def test_a_leader_that_cannot_be_reached_is_a_failure() -> None:
+    partition = with_sealed(a_partition(), b"a")
+    assert partition.unreachable(LOST) is Next.PAUSE
+    assert partition.state is PartitionState.BACKING_OFF
+    assert partition.unreachable(LOST) is Next.NOTHING
+    assert partition.unsent[0].last_error is LOST
+
+
+def test_without_idempotence_one_batch_is_in_flight() -> None:
+    partition = with_sealed(a_partition(idempotent=False), b"a", b"b")
+    first = partition.take()
+    assert first is not None
+    assert partition.take() is None
+    assert partition.delivered(first) is Next.OFFER
+    assert partition.take() is not None
+
+
+def test_with_idempotence_as_many_are_in_flight_as_the_broker_remembers() -> None:
+    partition = with_sealed(a_partition(depth=5), *[b"a"] * 7)
+    assert [partition.take() is not None for _ in range(6)] == [True] * 5 + [False]
+
+
+def test_an_open_batch_is_taken_only_when_it_is_due() -> None:
+    partition = a_partition()
+    partition.open = batch = a_batch(b"a")
+    assert not partition.is_ready
+    assert partition.take() is None
+    batch.due = True
+    assert partition.is_ready
+    assert partition.take() is batch
+    assert partition.open is None
+
+
+# Sequence numbers.
+
+
+def test_sequences_are_given_when_a_batch_is_taken_and_kept_through_retries() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b")
+    assert [batch.sequence for batch in partition.unsent] == [-1, -1]
+    for _ in range(3):
+        first, second = partition.take(), partition.take()
+        assert first is not None
+        assert second is not None
+        assert (first.sequence, second.sequence) == (0, 1)
+        partition.failed(first, LOST)
+        partition.failed(second, LOST)
+        partition.backed_off()
+
+
+def test_after_the_last_sequence_comes_zero() -> None:
+    assert advance(MAX_SEQUENCE, 1) == 0
+    assert advance(MAX_SEQUENCE - 1, 3) == 1
+    partition = with_sealed(a_partition(), b"a", b"b", b"c")
+    partition._next_sequence = MAX_SEQUENCE - 1
+    partition.identity = ProducerIdentity(7, 0)
+    taken = [partition.take() for _ in range(3)]
+    assert [batch.sequence for batch in taken if batch is not None] == [MAX_SEQUENCE - 1, MAX_SEQUENCE, 0]
+
+
+def test_nothing_is_taken_before_there_is_an_identity() -> None:
+    asked: list[int] = []
+    partition = with_sealed(a_partition(), b"a")
+    partition._identities = identities = Identities(lambda: asked.append(1))
+    assert partition.take() is None
+    assert asked == [1]
+    identities.arrived(ProducerIdentity(9, 3))
+    batch = partition.take()
+    assert batch is not None
+    assert (batch.identity, batch.sequence) == (ProducerIdentity(9, 3), 0)
+
+
+def test_a_batch_that_expires_under_way_costs_an_epoch_once_the_others_are_resolved() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b", b"c")
+    first, second = partition.take(), partition.take()
+    assert first is not None
+    assert second is not None
+    partition.expired(first)
+    first.settled = True
+    assert partition.take() is None, "b is still under way under the old epoch"
+    partition.delivered(first)
+    assert partition.take() is None
+    partition.delivered(second)
+    third = partition.take()
+    assert third is not None
+    assert (third.identity, third.sequence) == (ProducerIdentity(7, 1), 0)
+
+
+def test_a_batch_that_expires_before_it_was_sent_costs_nothing() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b")
+    partition.expired(partition.unsent[0])
+    batch = partition.take()
+    assert batch is not None
+    assert (batch.identity.epoch, batch.sequence) == (0, 0)
+
+
+def test_a_refused_sequence_behind_a_failed_batch_keeps_its_numbers() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b")
+    first, second = partition.take(), partition.take()
+    assert first is not None
+    assert second is not None
+    partition.failed(first, BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS))
+    partition.failed(second, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
+    partition.backed_off()
+    assert [(batch.identity.epoch, batch.sequence) for batch in partition.unsent] == [(0, 0), (0, 1)]
+
+
+def test_a_refused_sequence_of_the_first_batch_gives_all_new_numbers_under_a_new_epoch() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b")
+    first, second = partition.take(), partition.take()
+    assert first is not None
+    assert second is not None
+    for batch in (first, second):
+        partition.failed(batch, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
+    partition.backed_off()
+    taken = [partition.take(), partition.take()]
+    assert taken == [first, second]
+    assert [(batch.identity.epoch, batch.sequence) for batch in (first, second)] == [(1, 0), (1, 1)]
+
+
+def test_a_new_epoch_for_one_partition_leaves_the_others_theirs() -> None:
+    one, other = with_sealed(a_partition(), b"a"), with_sealed(a_partition(), b"b", b"c")
+    other._identities = one._identities
+    first, second = one.take(), other.take()
+    assert first is not None
+    assert second is not None
+    one.failed(first, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
+    one.backed_off()
+    again, third = one.take(), other.take()
+    assert again is not None
+    assert third is not None
+    assert again.identity.epoch == 1
+    assert (third.identity.epoch, third.sequence) == (0, 1)
+
+
+def test_another_producer_id_is_asked_for_when_the_epochs_are_used_up() -> None:
+    asked: list[int] = []
+    identities = Identities(lambda: asked.append(1))
+    identities.arrived(ProducerIdentity(7, MAX_EPOCH - 1))
+    last = identities.after(ProducerIdentity(7, MAX_EPOCH - 1))
+    assert last == ProducerIdentity(7, MAX_EPOCH)
+    assert identities.after(last) is None
+    assert asked == [1]
+
+
+def test_the_parts_of_a_split_batch_take_its_place_and_all_get_new_numbers() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b", b"c")
+    first, second, third = partition.take(), partition.take(), partition.take()
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    partition.failed(first, BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS))
+    parts = [a_batch(b"1"), a_batch(b"2")]
+    partition.split(second, parts)
+    second.settled = True
+    partition.failed(third, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
+    partition.backed_off()
+    assert values_of(partition) == [b"a", b"1", b"2", b"c"]
+    again = partition.take()
+    assert again is first
+    assert (first.identity.epoch, first.sequence) == (0, 0)
+    assert partition.take() is None, "the parts need an epoch of their own, and a is not resolved"
+    partition.delivered(first)
+    taken = [partition.take() for _ in range(3)]
+    assert taken == [*parts, third]
+    assert [(batch.identity.epoch, batch.sequence) for batch in taken if batch is not None] == [(1, 0), (1, 1), (1, 2)]
+
+
+# Whatever happens in whatever order.
+
+ERRORS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_RECORD)
+STEPS: dict[str, Callable[[Simulation, Random], None]] = {
+    "append": lambda simulation, random: simulation.append(),
+    "send": lambda simulation, random: simulation.send(),
+    "broker writes": lambda simulation, random: simulation.broker_writes(),
+    "broker refuses": lambda simulation, random: simulation.broker_refuses(random.choice(ERRORS)),
+    "broker wants it split": lambda simulation, random: simulation.broker_refuses(ErrorCode.MESSAGE_TOO_LARGE),
+    "answer arrives": lambda simulation, random: simulation.answer_arrives(),
+    "pause ends": lambda simulation, random: simulation.pause_ends(),
+    "connection breaks": lambda simulation, random: simulation.connection_breaks(random.randrange(4)),
+    "leader moves": lambda simulation, random: simulation.leader_moves(random.random() < 0.7),
+    "oldest expires": lambda simulation, random: simulation.oldest_expires(),
+}
+SEEDS = range(2_000)
+
+
+def after_schedule(seed: int, *, idempotent: bool) -> Simulation:
+    """A random schedule. Which steps it has, and how often, is random too: rare things then happen close together."""
+    random = Random(seed)
+    weights = [random.choice([0, 1, 2, 5]) for _ in STEPS]
+    simulation = Simulation(idempotent=idempotent)
+    simulation.append()
+    for step in random.choices(list(STEPS.values()), [weight + 0.1 for weight in weights], k=random.randrange(10, 80)):
+        step(simulation, random)
+    simulation.finish()
+    return simulation
+
+
+def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
+    for seed in SEEDS:
+        simulation = after_schedule(seed, idempotent=True)
+        log = simulation.log.values
+        assert not simulation.fatal, f"fenced by itself, {seed=}"
+        assert all(batch.settled for batch in simulation.appended), f"left over, {seed=}"
+        assert len(log) == len(set(log)), f"doubled, {seed=}"
+        assert log == sorted(log), f"reordered, {seed=}"
+        for batch in simulation.appended:
+            if batch.error is None and batch.moved is None:
+                values = simulation.values[batch]
+                written = log[batch.base_offset : batch.base_offset + len(values)]
+                assert written == values, f"acknowledged, but not there, {seed=}"
+
+
+def test_without_idempotence_order_holds_and_nothing_is_lost() -> None:
+    for seed in SEEDS:
+        simulation = after_schedule(seed, idempotent=False)
+        log = simulation.log.values
+        assert all(batch.settled for batch in simulation.appended), f"left over, {seed=}"
+        first_seen = list(dict.fromkeys(log))
+        assert first_seen == sorted(first_seen), f"reordered, {seed=}"
+        written = {tuple(log[start : start + count]) for start in range(len(log)) for count in (1, 2)}
+        for batch in simulation.appended:
+            if batch.error is None and batch.moved is None:
+                assert tuple(simulation.values[batch]) in written, f"acknowledged, but not there, {seed=}"
