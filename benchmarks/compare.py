@@ -70,12 +70,17 @@ def compare(
             gc.collect()
     finally:
         gc.enable()
-    base = names[0]
+    return tabulate(wall, cpu, title=title, unit=unit)
+
+
+def tabulate(wall: Mapping[str, list[float]], cpu: Mapping[str, list[float]], *, title: str, unit: str) -> Table:
+    """A table of seconds per operation, a list entry for each round; the first name is what the others are held to."""
+    base = next(iter(wall))
     results = [
         Result(
             name, median(wall[name]), median(cpu[name]), _ratio(wall[name], wall[base]), _ratio(cpu[name], cpu[base])
         )
-        for name in names
+        for name in wall
     ]
     return Table(title, unit, results)
 
