@@ -153,7 +153,9 @@ async def test_what_was_fetched_is_read_before_an_offset_that_is_gone_is_reset(o
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
         taken = await take(consumer, 10)
-        orders.on(FetchRequest, topic="orders", times=1).fail(ErrorCode.OFFSET_OUT_OF_RANGE)
+        fault = orders.on(FetchRequest, topic="orders", times=1).fail(ErrorCode.OFFSET_OUT_OF_RANGE)
+        await asyncio.sleep(1.0)
+        assert fault.hits == 1
         taken += await take(consumer, 90)
         assert [record.offset for record in taken] == list(range(100))
 
