@@ -57,7 +57,7 @@ bench: .venv/.bench
 	@.venv/bin/python -m benchmarks
 
 docs: .venv/.docs
-	@.venv/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 clean:
