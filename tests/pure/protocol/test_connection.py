@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokafka_lite.errors import ErrorCode, ProtocolError
@@ -58,6 +58,7 @@ def answer(header: RequestHeader, response: Response) -> bytes:
 
 @pytest.mark.parametrize("cls", REQUESTS.values(), ids=lambda cls: cls.__name__)
 @given(data=st.data())
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_requests_and_responses_cross_in_every_version(cls: type[Any], data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(versions_of(cls)))
     request, response = data.draw(struct_in(cls, version)), data.draw(struct_in(cls.response, version))
@@ -189,12 +190,14 @@ def test_tagged_fields_of_a_header_are_skipped() -> None:
 
 
 @given(st.binary(max_size=60))
+@settings(deadline=None)
 def test_any_bytes_are_a_request_or_a_protocol_error(frame: bytes) -> None:
     with contextlib.suppress(ProtocolError):
         assert isinstance(parse_request(frame), ParsedRequest | UnknownRequest)
 
 
 @given(st.sampled_from(sorted(REQUESTS)), st.integers(0, 14), st.binary(max_size=60))
+@settings(deadline=None)
 def test_any_body_is_a_request_or_a_protocol_error(key: int, version: int, rest: bytes) -> None:
     with contextlib.suppress(ProtocolError):
         parse_request(struct.pack(">hhihx", key, version, 1, -1) + rest)

@@ -6,7 +6,7 @@ import struct
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka_lite.errors import ProtocolError
@@ -53,6 +53,7 @@ def test_frames_come_out_whole_however_the_stream_was_cut(cut: int, intake_size:
 
 
 @given(st.lists(st.binary(min_size=4, max_size=300), max_size=12), st.lists(st.integers(1, 200), min_size=1), st.data())
+@settings(deadline=None)
 def test_any_frames_in_any_cuts(bodies: list[bytes], cuts: list[int], data: st.DataObject) -> None:
     stream = b"".join(map(frame, bodies))
     target = splitter(intake_size=data.draw(st.sampled_from([64, 100, 4096])))
