@@ -172,6 +172,32 @@ async def test_the_death_of_a_child_reaches_waiting_calls_the_next_call_and_clos
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
+def test_a_death_is_told_at_once_even_if_other_tasks_take_their_time_to_end() -> None:
+    async def main() -> None:
+        async def says_goodbye() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await asyncio.sleep(1.5)
+
+        probe = Probe()
+        await probe.start()
+        probe.start_child(says_goodbye)
+        await turns()
+        probe.start_child(boom)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        with pytest.raises(Boom):
+            await probe.until_failed(asyncio.Event().wait())
+        assert loop.time() == before
+        with pytest.raises(Boom):
+            await probe.close()
+        assert loop.time() == pytest.approx(before + 1.5)
+
+    run(main())
+
+
 async def test_a_death_is_unwrapped_from_groups_within_the_child() -> None:
     async def nested() -> None:
         async with anyio.create_task_group() as tasks:
