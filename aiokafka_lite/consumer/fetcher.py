@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 
 from ..aio.backoff import Backoff
@@ -130,6 +130,7 @@ class BrokerFetcher:
         config: ConsumerConfig,
         on_ready: Callable[[], None],
         on_reset: Callable[[], None],
+        on_move: Callable[[], None],
     ) -> None:
         self.node_id = node_id
         self._client = client
@@ -139,6 +140,8 @@ class BrokerFetcher:
         self._rack = client_config.client_rack
         self._on_ready = on_ready
         self._on_reset = on_reset
+        self._on_move = on_move
+        self._preferred_for = client_config.metadata_max_age
         self._session: FetchSession[FetchKey, FetchTarget] = FetchSession()
         self._wake = asyncio.Event()
         self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
@@ -189,6 +192,7 @@ class BrokerFetcher:
             if not is_passing(error):
                 raise
             logger.warning("fetching from broker %s failed, and is tried again: %s", self.node_id, error)
+            self._leave([state for state, _ in plan.states.values()])
             self._client.request_refresh()
             await asyncio.sleep(self._backoff.next())
             return
@@ -237,9 +241,10 @@ class BrokerFetcher:
                 if asked is None:
                     continue
                 state, version = asked
-                if state.version != version or not self._subscription.holds(state):
+                moved = state.node_id != self.node_id  # it is fetched from another broker now
+                if moved or state.version != version or not self._subscription.holds(state):
                     anything = True
-                    continue  # the user has moved on since the request was made
+                    continue  # too late: the user has moved on since the request was made
                 anything = self._apply_partition(state, given, response, total) or anything
                 self._subscription.update_ready(state)
         if self._subscription.ready:
@@ -251,10 +256,24 @@ class BrokerFetcher:
     ) -> bool:
         code = ErrorCode.of(given.error_code)
         verdict = judge(code)
+        if state.preferred == self.node_id and (verdict is not Verdict.DATA or self._now() >= state.preferred_until):
+            # What a follower refuses says nothing yet: it may lag behind, or be no replica any longer. And the leader
+            # is asked from time to time whether it would still send us there.
+            self._leave([state])
+            if verdict is not Verdict.DATA:
+                self._back_off(state)  # as the leader may send us back at once
+                return True
         if verdict is Verdict.DATA:
             state.high_watermark = given.high_watermark if given.high_watermark >= 0 else None
             state.last_stable_offset = given.last_stable_offset if given.last_stable_offset >= 0 else None
             state.log_start_offset = given.log_start_offset if given.log_start_offset >= 0 else None
+            if given.preferred_read_replica >= 0 and given.preferred_read_replica != self.node_id:
+                state.prefer(given.preferred_read_replica, self._now() + self._preferred_for)
+                self._on_move()
+                return True
+            if given.diverging_epoch.epoch >= 0:
+                self._truncated(state, given.diverging_epoch.end_offset)
+                return True
             return self._keep(state, given, total)
         if verdict is Verdict.REFRESH:
             logger.debug("%s: %s from broker %s", state.partition, code.name, self.node_id)
@@ -325,7 +344,35 @@ class BrokerFetcher:
         state.seek_by(Reset(self._config.auto_offset_reset), out_of_range=offset)
         self._on_reset()
 
+    def _truncated(self, state: PartitionState, end_offset: int) -> None:
+        """Another log than the one that was read: records were lost in an unclean election (KIP-320)."""
+        offset, position = state.fetch_offset, state.position
+        if position is None or end_offset < 0:
+            return
+        logger.warning(
+            "the log of %s was cut off at offset %s; it was read up to %s", state.partition, end_offset, offset
+        )
+        if position <= end_offset:
+            state.seek(position)  # only what was fetched ahead is gone
+        elif self._config.auto_offset_reset != Reset.NONE.value:
+            state.seek(end_offset)
+        else:
+            self._back_off(state)
+            what = f"{state.partition} was cut off at offset {end_offset}, and was read up to {position}"
+            state.fail(error_for(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}; seek to go on"))
+
+    def _leave(self, states: Iterable[PartitionState]) -> None:
+        """Fetch partitions that this broker was only preferred for from their leaders again."""
+        moved = [state for state in states if state.preferred == self.node_id]
+        for state in moved:
+            state.preferred = None
+        if moved:
+            self._on_move()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
     def _back_off(self, state: PartitionState) -> None:
         initial, maximum = self._retry_backoff
         delay = min(maximum, initial * 2 ** min(state.attempts, 16))
-        state.back_off(asyncio.get_running_loop().time() + delay)
+        state.back_off(self._now() + delay)

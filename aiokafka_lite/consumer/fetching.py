@@ -12,7 +12,7 @@ from ..protocol.schema import ZERO_UUID
 from .fetcher import BrokerFetcher
 from .partition import PartitionState, Reset
 from .positions import PositionKeeper, Spawn
-from .subscription import Subscription, new_partitions
+from .subscription import Subscription, new_partitions, source_of
 
 logger = logging.getLogger(__name__)
 
@@ -100,19 +100,19 @@ class Fetching:
     def _place(self, view: ClusterView) -> None:
         """Say which broker each partition is fetched from, and have a fetcher for each of those."""
         for state in self._subscription:
-            leader = view.leader_of(state.partition)
-            state.node_id = None if leader is None else leader.node_id
-            if leader is not None and leader.node_id not in self._fetchers:
-                fetcher = self._fetchers[leader.node_id] = BrokerFetcher(
-                    leader.node_id,
+            node_id = state.node_id = source_of(state, view)
+            if node_id is not None and node_id not in self._fetchers:
+                fetcher = self._fetchers[node_id] = BrokerFetcher(
+                    node_id,
                     client=self._client,
                     subscription=self._subscription,
                     client_config=self._client_config,
                     config=self._config,
                     on_ready=self._on_ready,
                     on_reset=self._keeper.wake,
+                    on_move=self.changed,
                 )
-                self._spawn(self._run, fetcher, name=f"fetch from broker {leader.node_id}")
+                self._spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()

@@ -89,6 +89,8 @@ class PartitionState:
         "out_of_range",
         "partition",
         "paused",
+        "preferred",
+        "preferred_until",
         "reset",
         "retry_at",
         "state",
@@ -134,6 +136,9 @@ class PartitionState:
 
         self.node_id: int | None = None
         """The broker that is asked for this partition."""
+        self.preferred: int | None = None
+        """The follower that the leader sent us to (KIP-392), until the loop's time is ``preferred_until``."""
+        self.preferred_until = 0.0
         self.last_served = 0
         """The number of the last answer with data for it: who was served longest ago is asked for first."""
         self.high_watermark: int | None = None
@@ -274,6 +279,12 @@ class PartitionState:
             self.drop_buffer()
             raise failure
         return None
+
+    # ---- from which broker
+
+    def prefer(self, node_id: int, until: float) -> None:
+        """Fetch from a follower instead of the leader for a while."""
+        self.preferred, self.preferred_until = node_id, until
 
     # ---- what stands in the way
 

@@ -174,7 +174,7 @@ def plan_fetch(
             state.fetch_offset,
             state.fetch_size,
             -1 if partition.leader_epoch is None else partition.leader_epoch,
-            -1,
+            -1 if state.leader_epoch is None else state.leader_epoch,
         )
         plan.states[key] = (state, state.version)
     return plan
@@ -204,6 +204,14 @@ def plan_lookups(subscription: Subscription, view: ClusterView, now: float) -> L
         else:
             plan.by_node.setdefault(leader.node_id, []).append(state)
     return plan
+
+
+def source_of(state: PartitionState, view: ClusterView) -> int | None:
+    """The broker to fetch a partition from: the follower that the leader named, or the leader, if there is one."""
+    if state.preferred is not None and state.preferred in view.nodes:
+        return state.preferred
+    leader = view.leader_of(state.partition)
+    return None if leader is None else leader.node_id
 
 
 def new_partitions(

@@ -1,0 +1,151 @@
+"""Reading from the closest replica (KIP-392), and noticing that the log is another one (KIP-320)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode, OffsetOutOfRange
+from aiokafka_lite.protocol.messages import FetchRequest
+from aiokafka_lite.types import TopicPartition
+from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write
+
+FIRST = TopicPartition("orders", 0)
+LEADER, NEAR = 1, 2
+
+
+@pytest.fixture
+async def racks() -> AsyncIterator[EmbeddedCluster]:
+    """orders-0 is led in rack a and followed in rack b; it has 100 records."""
+    async with EmbeddedCluster(brokers=3, tcp=False, racks=["a", "b", "c"], seed=1) as cluster:
+        await cluster.create_topic("orders", assignments=[[LEADER, NEAR]])
+        await cluster.until_in_sync("orders")
+        await asyncio.sleep(1.0)
+        fill(cluster, FIRST, 100)
+        await asyncio.sleep(2.0)
+        yield cluster
+
+
+def records_from(cluster: EmbeddedCluster, node: int) -> int:
+    """Bytes of records that a broker gave to consumers."""
+    return sum(
+        len(part.records or b"")
+        for exchange in cluster.history.of(FetchRequest, node=node)
+        if isinstance(exchange.request, FetchRequest)
+        and exchange.request.replica_state.replica_id < 0
+        and exchange.request.replica_id < 0
+        and exchange.response is not None
+        for topic in exchange.response.responses
+        for part in topic.partitions
+    )
+
+
+async def test_a_consumer_reads_from_the_replica_in_its_rack(racks: EmbeddedCluster) -> None:
+    async with consumer_of(racks, client_rack="b") as consumer:
+        consumer.assign([FIRST])
+        assert [record.offset for record in await take(consumer, 100)] == list(range(100))
+    assert records_from(racks, LEADER) == 0
+    assert records_from(racks, NEAR) > 0
+
+
+async def test_a_consumer_elsewhere_reads_from_the_leader(racks: EmbeddedCluster) -> None:
+    async with consumer_of(racks, client_rack="c") as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+    assert records_from(racks, NEAR) == 0
+
+
+async def test_a_follower_that_dies_is_left_for_the_leader(racks: EmbeddedCluster) -> None:
+    async with consumer_of(racks, client_rack="b", max_partition_fetch_bytes=300) as consumer:
+        consumer.assign([FIRST])
+        offsets = [record.offset for record in await take(consumer, 30)]
+        await racks.kill(NEAR, noticed_after=1.0)
+        offsets += [record.offset for record in await take(consumer, 70)]
+    assert offsets == list(range(100))
+    assert records_from(racks, LEADER) > 0
+
+
+@pytest.mark.parametrize("code", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+async def test_what_a_follower_refuses_is_asked_of_the_leader_before_anything_is_reset(
+    racks: EmbeddedCluster, code: ErrorCode
+) -> None:
+    fault = racks.on(FetchRequest, node=NEAR, topic="orders", times=None).fail(code)
+    async with consumer_of(racks, client_rack="b", auto_offset_reset="none") as consumer:
+        consumer.assign([FIRST])
+        consumer.seek(FIRST, 40)
+        assert await consumer.poll(timeout=20.0) == []
+        assert fault.hits < 45
+        fault.remove()
+        assert (await take(consumer, 1))[0].offset == 40
+
+
+async def test_the_leader_is_asked_again_after_a_while(racks: EmbeddedCluster) -> None:
+    async with consumer_of(racks, client_rack="b", metadata_max_age=10.0) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        asked = len(racks.history.of(FetchRequest, node=LEADER))
+        await consumer.poll(timeout=35.0)
+        assert len(racks.history.of(FetchRequest, node=LEADER)) > asked
+        assert records_from(racks, LEADER) == 0
+
+
+# ---- another log
+
+
+async def cut_off(cluster: EmbeddedCluster, offset: int) -> None:
+    """As an unclean election does: a replica leads that lacks the end of the log, and other records take its place."""
+    replica = leader(cluster, FIRST)
+    replica.truncate_to(offset)
+    await cluster.move_leader("orders", 0, cluster.leader_of("orders", 0))
+    for number in range(60):
+        write(cluster, FIRST, [b"other %d" % number])
+
+
+@pytest.fixture
+async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    await cluster.create_topic("orders")
+    fill(cluster, FIRST, 100)
+    return cluster
+
+
+async def test_a_log_that_was_cut_off_is_read_from_the_cut(
+    orders: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        await cut_off(orders, 60)
+        records = await take(consumer, 60)
+        assert [(record.offset, record.value) for record in records] == [
+            (60 + number, b"other %d" % number) for number in range(60)
+        ]
+    assert "orders-0 was cut off at offset 60; it was read up to 100" in caplog.text
+
+
+async def test_a_cut_beyond_the_position_costs_only_what_was_fetched_ahead(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 10)
+        await cut_off(orders, 60)
+        await asyncio.sleep(2.0)
+        records = await take(consumer, 110)
+        assert [record.offset for record in records] == list(range(10, 120))
+        assert records[50].value == b"other 0"
+
+
+async def test_without_a_policy_a_log_that_was_cut_off_is_an_error_that_names_the_offsets(
+    orders: EmbeddedCluster,
+) -> None:
+    async with consumer_of(orders, auto_offset_reset="none") as consumer:
+        consumer.assign([FIRST])
+        consumer.seek(FIRST, 0)
+        await take(consumer, 100)
+        await cut_off(orders, 60)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRange, match=r"orders-0 was cut off at offset 60, and was read up to 100"):
+                await anext(consumer)
+        consumer.seek(FIRST, 60)
+        assert (await take(consumer, 1))[0].value == b"other 0"
