@@ -349,8 +349,8 @@ class BatchBuilder:
     def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
         """Add a record; False, with the batch as it was, if it is full or was built. ``timestamp`` is in milliseconds.
 
-        Nothing is added either when it raises: TypeError for a key or value that is no buffer, ValueError for a timestamp
-        more than 64 bits away from the first one's, which two that are not negative never are.
+        Nothing is added either when it raises: TypeError for a key or value that is no buffer, ValueError for a
+        timestamp more than 64 bits away from the first one's, which two that are not negative never are.
         """
         count = self.count
         if count:

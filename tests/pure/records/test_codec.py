@@ -91,6 +91,12 @@ def test_header_key_that_is_not_utf8_is_read_with_replacements() -> None:
     assert decode_one(data)[-1] == (Header("\ufffd\ufffd", None),)
 
 
+def test_header_keys_are_told_apart() -> None:
+    headers = (Header("", b"1"), Header("a", b"2"), Header("b", None), Header("a", b"3"), Header("", b""))
+    data = encode_records(0, [0, 0], [None, None], [None, None], [headers, headers])
+    assert decode_records(bytes(data), 0, 2, 0, 0)[0].headers == [headers, headers]
+
+
 LIES = {
     "record length too large": b"\x7e\0\0\0\1\1\0",
     "record length too small": b"\x0a\0\0\0\1\1\0",
@@ -114,7 +120,7 @@ LIES = {
     "header key past the end": one_record(b"\0\0\0\1\1\2\x7e\1"),
     "header value length -2": one_record(b"\0\0\0\1\1\2\0\3"),
     "header value past the end": one_record(b"\0\0\0\1\1\2\0\x7e"),
-    "header value past the end, and the record too": b"\x1c\0\0\0\1\1\2\0\x0e...",
+    "header value past the end, and the record too": b"\x1e\0\0\0\1\1\2\0\x0e...",
     "nothing": b"",
 }
 

@@ -196,6 +196,22 @@ def test_size_that_lies_allocates_nothing(codec: Compression, data: bytes) -> No
         tracemalloc.stop()
 
 
+def test_snappy_block_is_not_given_the_memory_it_claims() -> None:
+    """Its library's memory is out of tracemalloc's sight: what counts is that it is never asked."""
+    pytest.importorskip("cramjam")
+    with pytest.raises(CorruptRecord, match="claims to unpack to"):
+        decompress(SNAPPY, snappy_claiming(100 * MIB))
+
+
+@pytest.mark.parametrize("name", ["gzip tiny members", "xerial tiny blocks", "zstd tiny blocks"])
+def test_stream_of_tiny_parts_is_given_up_early(name: str) -> None:
+    codec, data = LIARS[name]
+    if codec is SNAPPY:
+        pytest.importorskip("cramjam")
+    with pytest.raises(CorruptRecord, match="far too many"):
+        decompress(codec, data)
+
+
 def test_snappy_is_written_in_xerial_blocks_of_32_kib_and_read_raw_too() -> None:
     cramjam = pytest.importorskip("cramjam")
     data = SAMPLES["mixed"]
