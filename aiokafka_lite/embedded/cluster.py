@@ -24,10 +24,12 @@ from .configs import BROKER_KEYS, InvalidConfig, check_configs
 from .controller import Controller
 from .faults import Fault, Faults, History
 from .network import Network
-from .node import BrokerNode, NodeState, VersionRanges, default_versions
+from .node import BrokerNode, NodeState, default_versions
 from .quotas import QuotaLimits
 from .replication import ReplicaFetcher
 from .topics import PartitionKey, PartitionState, Topic
+from .versions import VersionRanges, in_common
+from .versions import as_kafka as versions_of_release
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -59,10 +61,11 @@ class EmbeddedCluster(Service):
     """Kafka brokers for tests and demonstrations.
 
     ``ports`` is the first node's port, or one for each node; by default the system chooses. ``racks`` names a rack for
-    each node. ``versions`` caps what nodes speak: {API key: (first, last)}. ``configs`` are broker settings under
-    Kafka's names. ``wall_clock`` gives seconds since the epoch, for timestamps; durations are the loop's. ``seed``
-    settles topic ids and the cluster id. A host beyond loopback has to be allowed with ``expose=True``: anyone who
-    reaches the port can do anything.
+    each node. ``as_kafka`` is the release whose versions nodes speak, ``versions`` caps single APIs: {API key:
+    (first, last)}. ``configs`` are broker settings under Kafka's names. ``storage_limit`` is in bytes, for each node;
+    a node that has no room answers KAFKA_STORAGE_ERROR. ``wall_clock`` gives seconds since the epoch, for timestamps;
+    durations are the loop's. ``seed`` settles topic ids and the cluster id. A host beyond loopback has to be allowed
+    with ``expose=True``: anyone who reaches the port can do anything.
     """
 
     def __init__(
@@ -78,11 +81,13 @@ class EmbeddedCluster(Service):
         default_replication_factor: int = 1,
         configs: Mapping[str, str] | None = None,
         versions: VersionRanges | None = None,
+        as_kafka: str | None = None,
         replica_lag_time_max: float = 30.0,
         broker_session_timeout: float = 9.0,
         replication_delay: float = 0.0,
         max_request_size: int = MAX_REQUEST_SIZE,
         max_connections: int = MAX_CONNECTIONS,
+        storage_limit: int | None = None,
         history_limit: int = 10_000,
         rack_aware_fetch: bool = True,
         wall_clock: Callable[[], float] = time.time,
@@ -120,6 +125,7 @@ class EmbeddedCluster(Service):
         self.quota_limits = QuotaLimits()
         self.faults = Faults()
         self.history = History(history_limit)
+        self.storage_limit = storage_limit
         self.network = Network()
         self.connector = None if tcp else MemoryConnector(self)
         self.controller = Controller(
@@ -132,6 +138,9 @@ class EmbeddedCluster(Service):
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._changed = asyncio.Event()  # set, and replaced, at each change of the metadata
         self._fence_timers: dict[int, asyncio.TimerHandle] = {}
+        spoken = default_versions() if as_kafka is None else versions_of_release(as_kafka, default_versions())
+        if versions is not None:
+            spoken.update(in_common(versions, spoken))
         self.nodes = {
             node_id: BrokerNode(
                 self,
@@ -139,7 +148,7 @@ class EmbeddedCluster(Service):
                 host=host,
                 port=port,
                 rack=racks[node_id - 1] if racks else None,
-                versions=versions or default_versions(),
+                versions=spoken,
             )
             for node_id, port in enumerate(self._ports(brokers, ports), start=1)
         }
@@ -361,6 +370,18 @@ class EmbeddedCluster(Service):
         if not set(isr) <= set(state.replicas) or state.leader not in isr:
             raise ConfigurationError(f"isr={list(isr)}: must hold leader {state.leader} and only replicas of {key}")
         self.controller.force_isr(key, tuple(isr))
+
+    def cap_versions(self, node: int, request: type[Request[Any]], last: int, *, first: int | None = None) -> None:
+        """Let a broker speak an API up to version ``last`` only, for connections and requests from now on."""
+        versions = self.nodes[node].versions
+        lowest, _ = versions[request.api_key]
+        versions[request.api_key] = (lowest if first is None else first, last)
+
+    def clean_up(self) -> None:
+        """Let every running broker apply retention, compaction and expiration now."""
+        for broker in self.nodes.values():
+            if broker.is_running:
+                broker.clean_up()
 
     def skew_clock(self, node: int, seconds: float) -> None:
         """Set a broker's wall clock ahead, or back."""

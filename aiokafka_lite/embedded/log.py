@@ -217,15 +217,14 @@ class Log:
             self.delete_before(next_base)
         return self.start_offset > before
 
-    def replace(self, batches: Iterable[StoredBatch]) -> None:
-        """Put compacted batches in place of what the log holds; offsets, epochs and bounds stay."""
-        self.segments = [Segment(self.start_offset)]
+    def replace_segments(self, count: int, batches: Iterable[StoredBatch]) -> None:
+        """Put compacted batches in place of the first ``count`` segments; offsets, epochs and bounds stay."""
+        compacted: list[Segment] = []
         for batch in batches:
-            active = self.segments[-1]
-            if active.batches and active.size + len(batch.data) > self.segment_bytes:
-                active = Segment(batch.base_offset)
-                self.segments.append(active)
-            active.append(batch)
+            if not compacted or compacted[-1].size + len(batch.data) > self.segment_bytes:
+                compacted.append(Segment(batch.base_offset))
+            compacted[-1].append(batch)
+        self.segments = [*compacted, *self.segments[count:]]
 
     # ---- reading
 

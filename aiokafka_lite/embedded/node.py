@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError, ErrorCode, IllegalStateError
 from ..protocol.messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, ProduceRequest
 from ..protocol.state import next_state
+from .configs import broker_synonyms
 from .connection import ServerConnection, ServerStream
 from .controller import Registration
 from .fetch_session import FetchSessions
@@ -24,13 +24,12 @@ from .partition import Partition
 from .quotas import Quotas
 from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
 from .topics import PartitionKey, PartitionState, Topic
+from .versions import VersionRanges
 
 if TYPE_CHECKING:
     from .cluster import EmbeddedCluster
 
 logger = logging.getLogger(__name__)
-
-VersionRanges = Mapping[int, tuple[int, int]]
 
 
 class NodeState(Enum):
@@ -84,6 +83,7 @@ class BrokerNode:
         self.brokers: dict[int, Registration] = {}
         self.connections: set[ServerConnection] = set()
         self.replica_manager = ReplicaManager(node_id)
+        self.replica_manager.storage_limit = cluster.storage_limit
         self.replica_manager.on_append = self._wake_followers
         self.replica_manager.on_high_watermark = self._wake_followers
         self.replica_manager.preferred_replica = self.preferred_replica
@@ -96,6 +96,7 @@ class BrokerNode:
         self._server: asyncio.Server | None = None
         self._thawed = asyncio.Event()
         self._isr_timer: asyncio.TimerHandle | None = None
+        self._cleanup_timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return (
@@ -175,6 +176,7 @@ class BrokerNode:
             self.port = self._server.sockets[0].getsockname()[1]
         self.state = state
         self._thawed.set()
+        self._arm_cleanup()
 
     def new_stream(self) -> ServerStream:
         """A connection's end on this side, for whoever accepts one."""
@@ -213,9 +215,10 @@ class BrokerNode:
         self.fetch_sessions.clear()
         self.groups.stop()
         self._thawed.set()  # so that coroutines of a frozen node can end
-        if self._isr_timer is not None:
-            self._isr_timer.cancel()
-            self._isr_timer = None
+        for timer in (self._isr_timer, self._cleanup_timer):
+            if timer is not None:
+                timer.cancel()
+        self._isr_timer = self._cleanup_timer = None
         self.replica_manager.produce_purgatory.complete_all()
         self.replica_manager.fetch_purgatory.complete_all()
 
@@ -267,6 +270,25 @@ class BrokerNode:
                 self.hear_of_topic(name)
         for name in self.cluster.controller.topics:
             self.hear_of_topic(name)
+
+    # ---- housekeeping
+
+    def _arm_cleanup(self) -> None:
+        interval = int(self._config("log.retention.check.interval.ms")) / 1000
+        self._cleanup_timer = asyncio.get_running_loop().call_later(interval, self._clean_up)
+
+    def _clean_up(self) -> None:
+        """What a broker does every few minutes; a frozen one makes up for it later."""
+        if self.is_running:
+            self.clean_up()
+        self._arm_cleanup()
+
+    def clean_up(self) -> None:
+        """Apply retention, compaction and the expiration of producers now."""
+        self.replica_manager.clean_up(self.now_ms(), int(self._config("producer.id.expiration.ms")))
+
+    def _config(self, name: str) -> str:
+        return broker_synonyms(name, self.cluster.controller.layers(str(self.node_id)))[0].value or ""
 
     # ---- leading
 

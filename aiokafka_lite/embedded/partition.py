@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer
 from ..protocol.records import RecordBatch, rewrite_header
+from .compaction import compact
 from .configs import TopicConfig
 from .log import EpochEnd, Log, StoredBatch
 from .producer_state import BatchMetadata, ProducerStates, SequenceRejected
@@ -169,7 +170,7 @@ class Partition:
         log.append(StoredBatch(first, last, max_timestamp, epoch, data))
         if batch.producer_id >= 0:
             self.producers.update(
-                batch.producer_id, batch.producer_epoch, batch.base_sequence, first, last, append_time
+                batch.producer_id, batch.producer_epoch, batch.base_sequence, first, last, append_time, max_timestamp
             )
         return LogAppendInfo(first, last, append_time, log.start_offset)
 
@@ -197,6 +198,7 @@ class Partition:
                 batch.base_offset,
                 batch.last_offset,
                 append_time,
+                batch.max_timestamp,
             )
 
     def truncate_to(self, offset: int) -> None:
@@ -205,6 +207,18 @@ class Partition:
             self.producers.entries.clear()
             for batch in self.log.batches():
                 self._note_producer(batch)
+
+    def clean_up(self, now_ms: int, producer_expiration_ms: int) -> bool:
+        """Drop what retention and compaction say; tell whether anything went."""
+        log, config = self.log, self.config
+        active = log.segments[-1]
+        if active.batches and now_ms - active.batches[0].max_timestamp >= config.segment_ms:
+            log.roll()
+        self.producers.expire(now_ms - producer_expiration_ms)
+        changed = config.compacted and compact(log, now_ms, config.delete_retention_ms)
+        if config.deleted:
+            changed = log.apply_retention(now_ms, config.retention_ms, config.retention_bytes) or changed
+        return changed
 
     # ---- replication, seen from the leader
 

@@ -7,7 +7,6 @@ recognised after the leader has moved.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..errors import ErrorCode
@@ -95,23 +94,27 @@ class ProducerStates:
         return None
 
     def update(
-        self, producer_id: int, epoch: int, first_sequence: int, first_offset: int, last_offset: int, timestamp: int
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp: int,
+        last_timestamp: int,
     ) -> None:
-        """Note a batch that has been appended."""
+        """Note a batch that has been appended.
+
+        ``timestamp`` is its log append time, -1 if it has none; ``last_timestamp`` the highest of its records.
+        """
         entry = self.entries.get(producer_id)
         if entry is None or entry.epoch != epoch:
             entry = self.entries[producer_id] = ProducerStateEntry(epoch)
-        entry.last_timestamp = timestamp
+        entry.last_timestamp = last_timestamp
         last_sequence = add_sequence(first_sequence, last_offset - first_offset)
         entry.window.append(BatchMetadata(first_sequence, last_sequence, first_offset, last_offset, timestamp))
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers whose last batch is older than ``before_ms``."""
+        """Forget producers whose last batch came before ``before_ms``."""
         for producer_id in [key for key, entry in self.entries.items() if entry.last_timestamp < before_ms]:
             del self.entries[producer_id]
-
-    def rebuild(self, batches: Iterable[tuple[int, int, int, int, int, int]]) -> None:
-        """Start over from the batches that a truncation left."""
-        self.entries.clear()
-        for batch in batches:
-            self.update(*batch)

@@ -334,6 +334,15 @@ class ReplicaManager:
         self.fetch_purgatory.check_and_complete(partition.key)
         self.on_append(partition)
 
+    def clean_up(self, now_ms: int, producer_expiration_ms: int) -> None:
+        """Apply retention and compaction to every log, and forget producers that have been silent for long."""
+        for partition in list(self.partitions.values()):
+            before = partition.log.size
+            changed = partition.clean_up(now_ms, producer_expiration_ms)
+            self.stored_bytes -= before - partition.log.size
+            if changed:
+                self.fetch_purgatory.check_and_complete(partition.key)
+
     # ---- fetch
 
     async def fetch_messages(

@@ -1,0 +1,310 @@
+"""Topics, settings, elections, reassignments, deletion: as a raw peer asks for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    ApiVersionsRequest,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    DescribeProducersTopic,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestConfig,
+    IncrementalAlterConfigsRequestResource,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    ProduceRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.embedded.broker.peer import Peer
+from tests.pure.embedded.batches import produced
+
+
+def creation(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> CreatableTopic:
+    own = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, assignments=[], configs=own)
+
+
+@pytest.mark.parametrize(
+    "topic, code",
+    [
+        (creation("good", 2, 3), ErrorCode.NONE),
+        (creation("default", -1, -1), ErrorCode.NONE),
+        (creation("no/slash"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (creation(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (creation("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (creation("few", 0), ErrorCode.INVALID_PARTITIONS),
+        (creation("wide", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (creation("none", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (creation("odd", nonsense="1"), ErrorCode.INVALID_CONFIG),
+        (creation("bad", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
+        (creation("taken"), ErrorCode.TOPIC_ALREADY_EXISTS),
+    ],
+    ids=lambda value: value.name[:10],
+)
+@pytest.mark.parametrize("version", [2, 4, 5, 7])
+async def test_topics_are_created_or_refused(
+    three: EmbeddedCluster, version: int, topic: CreatableTopic, code: ErrorCode
+) -> None:
+    await three.create_topic("taken")
+    async with Peer(three) as peer:
+        response = await peer.ask(CreateTopicsRequest(topics=[topic]), version)
+        assert response.topics[0].error_code == code
+        if code is ErrorCode.NONE and version >= 5:
+            assert response.topics[0].num_partitions == max(1, topic.num_partitions)
+            assert {each.name for each in response.topics[0].configs or []} >= {"retention.ms", "cleanup.policy"}
+
+
+async def test_validation_makes_nothing_and_assignments_are_obeyed(three: EmbeddedCluster) -> None:
+    async with Peer(three) as peer:
+        await peer.ask(CreateTopicsRequest(topics=[creation("t")], validate_only=True))
+        assert "t" not in three.controller.topics
+        placed = CreatableTopic(
+            name="t",
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[3, 1])],
+            configs=[],
+        )
+        assert (await peer.ask(CreateTopicsRequest(topics=[placed]))).topics[0].error_code == 0
+        assert three.state_of("t", 0).replicas == (3, 1)
+
+
+async def test_topics_are_deleted_by_name_and_by_id_and_come_back_with_another_id(one: EmbeddedCluster) -> None:
+    topic = await one.create_topic("t")
+    async with Peer(one) as peer:
+        await peer.produce("t", produced(timestamp=-1))
+        by_id = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic.topic_id)], timeout_ms=1)
+        assert (await peer.ask(by_id, 6)).responses[0].name == "t"
+        gone = await peer.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 3)
+        assert gone.responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        again = await one.create_topic("t")
+        assert again.topic_id != topic.topic_id
+        assert (await peer.offset("t", -1)).offset == 0
+
+
+async def test_partitions_are_added_and_never_taken_away(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", 2, 2)
+    async with Peer(three) as peer:
+        for count, code in ((4, 0), (3, ErrorCode.INVALID_PARTITIONS), (4, ErrorCode.INVALID_PARTITIONS)):
+            wanted = CreatePartitionsTopic(name="t", count=count, assignments=None)
+            request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1, validate_only=False)
+            assert (await peer.ask(request)).results[0].error_code == code
+        assert len(three.controller.topics["t"].partitions) == 4
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_each_version_of_metadata_describes_the_cluster(three: EmbeddedCluster, version: int) -> None:
+    await three.create_topic("t", assignments=[[2, 3]])
+    async with Peer(three) as peer:
+        response = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), version)
+        assert [broker.node_id for broker in response.brokers] == [1, 2, 3]
+        (topic,) = response.topics
+        (partition,) = topic.partitions
+        assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (2, [2, 3], [2, 3])
+        everything = await peer.ask(MetadataRequest(topics=[] if version == 0 else None), version)
+        assert [topic.name for topic in everything.topics] == ["t"]
+        if version > 0:
+            assert (await peer.ask(MetadataRequest(topics=[]), version)).topics == []
+
+
+async def test_asking_creates_a_topic_only_where_allowed(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        asked = [MetadataRequestTopic(name="new")]
+        refused = await peer.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 9)
+        assert refused.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await peer.ask(MetadataRequest(topics=asked), 9)).topics[0].error_code == 0
+        bad = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="a b")]), 9)
+        assert bad.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        one.auto_create_topics = False
+        off = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="other")]), 9)
+        assert off.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_metadata_can_ask_by_id(one: EmbeddedCluster) -> None:
+    topic = await one.create_topic("t")
+    async with Peer(one) as peer:
+        asked = [
+            MetadataRequestTopic(topic_id=topic.topic_id, name=None),
+            MetadataRequestTopic(topic_id=bytes(15) + b"\1", name=None),
+        ]
+        response = await peer.ask(MetadataRequest(topics=asked), 12)
+        assert [(each.name, each.error_code) for each in response.topics] == [("t", 0), (None, 100)]
+
+
+async def test_settings_are_changed_step_by_step_and_told_with_their_sources(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+
+    async def change(peer: Peer, name: str, operation: int, value: str | None, resource_type: int = 2) -> int:
+        config = IncrementalAlterConfigsRequestConfig(name=name, config_operation=operation, value=value)
+        resource = IncrementalAlterConfigsRequestResource(
+            resource_type=resource_type, resource_name="t" if resource_type == 2 else "", configs=[config]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        return (await peer.ask(request)).responses[0].error_code
+
+    async def setting(peer: Peer, name: str) -> tuple[str | None, int]:
+        resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=[name])
+        response = await peer.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True))
+        (config,) = response.results[0].configs
+        return config.value, config.config_source
+
+    async with Peer(one) as peer:
+        assert await setting(peer, "max.message.bytes") == ("1048588", 5)
+        assert await change(peer, "message.max.bytes", 0, "100", resource_type=4) == 0
+        assert await setting(peer, "max.message.bytes") == ("100", 3)
+        assert (await peer.produce("t", produced(b"x" * 200, timestamp=-1))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert await change(peer, "max.message.bytes", 0, "1000") == 0
+        assert await setting(peer, "max.message.bytes") == ("1000", 1)
+        assert (await peer.produce("t", produced(b"x" * 200, timestamp=-1))).error_code == 0
+        assert await change(peer, "cleanup.policy", 2, "compact") == 0
+        assert await setting(peer, "cleanup.policy") == ("delete,compact", 1)
+        assert await change(peer, "cleanup.policy", 3, "delete") == 0
+        assert await setting(peer, "cleanup.policy") == ("compact", 1)
+        assert await change(peer, "cleanup.policy", 1, None) == 0
+        assert await setting(peer, "cleanup.policy") == ("delete", 5)
+        assert await change(peer, "max.message.bytes", 0, "many") == ErrorCode.INVALID_CONFIG
+        assert await change(peer, "num.partitions", 0, "5", resource_type=4) == ErrorCode.INVALID_REQUEST
+
+
+async def test_records_are_deleted_up_to_the_high_watermark(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1, 2, 3]])
+    async with Peer(three) as peer:
+        for _ in range(3):
+            await peer.produce("t", produced(timestamp=-1))
+
+        async def delete(offset: int) -> tuple[int, int]:
+            partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+            topics = [DeleteRecordsTopic(name="t", partitions=[partition])]
+            (result,) = (await peer.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1))).topics[0].partitions
+            return result.error_code, result.low_watermark
+
+        assert await delete(1) == (0, 1)
+        assert (await peer.offset("t", -2)).offset == 1
+        assert (await peer.fetch("t", 0)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await delete(4) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert await delete(-1) == (0, 3)
+        await peer.produce("t", produced(timestamp=-1))
+    assert three.nodes[2].replica_manager.partitions["t", 0].log.start_offset == 3
+
+
+async def test_preferred_replicas_are_elected(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1, 2]])
+    await three.move_leader("t", 0, 2)
+    async with Peer(three) as peer:
+        request = ElectLeadersRequest(topic_partitions=None)
+        (topic,) = (await peer.ask(request)).replica_election_results
+        assert topic.partition_result[0].error_code == 0
+        assert three.leader_of("t", 0) == 1
+        assert (await peer.ask(request)).replica_election_results == []
+
+
+async def test_a_reassignment_copies_first_and_then_lets_go(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1, 2]])
+
+    def move(replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+        partition = ReassignablePartition(partition_index=0, replicas=replicas)
+        return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[partition])])
+
+    async with Peer(three) as peer:
+        await peer.produce("t", produced(timestamp=-1))
+        await three.stop(3)
+        await peer.ask(move([3, 2]))
+        ongoing = (await peer.ask(ListPartitionReassignmentsRequest())).topics[0].partitions[0]
+        assert (ongoing.replicas, ongoing.adding_replicas, ongoing.removing_replicas) == ([3, 2, 1], [3], [1])
+        await three.start_node(3)
+        await three.until_in_sync("t")
+        state = three.state_of("t", 0)
+        assert (state.replicas, set(state.isr), state.leader) == ((3, 2), {2, 3}, 3)
+        assert ("t", 0) not in three.nodes[1].replica_manager.partitions
+        assert three.nodes[3].replica_manager.partitions["t", 0].log.end_offset == 1
+        refused = await peer.ask(move(None))
+        assert refused.responses[0].partitions[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+async def test_what_the_logs_hold_is_described(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    records = produced(timestamp=-1, producer_id=5, epoch=2, sequence=0)
+    async with Peer(one) as peer:
+        await peer.produce("t", records)
+        (result,) = (await peer.ask(DescribeLogDirsRequest(topics=None))).results
+        assert result.topics[0].partitions[0].partition_size == len(records)
+        wanted = DescribeProducersTopic(name="t", partition_indexes=[0])
+        response = await peer.ask(DescribeProducersRequest(topics=[wanted]))
+        (producer,) = response.topics[0].partitions[0].active_producers
+        assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 2, 0)
+
+
+async def test_a_full_disk_is_a_storage_error_and_nothing_is_acknowledged() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, storage_limit=200) as cluster:
+        await cluster.create_topic("t")
+        async with Peer(cluster) as peer:
+            codes = [(await peer.produce("t", produced(b"x" * 50, timestamp=-1))).error_code for _ in range(3)]
+            assert codes == [0, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR]
+            assert (await peer.offset("t", -1)).offset == 1
+
+
+async def test_retention_frees_what_is_old(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", configs={"retention.ms": "1000"})
+    async with Peer(one) as peer:
+        await peer.produce("t", produced(timestamp=1000))
+        one.clean_up()
+        assert (await peer.offset("t", -2)).offset == 1
+        assert one.nodes[1].replica_manager.stored_bytes == 0
+
+
+async def test_describe_cluster_names_brokers_and_kinds_of_endpoints(three: EmbeddedCluster) -> None:
+    await three.stop(3)
+    async with Peer(three) as peer:
+        request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+        response = await peer.ask(request)
+        assert [broker.broker_id for broker in response.brokers] == [1, 2]
+        assert response.cluster_id == three.cluster_id
+        request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
+        assert (await peer.ask(request)).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+@pytest.mark.parametrize("release, last", [("1.1", 5), ("2.8", 9), ("4.3.1", 13)])
+async def test_a_release_of_kafka_is_played_by_its_versions(release: str, last: int) -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, as_kafka=release) as cluster:
+        async with Peer(cluster) as peer:
+            response = await peer.ask(ApiVersionsRequest(), 0)
+            ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+            assert ranges[ProduceRequest.api_key][1] == last
+        async with Peer(cluster) as peer:
+            await peer.ask(MetadataRequest(topics=[]), 5)
+            if release == "1.1":
+                peer.send(MetadataRequest(topics=[]), 6)
+                with pytest.raises(ConnectionError):
+                    assert await peer.receive() is not None
+                    raise ConnectionError
+
+
+async def test_too_new_a_version_of_api_versions_is_answered_in_version_0(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        peer.stream.write([bytes.fromhex("0000000c 0012 7fff 00000007 ffff 0000")])
+        frame = await peer.stream.read_frame()
+        assert frame is not None
+        assert bytes(frame) == bytes.fromhex("00000007 0023 00000001 0012 0000 0004")
+        assert (await peer.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))).api_keys

@@ -1,0 +1,108 @@
+"""Quotas slow clients down: the response says for how long, and the channel is muted meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka_lite.aio.virtual_time import run
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.quotas import QuotaLimits
+from aiokafka_lite.protocol.messages import (
+    AlterClientQuotasOperation,
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntity,
+    AlterClientQuotasRequestEntry,
+    DescribeClientQuotasComponent,
+    DescribeClientQuotasRequest,
+    MetadataRequest,
+)
+from tests.embedded.broker.peer import Peer, fetch_request, produce_request
+from tests.pure.embedded.batches import produced
+
+
+def alter(entity: dict[str, str | None], key: str, value: float, *, remove: bool = False) -> AlterClientQuotasRequest:
+    entry = AlterClientQuotasRequestEntry(
+        entity=[AlterClientQuotasRequestEntity(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+        ops=[AlterClientQuotasOperation(key=key, value=value, remove=remove)],
+    )
+    return AlterClientQuotasRequest(entries=[entry], validate_only=False)
+
+
+def test_a_producer_above_its_rate_is_told_to_wait_and_is_not_read_meanwhile() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+            await cluster.create_topic("t")
+            async with Peer(cluster) as peer:
+                await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1000.0))
+                records = produced(b"x" * 20_000)
+                response = await peer.ask(produce_request("t", records), 9)
+                wait = response.throttle_time_ms / 1000
+                assert wait == pytest.approx(len(records) / 1000 - 10, abs=0.01)
+                loop = asyncio.get_running_loop()
+                began = loop.time()
+                await peer.ask(MetadataRequest(topics=[]), 9)
+                assert loop.time() - began == pytest.approx(wait, abs=0.01)
+
+    run(main())
+
+
+def test_a_throttled_fetch_is_answered_empty_and_loses_nothing() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+            await cluster.create_topic("t")
+            async with Peer(cluster) as peer:
+                await peer.produce("t", produced(b"x" * 9_000))
+                await peer.ask(alter({"client-id": None}, "consumer_byte_rate", 1000.0))
+                sizes = []
+                for _ in range(4):
+                    response = await peer.ask(fetch_request("t", 0), 12)
+                    records = response.responses[0].partitions[0].records if response.responses else b""
+                    sizes.append((response.throttle_time_ms > 0, len(records or b"") > 0))
+                assert sizes[0] == (False, True)
+                assert (True, False) in sizes
+                assert all(throttled != given for throttled, given in sizes)
+
+    run(main())
+
+
+async def test_quotas_are_described_by_exact_name_default_and_any(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        await peer.ask(alter({"client-id": "a"}, "producer_byte_rate", 1.0))
+        await peer.ask(alter({"client-id": None}, "producer_byte_rate", 2.0))
+        await peer.ask(alter({"user": "u", "client-id": "a"}, "request_percentage", 3.0))
+
+        async def values(match_type: int, match: str | None = None, *, strict: bool = True) -> list[float]:
+            component = DescribeClientQuotasComponent(entity_type="client-id", match_type=match_type, match=match)
+            response = await peer.ask(DescribeClientQuotasRequest(components=[component], strict=strict))
+            return sorted(value.value for entry in response.entries or [] for value in entry.values)
+
+        assert await values(0, "a") == [1.0]
+        assert await values(1) == [2.0]
+        assert await values(2) == [1.0, 2.0]
+        assert await values(2, strict=False) == [1.0, 2.0, 3.0]
+        await peer.ask(alter({"client-id": "a"}, "producer_byte_rate", 0, remove=True))
+        assert await values(2) == [2.0]
+        refused = await peer.ask(alter({"client-id": "a"}, "nonsense", 1.0))
+        assert refused.entries[0].error_code == 42
+
+
+def test_the_most_specific_limit_counts() -> None:
+    limits = QuotaLimits()
+    key = "producer_byte_rate"
+    order: list[dict[str, str | None]] = [
+        {"client-id": None},
+        {"client-id": "c"},
+        {"user": None},
+        {"user": None, "client-id": None},
+        {"user": None, "client-id": "c"},
+        {"user": "u"},
+        {"user": "u", "client-id": None},
+        {"user": "u", "client-id": "c"},
+    ]
+    for value, entity in enumerate(order, start=1):
+        limits.set(frozenset(entity.items()), key, float(value))
+        found = limits.find("u", "c", key)
+        assert found is not None
+        assert found[1] == value
