@@ -1,7 +1,7 @@
 """Kafka's own message definitions, read from wherever they can be found.
 
 ``KAFKA_MESSAGES`` names a directory with the JSON files or a kafka-clients jar (which has them in ``common/message``).
-Without it, ``../shared/kafka-messages`` beside the repository is tried.
+Without it, the jar is taken with which the end-to-end tests run the newest Kafka; Maven fetches it once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BESIDE = ROOT.parent / "shared" / "kafka-messages"
+from tests.real.jvm import jars, java_problem
+from tests.real.servers import NEWEST
 
 
 def source() -> Path | None:
@@ -28,7 +28,9 @@ def source() -> Path | None:
         if not Path(named).exists():
             raise FileNotFoundError(f"KAFKA_MESSAGES={named} does not exist")
         return Path(named)
-    return BESIDE if BESIDE.is_dir() else None
+    if java_problem() is not None:
+        return None
+    return jars(NEWEST) / f"kafka-clients-{NEWEST}.jar"
 
 
 @cache
