@@ -161,9 +161,10 @@ class BrokerFetcher:
         while True:
             # Cleared before the plan is made, and nothing is awaited until the plan is: no event can be missed.
             self._wake.clear()
-            plan = plan_fetch(
-                self._subscription, self._client.view, self.node_id, loop.time(), self._config.fetch_max_bytes
-            )
+            now = loop.time()
+            # The leader is asked from time to time whether it would still send us here.
+            self._leave(state for state in self._subscription if now >= state.preferred_until)
+            plan = plan_fetch(self._subscription, self._client.view, self.node_id, now, self._config.fetch_max_bytes)
             if not plan.assigned:
                 return
             if plan.targets:
@@ -256,13 +257,11 @@ class BrokerFetcher:
     ) -> bool:
         code = ErrorCode.of(given.error_code)
         verdict = judge(code)
-        if state.preferred == self.node_id and (verdict is not Verdict.DATA or self._now() >= state.preferred_until):
-            # What a follower refuses says nothing yet: it may lag behind, or be no replica any longer. And the leader
-            # is asked from time to time whether it would still send us there.
+        if state.preferred == self.node_id and verdict is not Verdict.DATA:
+            # What a follower refuses says nothing yet: it may lag behind, or be no replica any longer.
             self._leave([state])
-            if verdict is not Verdict.DATA:
-                self._back_off(state)  # as the leader may send us back at once
-                return True
+            self._back_off(state)  # as the leader may send us back at once
+            return True
         if verdict is Verdict.DATA:
             state.high_watermark = given.high_watermark if given.high_watermark >= 0 else None
             state.last_stable_offset = given.last_stable_offset if given.last_stable_offset >= 0 else None

@@ -36,7 +36,9 @@ def write_batch(cluster: EmbeddedCluster, partition: TopicPartition, data: bytes
         stored[-damage] ^= 1
     replica.log.append(StoredBatch(offset, batch.last_offset, batch.max_timestamp, epoch, bytes(stored)))
     replica.try_advance_high_watermark()
-    cluster.nodes[replica.node_id].replica_manager.complete_delayed(replica.key)
+    manager = cluster.nodes[replica.node_id].replica_manager
+    manager.complete_delayed(replica.key)
+    manager.on_append(replica)
     return offset
 
 
