@@ -128,22 +128,21 @@ def test_sticky_takes_from_a_member_only_what_a_newcomer_needs(count: int, sizes
 
 
 @given(group=groups(), joined=st.integers(0, 3))
-def test_cooperative_gives_nothing_that_another_still_owns_and_is_level_after_two_rounds(
+def test_cooperative_gives_nothing_that_another_still_owns_and_settles_in_a_few_rounds(
     group: tuple[list[GroupMember], TopicRacks], joined: int
 ) -> None:
     strategy = CooperativeStickyStrategy()
     members, existing = group
-    first = members[: max(1, len(members) - joined)]
-    before = strategy.assign(first, existing)
-    rejoined = [*rejoin(strategy, before, first, 1), *members[len(first) :]]
-    between = strategy.assign(rejoined, existing)
-    owner = {partition: name for name, got in before.items() for partition in got}
-    for name, got in between.items():
-        assert all(owner.get(partition, name) == name for partition in got)
-    kept = {name: [each for each in got if each in between[name]] for name, got in before.items()}
-    after = strategy.assign(rejoin(strategy, {**between, **kept}, members, 2), existing)
     wanted = {topic for each in members for topic in each.topics} & set(existing)
-    assert sum(map(len, after.values())) == sum(len(existing[topic]) for topic in wanted)
+    owned = strategy.assign(members[: max(1, len(members) - joined)], existing)
+    for generation in range(1, 5):
+        assignment = strategy.assign(rejoin(strategy, owned, members, generation), existing)
+        owner = {partition: name for name, got in owned.items() for partition in got}
+        for name, got in assignment.items():
+            assert all(owner.get(partition, name) == name for partition in got)
+        owned = assignment
+    assert sum(map(len, owned.values())) == sum(len(existing[topic]) for topic in wanted)
+    assert strategy.assign(rejoin(strategy, owned, members, 5), existing) == owned
 
 
 def test_a_partition_that_two_claim_of_one_generation_is_given_to_neither_at_first() -> None:
