@@ -5,8 +5,10 @@ Importing this needs testcontainers; starting a container needs an engine.
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,16 @@ class EngineMissing(RuntimeError):
 
 def engine_problem() -> str | None:
     """Why no container can be started here, or None when one can."""
+    with warnings.catch_warnings():
+        # docker's library drops its socket unclosed where no engine listens; it is collected before warnings are back.
+        warnings.simplefilter("ignore", ResourceWarning)
+        problem = _engine_problem()
+        if problem is not None:
+            gc.collect()
+    return problem
+
+
+def _engine_problem() -> str | None:
     import docker
     from docker.errors import DockerException
 
@@ -56,6 +68,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
 
     A broker tells its clients where it is, so the host's port is chosen before the start and advertised; a port that
     the engine picks afterwards would come too late. ``settings`` are Kafka's own names (``{"num.partitions": "3"}``).
+    EngineMissing where no engine answers.
     """
 
     def __init__(
@@ -69,6 +82,8 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         start_timeout: float = 120.0,
         **kwargs: Any,
     ) -> None:
+        if (problem := engine_problem()) is not None:
+            raise EngineMissing(f"Kafka in a container: {problem}")
         super().__init__(image, **kwargs)
         self.host = host
         self.port = free_port(host) if port is None else port
@@ -104,9 +119,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         return f"{self.host}:{self.port}"
 
     def start(self) -> KafkaContainer:
-        """Start it and wait until it serves; EngineMissing when no engine answers."""
-        if (problem := engine_problem()) is not None:
-            raise EngineMissing(f"Kafka in a container: {problem}")
+        """Start it and wait until it serves; the container is gone again when it does not."""
         try:
             super().start()
         except BaseException:  # KeyboardInterrupt too: a container that did not come up must not stay

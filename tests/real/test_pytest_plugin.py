@@ -1,0 +1,72 @@
+"""The fixtures for users, as users use them: in a pytest run of their own that knows nothing of this repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aiokafka_lite.testing.containers import engine_problem
+from tests.real.servers import IN_CI, without_reaper
+
+SETTINGS = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
+NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+
+USES_CONTAINER = """
+from aiokafka_lite import Consumer, Producer
+
+async def test_a_record_comes_back(kafka_bootstrap_servers: str) -> None:
+    async with Producer(kafka_bootstrap_servers) as producer:
+        await producer.send("orders", b"two coffees")
+    async with Consumer(kafka_bootstrap_servers, topics=["orders"]) as consumer:
+        assert (await anext(consumer)).value == b"two coffees"
+"""
+
+USES_ADDRESS = """
+import asyncio
+
+async def test_something_listens(embedded_bootstrap_servers: str) -> None:
+    host, port = embedded_bootstrap_servers.split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.close()
+    await writer.wait_closed()
+"""
+
+
+def outcome(directory: Path, test: str, *options: str, **environment: str) -> str:
+    (directory / "test_users.py").write_text(test)
+    (directory / "pytest.ini").write_text(SETTINGS)
+    command = [sys.executable, "-m", "pytest", "-rs", "-c", str(directory / "pytest.ini"), *options, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+    return done.stdout + done.stderr
+
+
+def test_embedded_cluster_by_its_address(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, USES_ADDRESS)
+    assert "1 passed" in printed, printed
+
+
+@pytest.mark.real
+def test_kafka_in_a_container(tmp_path: Path) -> None:
+    problem = engine_problem()
+    if problem is not None:
+        (pytest.fail if IN_CI else pytest.skip)(problem)
+    without_reaper()
+    printed = outcome(tmp_path, USES_CONTAINER)
+    assert "1 passed" in printed, printed
+
+
+def test_without_an_engine_the_test_is_skipped_and_says_why(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, USES_CONTAINER, **NO_ENGINE)
+    assert "1 skipped" in printed, printed
+    assert "no container engine answers" in printed
+
+
+def test_without_testcontainers_the_test_is_skipped_and_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import sys\nsys.modules['testcontainers'] = None\n")
+    printed = outcome(tmp_path, USES_CONTAINER)
+    assert "1 skipped" in printed, printed
+    assert "pip install testcontainers" in printed
