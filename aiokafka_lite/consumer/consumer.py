@@ -12,6 +12,7 @@ import anyio.abc
 from ..aio.backoff import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
+from ..cluster.topics import check_topic_name
 from ..config import ClientConfig, ConsumerConfig, IsolationName, OffsetReset
 from ..errors import ConfigurationError, IllegalStateError, KafkaTimeout
 from ..net.connector import Connector
@@ -111,7 +112,8 @@ class Consumer(Service):
         self._fetching.start()
 
     def _view_changed(self, *_: object) -> None:
-        self._fetching.view_changed(self._client.view)
+        if self.state is ServiceState.RUNNING:  # the client lives on for a moment when the consumer has ended
+            self._fetching.view_changed(self._client.view)
 
     def _ready(self) -> None:
         self._reader.notice()
@@ -141,25 +143,24 @@ class Consumer(Service):
         """Read these partitions and no others.
 
         Those that were assigned before keep position, pause and what was fetched. IllegalStateError for a consumer of
-        whole ``topics``. A partition that turns out not to exist is reported by the next read, after ``api_timeout``.
+        whole ``topics``, InvalidTopic for a name that cannot be one. A partition that turns out not to exist is
+        reported by the next read, after ``api_timeout``.
         """
         self._check_open()
         if self._topics:
             raise IllegalStateError(
                 f"this consumer reads all partitions of {', '.join(self._topics)}; it has no assign()"
             )
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        for name in {partition.topic for partition in wanted}:
+            check_topic_name(name)
         before = self._subscription.topics
         self._reader.settle()
-        self._subscription.assign(partitions)
-        if self.state is ServiceState.RUNNING:
-            self._track(before)
+        self._subscription.assign(wanted)
+        if self.state is ServiceState.RUNNING:  # the client keeps metadata of exactly the topics that are read
+            self._client.remove_topics(before - self._subscription.topics)
+            self._client.add_topics(self._subscription.topics)
         self._changed()
-
-    def _track(self, before: set[str]) -> None:
-        """Have the client keep metadata of exactly the topics that are read."""
-        now = self._subscription.topics
-        self._client.remove_topics(before - now)
-        self._client.add_topics(now)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read a partition from ``offset`` on; what was fetched of it and not yet returned is forgotten."""

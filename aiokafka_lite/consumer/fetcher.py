@@ -39,6 +39,9 @@ SHORT_WAIT = 0.01
 """Seconds; the first wait of a request that leaves out partitions which may soon want data. See ``_max_wait``."""
 
 
+FIRST_WITH_EPOCHS = 12
+"""The first version of Fetch in which the broker compares logs: truncation goes unnoticed with older brokers."""
+
 LAST_BY_NAME = 12
 """The last version of Fetch that names topics; later ones have only their ids (KIP-516)."""
 
@@ -80,8 +83,9 @@ def fetch_request(
     *,
     max_wait: float,
     rack: str = "",
+    with_epochs: bool = True,
 ) -> FetchRequest:
-    """The request for what the session says has to be told."""
+    """The request for what the session says has to be told, ``with_epochs`` of what was fetched last if they fit in."""
     topics: dict[tuple[str, bytes], FetchRequestTopic] = {}
     for key, target in asked.send.items():
         topic = topics.get((key.topic, key.topic_id))
@@ -93,7 +97,7 @@ def fetch_request(
                 partition=key.partition,
                 current_leader_epoch=target.current_leader_epoch,
                 fetch_offset=target.offset,
-                last_fetched_epoch=target.last_fetched_epoch,
+                last_fetched_epoch=target.last_fetched_epoch if with_epochs else -1,
                 partition_max_bytes=target.max_bytes,
             )
         )
@@ -144,6 +148,7 @@ class BrokerFetcher:
         self._preferred_for = client_config.metadata_max_age
         self._session: FetchSession[FetchKey, FetchTarget] = FetchSession()
         self._wake = asyncio.Event()
+        self._failing = False
         self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
         self._patience = Backoff(SHORT_WAIT, max(config.fetch_max_wait, SHORT_WAIT), jitter=0.0)
         self._retry_backoff = (client_config.retry_backoff, client_config.retry_backoff_max)
@@ -184,19 +189,21 @@ class BrokerFetcher:
         loop = asyncio.get_running_loop()
         asked = self._session.next(plan.targets)
         max_wait = self._max_wait(plan)
-        request = fetch_request(asked, plan, self._config, max_wait=max_wait, rack=self._rack)
         began = loop.time()
         try:
-            response = await self._send(request, plan)
+            response = await self._send(asked, plan, max_wait)
         except KafkaError as error:
             self._session.lost()
             if not is_passing(error):
                 raise
-            logger.warning("fetching from broker %s failed, and is tried again: %s", self.node_id, error)
+            level = logging.DEBUG if self._failing else logging.WARNING  # once, not at each try
+            logger.log(level, "fetching from broker %s failed, and is tried again: %s", self.node_id, error)
+            self._failing = True
             self._leave([state for state, _ in plan.states.values()])
             self._client.request_refresh()
             await asyncio.sleep(self._backoff.next())
             return
+        self._failing = False
         code = ErrorCode.of(response.error_code)
         self._session.answered(response.session_id, code)
         if code is not ErrorCode.NONE:
@@ -212,10 +219,14 @@ class BrokerFetcher:
         else:
             self._backoff.reset()
 
-    async def _send(self, request: FetchRequest, plan: FetchPlan) -> FetchResponse:
-        broker = self._client.broker(self.node_id)
+    async def _send(
+        self, asked: SessionRequest[FetchKey, FetchTarget], plan: FetchPlan, max_wait: float
+    ) -> FetchResponse:
+        connection = await self._client.broker(self.node_id).connection(Purpose.FETCH)
+        with_epochs = connection.versions.supports(FetchRequest, FIRST_WITH_EPOCHS)
+        request = fetch_request(asked, plan, self._config, max_wait=max_wait, rack=self._rack, with_epochs=with_epochs)
         at_most = LAST_BY_NAME if plan.by_name else None
-        return await broker.send(request, purpose=Purpose.FETCH, timeout=self._timeout, at_most=at_most)
+        return await connection.send(request, timeout=self._timeout, at_most=at_most)
 
     def _max_wait(self, plan: FetchPlan) -> float:
         """How long the broker may wait for data, in seconds.

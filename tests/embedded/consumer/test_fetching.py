@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.node import default_versions
 from aiokafka_lite.errors import CorruptRecord, ErrorCode
 from aiokafka_lite.protocol.messages import (
     FetchRequest,
@@ -203,6 +204,35 @@ async def test_a_batch_that_does_not_come_whole_is_asked_for_with_more_room(clus
             consumer.assign([FIRST])
             assert (await take(consumer, 1))[0].value == b"x" * 100_000
     assert sizes[:5] == [10_000, 20_000, 40_000, 80_000, 160_000]
+
+
+# ---- versions
+
+
+@pytest.mark.parametrize("newest", range(4, 19))
+async def test_every_version_of_fetch_is_spoken(newest: int) -> None:
+    versions = {**default_versions(), FetchRequest.api_key: (4, newest)}
+    async with EmbeddedCluster(brokers=1, tcp=False, versions=versions) as cluster:
+        await cluster.create_topic("orders", partitions=2)
+        fill(cluster, FIRST, 100)
+        fill(cluster, SECOND, 100)
+        async with consumer_of(cluster, topics=["orders"], max_partition_fetch_bytes=400) as consumer:
+            offsets = [record.offset for record in await take(consumer, 200)]
+            write(cluster, FIRST, [b"more"])
+            offsets += [record.offset for record in await take(consumer, 1)]
+        assert sorted(offsets) == sorted([*range(101), *range(100)])
+        assert {exchange.version for exchange in cluster.history.of(FetchRequest)} == {newest}
+
+
+async def test_topics_without_an_id_are_asked_for_by_name() -> None:
+    """As of brokers whose metadata has no ids although their Fetch has: no id was given to topics of old."""
+    versions = {**default_versions(), MetadataRequest.api_key: (0, 9)}
+    async with EmbeddedCluster(brokers=1, tcp=False, versions=versions) as cluster:
+        await cluster.create_topic("orders")
+        fill(cluster, FIRST, 100)
+        async with consumer_of(cluster, topics=["orders"]) as consumer:
+            assert len(await take(consumer, 100)) == 100
+        assert {exchange.version for exchange in cluster.history.of(FetchRequest)} == {12}
 
 
 # ---- brokers and leaders

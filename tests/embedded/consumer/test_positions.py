@@ -11,6 +11,7 @@ from aiokafka_lite.errors import (
     AuthorizationError,
     ErrorCode,
     IllegalStateError,
+    InvalidTopic,
     KafkaTimeout,
     OffsetOutOfRange,
     UnknownTopic,
@@ -218,6 +219,14 @@ async def test_an_unknown_topic_is_an_error_that_names_it_within_the_api_timeout
             await anext(consumer)
         assert loop.time() - began == pytest.approx(3.0, abs=0.1)
         assert len(cluster.history.of(MetadataRequest)) < 60
+
+
+async def test_an_assignment_with_an_invalid_name_is_refused_and_changes_nothing(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        with pytest.raises(InvalidTopic, match="white space"):
+            consumer.assign([SECOND, TopicPartition("white space", 0)])
+        assert consumer.assignment == (FIRST,)
 
 
 async def test_a_partition_beyond_the_topics_count_is_an_error_that_names_it(orders: EmbeddedCluster) -> None:

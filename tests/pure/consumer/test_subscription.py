@@ -1,0 +1,163 @@
+"""Who is asked for what: the plans that fetchers and the position keeper carry out, and what an error code asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
+from aiokafka_lite.consumer.fetcher import Verdict, judge
+from aiokafka_lite.consumer.partition import PartitionState, Reset
+from aiokafka_lite.consumer.subscription import Subscription, new_partitions, plan_fetch, plan_lookups
+from aiokafka_lite.errors import ErrorCode, IllegalStateError, error_for
+from aiokafka_lite.protocol.records import encode_batch, split_batches
+from aiokafka_lite.protocol.schema import ZERO_UUID
+from aiokafka_lite.types import Node, TopicPartition
+
+TOPIC_ID = bytes(range(16))
+FETCH_SIZE, FETCH_MAX = 1_000, 10_000
+
+
+def view(leaders: list[int | None], topic_id: bytes = TOPIC_ID) -> ClusterView:
+    """A cluster of brokers 1 to 3 with the topic "orders", whose partitions have these leaders."""
+    partitions = tuple(PartitionView(number, leader, 5 + number) for number, leader in enumerate(leaders))
+    return ClusterView(
+        nodes={node: Node(node, "host", 9000 + node) for node in (1, 2, 3)},
+        topics={"orders": TopicView("orders", topic_id, partitions=partitions)},
+    )
+
+
+def subscribed(count: int, *, node_id: int = 1) -> tuple[Subscription, list[PartitionState]]:
+    """Partitions of "orders", read from 100 times their number on, at one broker."""
+    subscription = Subscription(Reset.EARLIEST, FETCH_SIZE)
+    subscription.assign(TopicPartition("orders", number) for number in range(count))
+    for number, state in enumerate(subscription):
+        state.seek(100 * number)
+        state.node_id = node_id
+    return subscription, list(subscription)
+
+
+def give(state: PartitionState, size: int) -> None:
+    """Put a batch of about this many bytes into the buffer."""
+    state.add(split_batches(encode_batch([(0, None, b"x" * size, ())], base_offset=state.fetch_offset)), None)
+
+
+def plan(subscription: Subscription, cluster: ClusterView, *, now: float = 0.0):
+    return plan_fetch(subscription, cluster, 1, now, FETCH_MAX)
+
+
+def asked(subscription: Subscription, cluster: ClusterView, *, now: float = 0.0) -> list[int]:
+    return [key.partition for key in plan(subscription, cluster, now=now).targets]
+
+
+def test_a_broker_is_asked_for_its_own_partitions_from_where_each_is() -> None:
+    subscription, states = subscribed(3)
+    states[1].node_id = 2
+    made = plan(subscription, view([1, 2, 1]))
+    assert {key.partition: target.offset for key, target in made.targets.items()} == {0: 0, 2: 200}
+    assert [target.current_leader_epoch for target in made.targets.values()] == [5, 7]
+    assert (made.assigned, made.max_bytes, made.holding, made.by_name) == (2, FETCH_MAX, False, False)
+
+
+def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
+    subscription, states = subscribed(2)
+    give(states[0], 300)
+    assert asked(subscription, view([1, 1])) == [0, 1]
+    give(states[0], 300)
+    made = plan(subscription, view([1, 1]))
+    assert [key.partition for key in made.targets] == [1]
+    assert made.holding
+
+
+@pytest.mark.parametrize(
+    "hinder",
+    [
+        lambda state: setattr(state, "paused", True),
+        lambda state: state.fail(error_for(29)),
+        lambda state: state.back_off(10.0),
+        lambda state: state.seek_by(Reset.LATEST),
+    ],
+    ids=["paused", "failed", "backing off", "without an offset"],
+)
+def test_a_partition_that_cannot_be_read_now_is_not_asked_for(hinder) -> None:
+    subscription, states = subscribed(2)
+    hinder(states[0])
+    assert asked(subscription, view([1, 1])) == [1]
+
+
+def test_a_partition_that_backs_off_is_asked_for_when_its_time_has_come() -> None:
+    subscription, states = subscribed(1)
+    states[0].back_off(10.0)
+    made = plan(subscription, view([1]), now=9.9)
+    assert (made.targets, made.retry_at) == ({}, 10.0)
+    assert asked(subscription, view([1]), now=10.0) == [0]
+
+
+def test_those_come_first_that_were_served_longest_ago() -> None:
+    subscription, states = subscribed(3)
+    states[0].last_served, states[1].last_served, states[2].last_served = 9, 3, 6
+    assert asked(subscription, view([1, 1, 1])) == [1, 2, 0]
+
+
+def test_what_is_buffered_counts_against_what_is_asked_for() -> None:
+    subscription, states = subscribed(3)
+    give(states[0], 4_000)
+    states[0].paused = True
+    assert FETCH_MAX - 4_200 < plan(subscription, view([1, 1, 1])).max_bytes < FETCH_MAX - 4_000
+    give(states[1], 7_000)
+    assert plan(subscription, view([1, 1, 1])).targets == {}  # no room, and reading goes on
+    states[1].paused = True
+    made = plan(subscription, view([1, 1, 1]))  # no room, and only this can go on
+    assert ([key.partition for key in made.targets], made.max_bytes) == ([2], 1)
+
+
+def test_a_topic_without_an_id_is_asked_for_by_name() -> None:
+    subscription, _ = subscribed(1)
+    assert plan(subscription, view([1], topic_id=ZERO_UUID)).by_name
+
+
+def test_offsets_are_looked_up_at_leaders_and_partitions_without_one_are_named() -> None:
+    subscription, states = subscribed(4)
+    states[0].seek_by(Reset.EARLIEST)
+    states[1].seek_by(Reset.LATEST)
+    states[2].seek_by(Reset.LATEST)
+    states[2].back_off(7.0)
+    made = plan_lookups(subscription, view([2, 3, 1, None]), now=0.0)
+    assert made.by_node == {2: [states[0]], 3: [states[1]]}
+    assert (made.leaderless, made.retry_at) == ([states[3]], 7.0)
+    states[0].asked()
+    assert plan_lookups(subscription, view([2, 3, 1, None]), now=0.0).by_node == {3: [states[1]]}
+
+
+def test_new_partitions_of_a_topic_are_noticed() -> None:
+    subscription, _ = subscribed(2)
+    added = new_partitions(view([1, 1, 1]), ["orders", "unknown"], subscription.partitions)
+    assert added == [TopicPartition("orders", 2)]
+
+
+def test_only_partitions_with_something_to_read_have_turns_and_each_goes_behind_the_others() -> None:
+    subscription, states = subscribed(3)
+    for state in states[:2]:
+        give(state, 10)
+    for state in states:
+        subscription.update_ready(state)
+    assert list(subscription.ready.values()) == states[:2]
+    subscription.end_turn(states[0])
+    assert list(subscription.ready.values()) == [states[1], states[0]]
+    states[1].paused = True
+    subscription.update_ready(states[1])
+    subscription.assign([])
+    assert subscription.ready == {}
+    assert not subscription.holds(states[0])
+    with pytest.raises(IllegalStateError, match="orders-0"):
+        subscription[TopicPartition("orders", 0)]
+
+
+@pytest.mark.parametrize("code", list(ErrorCode), ids=lambda code: code.name)
+def test_every_error_code_has_a_verdict_and_none_that_passes_is_raised(code: ErrorCode) -> None:
+    verdict = judge(code)
+    assert (verdict is Verdict.DATA) == (code is ErrorCode.NONE)
+    assert (verdict is Verdict.RESET) == (code is ErrorCode.OFFSET_OUT_OF_RANGE)
+    if code.stale_metadata:
+        assert verdict is Verdict.REFRESH
+    elif code.retriable and code is not ErrorCode.CORRUPT_MESSAGE:
+        assert verdict in (Verdict.RETRY, Verdict.REFRESH)
