@@ -3,8 +3,9 @@
 ``ClientProtocol`` allots correlation ids and knows what is outstanding. ``parse_request`` and ``encode_response`` are a
 broker's side. Neither reads a clock nor writes to anything.
 
-A frame holds one message and nothing else: bytes left over after it are a ``ProtocolError`` on both sides, because the
-version settles every byte and whoever has some to spare has misread the rest.
+A frame holds one message. Bytes left over after an answer are a ``ProtocolError``: the version settles every byte, and
+whoever has some to spare has misread the rest. After a request they are let pass, as Kafka's brokers do, since some
+clients send them: librdkafka asks for all topics with three bytes too many.
 """
 
 from __future__ import annotations
@@ -214,8 +215,7 @@ def parse_request(frame: Buffer) -> ParsedRequest | UnknownRequest:
         return UnknownRequest(header)
     if version >= cls.flexible:
         position = _skip_tags(frame, position)
-    request, end = decode_message(cls, version, frame, position)
-    _check_whole(cls, version, frame, end)
+    request, _ = decode_message(cls, version, frame, position)
     return ParsedRequest(header, request)
 
 

@@ -1,0 +1,183 @@
+"""Whatever comes in by the port: no crash, no memory on the word of a length, other connections unharmed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ConfigurationError, ErrorCode, KafkaError
+from aiokafka_lite.protocol.connection import ClientProtocol
+from aiokafka_lite.protocol.messages import REQUESTS, MetadataRequest
+from aiokafka_lite.types import Compression
+from tests.embedded.broker.peer import Peer, fetch_request, produce_request
+from tests.pure.embedded.batches import produced
+
+
+async def assert_alive(cluster: EmbeddedCluster) -> None:
+    async with Peer(cluster) as peer:
+        async with asyncio.timeout(5):
+            assert (await peer.ask(MetadataRequest(topics=[]))).brokers
+
+
+async def ended(peer: Peer) -> bool:
+    """Whether the node ends the connection."""
+    try:
+        async with asyncio.timeout(5):
+            while await peer.stream.read_frame() is not None:
+                pass
+    except KafkaError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 3, 2**31 - 1, int.from_bytes(b"GET ", "big")])
+async def test_a_size_that_no_frame_has_ends_the_connection(cluster: EmbeddedCluster, size: int) -> None:
+    async with Peer(cluster) as bystander:
+        async with Peer(cluster) as peer:
+            peer.stream.write([struct.pack(">i", size) + b"x" * 100])
+            assert await ended(peer)
+        assert (await bystander.ask(MetadataRequest(topics=[]))).brokers
+
+
+async def test_an_announced_frame_that_never_comes_costs_no_memory() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        tracemalloc.start()
+        try:
+            peers = [await Peer(cluster).__aenter__() for _ in range(20)]
+            for peer in peers:
+                peer.stream.write([struct.pack(">i", 100 * 1024 * 1024), b"x"])
+            await asyncio.sleep(0.01)
+            assert tracemalloc.get_traced_memory()[0] < 64 * 1024 * 1024
+        finally:
+            tracemalloc.stop()
+        for peer in peers:
+            await peer.__aexit__(None, None, None)
+        await assert_alive(cluster)
+
+
+@pytest.mark.parametrize("key", [-1, 4, 999, 32767])
+async def test_an_unknown_api_ends_the_connection(one: EmbeddedCluster, key: int) -> None:
+    async with Peer(one) as peer:
+        peer.stream.write([struct.pack(">ihhih", 10, key, 0, 1, -1)])
+        assert await ended(peer)
+    await assert_alive(one)
+
+
+async def test_a_request_cut_anywhere_ends_the_connection_or_waits(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    _, frame = ClientProtocol("x").encode_request(fetch_request("t", 0), 12, "peer")
+    for cut in range(4, len(frame)):
+        async with Peer(one) as peer:
+            peer.stream.write([struct.pack(">i", cut - 4) + bytes(frame[4:cut])])
+            assert await ended(peer)
+    await assert_alive(one)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    key=st.sampled_from(sorted(REQUESTS)),
+    version=st.integers(0, 18),
+    body=st.binary(max_size=200),
+)
+def test_garbage_behind_a_good_header_harms_nobody(key: int, version: int, body: bytes) -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+            async with Peer(cluster) as peer:
+                header = struct.pack(">hhih", key, version, 1, -1)
+                peer.stream.write([struct.pack(">i", len(header) + len(body)) + header + body])
+                await asyncio.sleep(0)
+            await assert_alive(cluster)
+
+    asyncio.run(main())
+
+
+async def test_records_flipped_cut_and_lying_are_refused_and_nothing_is_stored(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", configs={"cleanup.policy": "compact"})
+    dice = random.Random(5)
+    refused = 0
+    async with Peer(one) as peer:
+        for compression in (Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.ZSTD):
+            good = produced(b"a" * 50, b"b" * 50, timestamp=-1, compression=compression)
+            for _ in range(60):
+                bad = bytearray(good)
+                place = dice.randrange(len(bad))
+                bad[place] ^= 1 << dice.randrange(8)
+                answered = await peer.produce("t", bytes(bad), acks=1)
+                refused += answered.error_code != 0
+                # the leader epoch is the leader's to write, so that a flip there is no error
+                assert answered.error_code != 0 or 12 <= place < 16
+            for cut in (1, 10, 60, 61, len(good) - 1):
+                assert (await peer.produce("t", good[:cut], acks=1)).error_code != 0
+    assert refused > 200
+
+
+async def test_a_bomb_is_refused_without_being_unpacked(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", configs={"cleanup.policy": "compact", "max.message.bytes": "10000000"})
+    bomb = produced(b"\0" * (200 * 1024 * 1024), timestamp=-1, compression=Compression.GZIP)
+    assert len(bomb) < 1024 * 1024
+    async with Peer(one) as peer:
+        assert (await peer.produce("t", bomb)).error_code == ErrorCode.CORRUPT_MESSAGE
+    await assert_alive(one)
+
+
+async def test_connections_above_the_limit_are_refused() -> None:
+    async with (
+        EmbeddedCluster(brokers=1, tcp=False, max_connections=2) as cluster,
+        Peer(cluster) as first,
+        Peer(cluster) as second,
+        Peer(cluster) as third,
+    ):
+        assert await ended(third)
+        for peer in (first, second):
+            assert (await peer.ask(MetadataRequest(topics=[]))).brokers
+
+
+async def test_frames_above_the_limit_are_refused() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, max_request_size=1000) as cluster, Peer(cluster) as peer:
+        peer.send(produce_request("t", b"x" * 2000), 9)
+        assert await ended(peer)
+
+
+async def test_a_client_that_never_reads_stalls_only_itself(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", assignments=[[1]])
+    async with Peer(cluster) as writer:
+        await writer.produce("t", produced(b"x" * 900_000, timestamp=-1))
+    async with Peer(cluster) as deaf:
+        assert deaf.stream.transport is not None
+        deaf.stream.transport.pause_reading()
+        for _ in range(200):
+            deaf.send(fetch_request("t", 0), 12)
+        await asyncio.sleep(0.05)
+        await assert_alive(cluster)
+        waiting = [
+            each.stream.transport.get_write_buffer_size()
+            for each in cluster.nodes[1].connections
+            if each.stream.transport is not None
+        ]
+        assert max(waiting) < 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"brokers": 0},
+        {"host": "0.0.0.0"},
+        {"ports": 70000},
+        {"ports": [1, 2]},
+        {"default_partitions": 0},
+        {"default_replication_factor": 4},
+        {"configs": {"nonsense": "1"}},
+        {"as_kafka": "0.9"},
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused_by_name(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(settings))):
+        EmbeddedCluster(**{"brokers": 3, **settings})  # type: ignore[arg-type]
