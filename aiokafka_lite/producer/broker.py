@@ -90,24 +90,27 @@ class BrokerProducer:
     async def run(self) -> None:
         """Send what is ready, for as long as the producer lives."""
         while True:
-            first = await self._ready.get()
-            await self._slots.acquire()
-            try:
-                connection = await self._connect()
-            except KafkaError as error:
-                self._slots.release()
-                self._unreachable(first, error)
-                continue
-            # No await from here to the writing: a batch that was taken is sent.
-            parcels = self._collect(first)
-            if not parcels:
-                self._slots.release()
-            elif self._router.config.required_acks == 0:
-                self._send_without_answer(connection, parcels)
-                with suppress(ConnectionLost):  # who watches the connection reacts to that
-                    await connection.drain()
-            else:
-                self._send(connection, parcels)
+            await self._serve(await self._ready.get())
+
+    async def _serve(self, first: Ready) -> None:
+        """Send one request, once there is a slot and a connection. A frame of its own: what was sent is not held here."""
+        await self._slots.acquire()
+        try:
+            connection = await self._connect()
+        except KafkaError as error:
+            self._slots.release()
+            self._unreachable(first, error)
+            return
+        # No await from here to the writing: a batch that was taken is sent.
+        parcels = self._collect(first)
+        if not parcels:
+            self._slots.release()
+        elif self._router.config.required_acks == 0:
+            self._send_without_answer(connection, parcels)
+            with suppress(ConnectionLost):  # who watches the connection reacts to that
+                await connection.drain()
+        else:
+            self._send(connection, parcels)
 
     async def _connect(self) -> Connection:
         """The connection, once the broker allows the next request (KIP-219): batches grow until then."""

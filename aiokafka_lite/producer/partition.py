@@ -327,17 +327,13 @@ class PartitionProducer:
         self._gap = self._idempotent
         self.leader_epoch = None
 
-    def abandon(self) -> list[Batch]:
+    def abandon(self) -> None:
         """Forget all batches, for the caller to fail; answers may still come."""
-        batches = [*self.sent, *self.unsent]
-        if self.open is not None:
-            batches.append(self.open)
-        if any(batch.sequence != NO_SEQUENCE for batch in batches):
+        if any(batch.sequence != NO_SEQUENCE for batch in (*self.sent, *self.unsent)):
             self._gap = True
         self.sent.clear()
         self.unsent.clear()
         self.open = None
-        return batches
 
     def _after_answer(self) -> Next:
         if self.state is PartitionState.DRAINING and not self.in_flight:

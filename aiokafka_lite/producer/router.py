@@ -66,7 +66,7 @@ class Router:
         self._opened_this_turn: list[tuple[PartitionProducer, Batch]] = []
         self._expiry: asyncio.TimerHandle | None = None
         self._pauses: dict[PartitionProducer, asyncio.TimerHandle] = {}
-        self._owners: dict[Fate, PartitionProducer] = {}
+        self._owners: dict[Batch, PartitionProducer] = {}
         self.retries = 0
         self.stopped = False
 
@@ -210,7 +210,7 @@ class Router:
         elif verdict is Verdict.PARTLY:
             self._leave_out(parcel, blamed, answer.error_code, what)
         elif verdict is Verdict.FATAL:
-            self.act(partition, partition.refused(batch))
+            self.refuse(parcel, error)
             self.fail_all(error, fatal=True)
         else:
             self.refuse(parcel, error)
@@ -354,23 +354,27 @@ class Router:
             self.act(partition, following)
 
     def _too_late(self, partition: PartitionProducer, batch: Batch, now: float) -> KafkaTimeout:
-        if batch.last_error is not None:
-            why = f"last error: {batch.last_error}"
-        elif batch.attempts:
-            why = "the broker did not answer"
-        elif partition.leader is None:
-            topic = self.client.view.topics.get(batch.topic)
-            gone = topic is not None and topic.error is not ErrorCode.NONE
-            why = f"the topic is in error {topic.error.name}" if topic and gone else "the partition has no leader"
-        else:
-            why = "it was not sent, as earlier batches or the connection to the leader were waited for"
         error = KafkaTimeout(
             f"{batch.count} records for {partition.topic_partition} were not acknowledged within"
             f" delivery_timeout={self.config.delivery_timeout:g} s, after {now - batch.opened:.1f} s and"
-            f" {batch.attempts} attempts; {why}"
+            f" {batch.attempts} attempts: {self._why_late(partition, batch)}"
         )
         error.__cause__ = batch.last_error
         return error
+
+    def _why_late(self, partition: PartitionProducer, batch: Batch) -> str:
+        reasons: list[str] = []
+        if partition.leader is None:
+            topic = self.client.view.topics.get(batch.topic)
+            in_error = topic is not None and topic.error is not ErrorCode.NONE
+            reasons.append(f"the topic is in error {topic.error.name}" if topic and in_error else "there is no leader")
+        if batch.last_error is not None:
+            reasons.append(f"last error: {batch.last_error}")
+        elif batch.attempts:
+            reasons.append("the broker did not answer")
+        return (
+            "; ".join(reasons) or "it was not sent, as earlier batches, a connection or a producer id were waited for"
+        )
 
     def fail_all(self, error: Exception, *, fatal: bool = False) -> None:
         """Give up every batch. ``fatal``: and every record that is still to come."""
@@ -378,8 +382,9 @@ class Router:
             self.fatal = error
             logger.error("the producer can write no more: %s", error)
         for partition in dict.fromkeys(self._owners.values()):
-            for batch in partition.abandon():
-                self._fail(batch, error)
+            partition.abandon()
+        for batch in list(self._owners):
+            self._fail(batch, error)
 
     def stop(self) -> None:
         """Cancel all timers; nothing will be sent any more, and answers that still come are ignored."""

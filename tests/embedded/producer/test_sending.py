@@ -1,0 +1,430 @@
+"""Sending on a cluster that is well: batches, requests, promises, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import BufferFull, ErrorCode, IllegalStateError, KafkaTimeout, UnknownTopic
+from aiokafka_lite.producer import Producer, RoundRobinPartitioner
+from aiokafka_lite.protocol.messages import InitProducerIdRequest, ProduceRequest
+from tests.embedded.producer.logs import batches_in, batches_of, producer_of, values_of
+
+
+async def test_what_is_queued_in_one_turn_of_the_loop_goes_out_together(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.partitions_for("t")
+        deliveries = [producer.send_nowait("t", b"%d" % number) for number in range(5)]
+        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2, 3, 4]
+    assert len(batches_of(cluster, "t")) == 1
+
+
+async def test_records_of_concurrent_senders_share_batches(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.partitions_for("t")
+        await asyncio.gather(*(producer.send("t", b"%d" % number) for number in range(1_000)))
+    assert values_of(cluster, "t") == [b"%d" % number for number in range(1_000)]
+    assert len(batches_of(cluster, "t")) == 1
+
+
+async def test_batches_grow_while_requests_are_in_flight(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    with cluster.on(ProduceRequest, times=None).delay(1.0):
+        async with producer_of(cluster, max_in_flight_requests_per_connection=1) as producer:
+            await producer.send("t", b"first")
+            early = producer.send_nowait("t", b"second")
+            await asyncio.sleep(0.1)
+            late = [producer.send_nowait("t", b"late") for _ in range(50)]
+            await asyncio.gather(early, *late)
+    assert [batch.count for batch in batches_of(cluster, "t")] == [1, 1, 50]
+
+
+async def test_linger_counts_from_the_first_record_of_a_batch(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, linger=1.0) as producer:
+        await producer.partitions_for("t")
+        before = loop.time()
+        first = producer.send_nowait("t", b"0")
+        for number in range(1, 5):  # a steady trickle does not put it off
+            await asyncio.sleep(0.3)
+            producer.send_nowait("t", b"%d" % number)
+        await first
+        assert 1.0 <= loop.time() - before < 1.3
+        await producer.flush()
+    assert next(batch.count for batch in batches_of(cluster, "t")) == 4
+
+
+async def test_a_full_batch_does_not_linger(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, linger=60.0, batch_size=1_000) as producer:
+        deliveries = [producer.send_nowait("t", b"x" * 400) for _ in range(3)]
+        await deliveries[0]
+        await deliveries[1]
+        assert loop.time() < 1.0
+        assert not deliveries[2].done()
+        await producer.flush()
+        assert loop.time() < 1.0
+
+
+async def test_one_request_carries_all_partitions_of_a_leader_and_one_batch_of_each(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 9)
+    async with producer_of(cluster, batch_size=200) as producer:
+        await producer.send("t", b"hello")
+        cluster.history.clear()
+        for number in range(90):
+            producer.send_nowait("t", b"x" * 100, partition=number % 9)
+        await producer.flush()
+    requests = [exchange.request for exchange in cluster.history.of(ProduceRequest)]
+    assert len(batches_in(requests[0])) == 3
+    for request in requests:
+        partitions = [partition.index for topic in request.topic_data for partition in topic.partition_data]
+        assert len(partitions) == len(set(partitions))
+
+
+async def test_a_request_is_no_larger_than_allowed(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 30)
+    async with producer_of(cluster, max_request_size=20_000, batch_size=8_000) as producer:
+        for number in range(300):
+            producer.send_nowait("t", b"x" * 1_500, partition=number % 30)
+        await producer.flush()
+    requests = [exchange.request for exchange in cluster.history.of(ProduceRequest)]
+    sizes = [sum(batch.size for batch in batches_in(request)) for request in requests]
+    assert max(sizes) <= 20_000
+    assert max(len(batches_in(request)) for request in requests) > 1
+
+
+async def test_no_more_requests_are_in_flight_than_allowed(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    most = 0
+    with cluster.on(ProduceRequest, times=None).delay(0.05):
+        async with producer_of(cluster, batch_size=100, max_in_flight_requests_per_connection=3) as producer:
+            await producer.send("t", b"hello")
+            deliveries = [producer.send_nowait("t", b"x" * 60) for _ in range(50)]
+            while not all(delivery.done() for delivery in deliveries):
+                assert producer._router is not None
+                most = max(most, producer._router.requests_in_flight)
+                await asyncio.sleep(0.01)
+    assert most == 3
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+async def test_order_holds_whatever_the_acks(cluster: EmbeddedCluster, acks: Any) -> None:
+    await cluster.create_topic("t", 3)
+    async with producer_of(cluster, acks=acks, batch_size=500) as producer:
+        for number in range(2_000):
+            producer.send_nowait("t", b"%06d" % number, key=b"%d" % (number % 20))
+        await producer.flush()
+    written = [values_of(cluster, "t", partition) for partition in range(3)]
+    async with asyncio.timeout(10):
+        while sum(map(len, written)) < 2_000:  # with acks=0, flushed means written to the connection
+            await asyncio.sleep(0.01)
+            written = [values_of(cluster, "t", partition) for partition in range(3)]
+    for values in written:
+        assert values == sorted(values)  # type: ignore[type-var]
+    assert sum(map(len, written)) == 2_000
+
+
+async def test_idempotence_is_on_by_default_and_numbers_each_partition_from_zero(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 2)
+    async with producer_of(cluster) as producer:
+        for number in range(6):
+            await producer.send("t", b"v", partition=number % 2)
+    for partition in range(2):
+        batches = batches_of(cluster, "t", partition)
+        assert [batch.base_sequence for batch in batches] == [0, 1, 2]
+        assert {(batch.producer_id >= 0, batch.producer_epoch) for batch in batches} == {(True, 0)}
+    assert len(cluster.history.of(InitProducerIdRequest)) == 1
+
+
+async def test_without_idempotence_no_producer_id_is_asked_for(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, acks=1) as producer:
+        await producer.send("t", b"v")
+    assert batches_of(cluster, "t")[0].producer_id == -1
+    assert not cluster.history.of(InitProducerIdRequest)
+
+
+async def test_round_robin_goes_to_each_partition_in_turn(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 3)
+    async with producer_of(cluster, partitioner=RoundRobinPartitioner()) as producer:
+        sent = [await producer.send("t", b"v", key=b"k") for _ in range(6)]
+    assert [metadata.partition for metadata in sent] == [0, 1, 2, 0, 1, 2]
+
+
+async def test_records_without_a_key_fill_a_batch_before_they_move_on(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 4)
+    async with producer_of(cluster, linger=1.0) as producer:
+        deliveries = [producer.send_nowait("t", b"x" * 1_000) for _ in range(1_000)]
+        partitions = [(await delivery).partition for delivery in deliveries]
+    moves = sum(before != after for before, after in itertools.pairwise(partitions))
+    assert set(partitions) == {0, 1, 2, 3}
+    assert moves <= 1_000 * 1_000 // (64 * 1024) + 2
+
+
+async def test_the_first_records_of_an_unknown_topic_wait_for_it(cluster: EmbeddedCluster) -> None:
+    async with producer_of(cluster) as producer:
+        deliveries = [producer.send_nowait("later", b"%d" % number) for number in range(3)]
+        await asyncio.sleep(1.0)
+        await cluster.create_topic("later", 1)
+        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
+        assert (await producer.send("later", b"3")).offset == 3
+    assert values_of(cluster, "later") == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_topic_that_does_not_appear_is_an_error_within_max_block(cluster: EmbeddedCluster) -> None:
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, max_block=5.0) as producer:
+        before = loop.time()
+        delivery = producer.send_nowait("nowhere", b"v")
+        with pytest.raises(UnknownTopic, match="nowhere"):
+            await producer.send("nowhere", b"v")
+        with pytest.raises(UnknownTopic, match="nowhere"):
+            await delivery
+        assert 4.9 < loop.time() - before < 5.5
+        assert producer._budget.used == 0
+        await cluster.create_topic("nowhere", 1)
+        assert (await producer.send("nowhere", b"v")).offset == 0
+
+
+async def test_a_wrong_partition_of_a_topic_that_was_not_known_fails_alone(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 2)
+    async with producer_of(cluster) as producer:
+        wrong, right = (producer.send_nowait("t", b"v", partition=number) for number in (5, 1))
+        with pytest.raises(UnknownTopic, match="partition=5"):
+            await wrong
+        assert (await right).partition == 1
+
+
+# Room.
+
+
+async def test_a_full_buffer_refuses_or_waits(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, buffer_memory=4_000, max_block=2.0) as producer:
+        await producer.partitions_for("t")
+        with cluster.on(ProduceRequest, times=1).delay(1.0):
+            accepted = [producer.send_nowait("t", b"x" * 900) for _ in range(4)]
+            with pytest.raises(BufferFull, match="buffer_memory=4000"):
+                producer.send_nowait("t", b"x" * 900)
+            assert (await producer.send("t", b"y" * 900)).offset == 4
+            assert all(delivery.done() for delivery in accepted)
+        with cluster.on(ProduceRequest, times=1).delay(5.0):
+            for _ in range(4):
+                producer.send_nowait("t", b"x" * 900)
+            with pytest.raises(KafkaTimeout, match=r"max_block=2 s.*buffer_memory=4000"):
+                await producer.send("t", b"x" * 900)
+        await producer.drain()
+        assert producer._budget.used <= 4_000
+    assert producer._budget.used == 0
+
+
+async def test_drain_waits_for_room(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, buffer_memory=100_000, linger=60.0) as producer:
+        accepted = 0
+        for number in range(5_000):
+            try:
+                producer.send_nowait("t", b"%05d" % number + b"x" * 95)
+                accepted += 1
+            except BufferFull:
+                await producer.drain()
+                producer.send_nowait("t", b"%05d" % number + b"x" * 95)
+    values = values_of(cluster, "t")
+    assert len(values) == 5_000
+    assert values == sorted(values)  # type: ignore[type-var]
+    assert accepted < 5_000
+
+
+async def test_waiting_senders_get_room_in_the_order_they_came(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, buffer_memory=3_000) as producer:
+        await asyncio.gather(*(producer.send("t", b"%03d" % number + b"x" * 500) for number in range(100)))
+    values = values_of(cluster, "t")
+    assert values == sorted(values)  # type: ignore[type-var]
+    assert len(values) == 100
+
+
+# The lifetime.
+
+
+async def test_close_delivers_what_lingers(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, linger=60.0) as producer:
+        delivery = producer.send_nowait("t", b"v")
+    assert (await delivery).offset == 0
+
+
+async def test_close_returns_within_its_timeout_and_settles_every_delivery(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    with cluster.on(ProduceRequest, times=None).drop():
+        producer = producer_of(cluster)
+        await producer.start()
+        delivery = producer.send_nowait("t", b"v")
+        held = producer.send_nowait("unknown", b"v")
+        before = loop.time()
+        await producer.close(2.0)
+        assert loop.time() - before < 5.0
+        for late in (delivery, held):
+            with pytest.raises(KafkaTimeout, match="closed"):
+                await late
+    assert producer._budget.used == 0
+    await producer.close()
+
+
+async def test_a_body_that_raises_does_not_wait_for_long(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    with cluster.on(ProduceRequest, times=None).drop():
+        with pytest.raises(ZeroDivisionError):
+            async with producer_of(cluster) as producer:
+                delivery = producer.send_nowait("t", b"v")
+                raise ZeroDivisionError
+        assert loop.time() < 6.0
+    assert isinstance(delivery.exception(), KafkaTimeout)
+
+
+async def test_a_producer_is_used_only_between_start_and_close(cluster: EmbeddedCluster) -> None:
+    producer = producer_of(cluster)
+    for call in (lambda: producer.send("t", b""), producer.drain, producer.flush, lambda: producer.partitions_for("t")):
+        with pytest.raises(IllegalStateError):
+            await call()
+    with pytest.raises(IllegalStateError):
+        producer.send_nowait("t", b"")
+    async with producer:
+        pass
+    with pytest.raises(IllegalStateError):
+        producer.send_nowait("t", b"")
+
+
+async def test_flush_has_a_timeout_and_the_records_go_on(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    with cluster.on(ProduceRequest, times=1).delay(5.0):
+        async with producer_of(cluster) as producer:
+            delivery = producer.send_nowait("t", b"v")
+            with pytest.raises(KafkaTimeout, match="timeout=1 s"):
+                await producer.flush(1.0)
+            await producer.flush()
+            assert delivery.done()
+
+
+async def test_a_send_has_a_timeout_and_the_record_goes_on(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    with cluster.on(ProduceRequest, times=1).delay(5.0):
+        async with producer_of(cluster) as producer:
+            with pytest.raises(KafkaTimeout, match="timeout=1 s"):
+                await producer.send("t", b"v", timeout=1.0)
+    assert values_of(cluster, "t") == [b"v"]
+
+
+# Cancellation.
+
+
+async def cancelled_after(steps: int, call: Any) -> bool:
+    """Run a call for some turns of the loop, then cancel it; whether it was still running."""
+    task = asyncio.ensure_future(call)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+        if task.done():
+            break
+    running = not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+    return running
+
+
+async def test_a_send_cancelled_at_any_await_leaves_the_producer_in_order(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, buffer_memory=2_000) as producer:
+        steps = 0
+        while await cancelled_after(steps, producer.send("t", b"%04d" % steps + b"x" * 800)):
+            steps += 1
+        assert steps > 3
+        await producer.flush()
+        assert producer._budget.used == 0
+        await producer.send("t", b"9999")
+    values = values_of(cluster, "t")
+    assert values == sorted(values)  # type: ignore[type-var]
+    assert len(values) == len(set(values))
+    assert values[-1] == b"9999"
+
+
+@pytest.mark.parametrize("name", ["flush", "drain"])
+async def test_a_wait_cancelled_at_any_await_can_be_repeated(cluster: EmbeddedCluster, name: str) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, buffer_memory=2_000) as producer:
+        await producer.partitions_for("t")
+        steps, running = 0, True
+        while running:
+            producer.send_nowait("t", b"x" * 1_000)
+            running = await cancelled_after(steps, getattr(producer, name)())
+            steps += 1
+            await producer.flush()
+        assert steps > 3
+        assert producer._budget.used == 0
+
+
+@pytest.mark.parametrize("name", ["start", "close"])
+async def test_start_and_close_cancelled_at_any_await_leave_nothing_running(
+    cluster: EmbeddedCluster, name: str
+) -> None:
+    await cluster.create_topic("t", 1)
+    before = asyncio.all_tasks()
+    steps, running = 1, True  # a task that is cancelled before its first turn has not called anything
+    while running and steps < 200:
+        producer = producer_of(cluster)
+        if name == "close":
+            await producer.start()
+            producer.send_nowait("t", b"v")
+        running = await cancelled_after(steps, getattr(producer, name)())
+        if name == "start" and not running:
+            await producer.close()
+        steps += 1
+        ours = {task for task in asyncio.all_tasks() - before if "Producer" in task.get_name()}
+        assert not ours
+    assert steps > 3
+
+
+async def test_the_death_of_a_task_reaches_whoever_waits_and_whoever_calls_next(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+
+    class Broken(RoundRobinPartitioner):
+        def on_new_batch(self, topic: str, partition: int, size: int, view: Any) -> None:
+            raise ZeroDivisionError("the partitioner is broken")
+
+    producer = producer_of(cluster, partitioner=Broken())
+    await producer.start()
+    with pytest.raises(ZeroDivisionError):
+        async with asyncio.timeout(5):
+            await producer.send("t", b"v")
+    with pytest.raises(ZeroDivisionError):
+        producer.send_nowait("t", b"v")
+    with pytest.raises(ZeroDivisionError):
+        await producer.close()
+
+
+async def test_a_failed_delivery_that_nobody_awaits_is_logged_once(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t", 1)
+    cluster.on(ProduceRequest).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    async with producer_of(cluster) as producer:
+        await producer.partitions_for("t")
+        for _ in range(10):
+            producer.send_nowait("t", b"v")
+        await producer.flush()
+    messages = [record.getMessage() for record in caplog.records if "not delivered" in record.getMessage()]
+    assert len(messages) == 1
+    assert "t-0" in messages[0]
+
+
+async def test_the_constructor_needs_no_loop_and_does_no_io() -> None:
+    await asyncio.to_thread(Producer, "nowhere.invalid:1")
