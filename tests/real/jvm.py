@@ -34,7 +34,7 @@ _TOOLS = {
     "topics": ("org.apache.kafka.tools.TopicCommand", "kafka.admin.TopicCommand"),
 }
 
-_CLUSTER_ID = "q1Jm0nZ8T6eLk3v5w7x9yA"  # any 16 bytes in URL-safe base 64
+CLUSTER_ID = "q1Jm0nZ8T6eLk3v5w7x9yA"  # any 16 bytes in URL-safe base 64
 
 
 class JavaMissing(RuntimeError):
@@ -75,7 +75,8 @@ def jars(version: str) -> Path:
     with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
         pom = Path(scratch) / "pom.xml"
         pom.write_text(_pom(version))
-        _run(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={scratch}/jars"])
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={scratch}/jars"]
+        run_to_end(["mvn", "-q", "-B", "-f", str(pom), *goal])
         for pattern in ("slf4j-reload4j-*.jar", "slf4j-log4j12-*.jar", "log4j-slf4j-impl-*.jar"):
             for other_log_binding in (Path(scratch) / "jars").glob(pattern):
                 other_log_binding.unlink()
@@ -85,7 +86,7 @@ def jars(version: str) -> Path:
     return home
 
 
-def _run(command: Sequence[str]) -> str:
+def run_to_end(command: Sequence[str]) -> str:
     """Its standard output; RuntimeError with all it said when it fails."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -152,7 +153,12 @@ class JavaProcess:
             self.stop()
             raise RuntimeError("it did not start:\n" + "".join(self._tail))
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal; nothing when it has ended."""
+        self._process.send_signal(number)
+
     def stop(self, *, kill: bool = False) -> None:
+        """End it, in order or by force, and wait until it is gone. It may have been stopped before."""
         if kill:
             self._process.kill()
         else:
@@ -222,7 +228,8 @@ class JvmKafka:
                 **self._common(directory),
             },
         )
-        _run(self._command("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), heap=256))
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(properties)]
+        run_to_end(self._command("kafka.tools.StorageTool", *arguments, heap=256))
         self._launch("Kafka Server started", directory, "kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
 
     def _start_with_zookeeper(self, directory: Path) -> None:
@@ -274,7 +281,7 @@ class JvmKafka:
         return path
 
     def _command(self, main_class: str, *arguments: str, heap: int) -> list[str]:
-        return _command(self._jars, main_class, *arguments, heap=heap)
+        return java_command(self._jars, main_class, *arguments, heap=heap)
 
     def _launch(self, ready: str, directory: Path, main_class: str, *arguments: str, heap: int) -> None:
         if main_class == "kafka.Kafka" and release(self.version) < (3, 7):
@@ -291,7 +298,7 @@ def run_tool(version: str, name: str, bootstrap_servers: str, *arguments: str, s
     """Run one of a Kafka release's own tools against any broker; its standard output, RuntimeError when it fails."""
     home = jars(version)
     option = "--broker-list" if name == "console-producer" and release(version) < (2, 5) else "--bootstrap-server"
-    command = _command(home, _tool_class(home, name), option, bootstrap_servers, *arguments, heap=256, quiet=True)
+    command = java_command(home, _tool_class(home, name), option, bootstrap_servers, *arguments, heap=256, quiet=True)
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{name} of Kafka {version} failed with {done.returncode}: {done.stderr}{done.stdout}")
@@ -307,7 +314,8 @@ def _tool_class(home: Path, name: str) -> str:
     raise LookupError(f"no {name} among {home}")
 
 
-def _command(home: Path, main_class: str, *arguments: str, heap: int, quiet: bool = False) -> list[str]:
+def java_command(home: Path, main_class: str, *arguments: str, heap: int, quiet: bool = False) -> list[str]:
+    """The command line that runs a class of a release's jars with so many megabytes of heap."""
     java = _java()
     if java is None:
         raise JavaMissing("no java is installed")

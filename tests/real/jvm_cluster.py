@@ -1,0 +1,187 @@
+"""Three Apache Kafka brokers as plain Java processes on loopback, and what can happen to each of them.
+
+Each node is broker and controller in one (KRaft), so that one that dies may be the cluster's head. Whatever is done to
+a node is done to its process by signals: the cluster finds out by itself, as it would elsewhere.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import socket
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from pathlib import Path
+
+from tests.real.jvm import CLUSTER_ID, JavaProcess, jars, java_command, run_to_end
+
+HEAP_MEGABYTES = 320
+FORMAT_HEAP_MEGABYTES = 128
+
+_SETTINGS = {
+    # Small timeouts, so that a dead broker's partitions have a new leader within seconds.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1500",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "controller.quorum.request.timeout.ms": "1000",
+    "replica.socket.timeout.ms": "5000",
+    # Leaders stay where the test puts them, and topics are only what it makes.
+    "auto.leader.rebalance.enable": "false",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    # Three brokers share one small machine.
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "background.threads": "2",
+    "num.recovery.threads.per.data.dir": "1",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+
+
+class NodeState(Enum):
+    """What a node's process is doing."""
+
+    STOPPED = "there is no process"
+    RUNNING = "it serves"
+    FROZEN = "it is suspended: connections stay, and nothing answers"
+
+
+class JvmNode:
+    """One node: its place on disk and in the network, and its process while there is one."""
+
+    def __init__(self, version: str, node_id: int, directory: Path) -> None:
+        self.node_id = node_id
+        self.port = quiet_port()
+        self.controller_port = quiet_port()
+        self.state = NodeState.STOPPED
+        self.directory = directory
+        self._jars = jars(version)
+        self._process: JavaProcess | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def format(self, voters: str) -> None:
+        """Write its settings, and what KRaft wants to find in a log directory."""
+        self.directory.mkdir()
+        own = {
+            "node.id": str(self.node_id),
+            "process.roles": "broker,controller",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "log.dirs": str(self.directory / "log"),
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in {**_SETTINGS, **own}.items()))
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties)]
+        run_to_end(java_command(self._jars, "kafka.tools.StorageTool", *arguments, heap=FORMAT_HEAP_MEGABYTES))
+
+    def launch(self) -> None:
+        """Start the process, from the main thread: it is told to die with the thread that started it."""
+        command = java_command(self._jars, "kafka.Kafka", str(self.properties), heap=HEAP_MEGABYTES)
+        self._process = JavaProcess(command, "Kafka Server started", self.directory)
+        self.state = NodeState.RUNNING
+
+    def wait_until_ready(self) -> None:
+        """Wait until it serves; RuntimeError with its last words when it ends instead."""
+        assert self._process is not None
+        self._process.wait_until_ready()
+
+    def stop(self) -> None:
+        """SIGTERM: it hands its leaders over, and ends."""
+        self.thaw()
+        self._end(kill=False)
+
+    def kill(self) -> None:
+        """SIGKILL, in whatever state it is."""
+        self._end(kill=True)
+
+    def _end(self, *, kill: bool) -> None:
+        if self._process is not None:
+            self._process.stop(kill=kill)
+            self._process = None
+        self.state = NodeState.STOPPED
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        self.state = NodeState.FROZEN
+
+    def thaw(self) -> None:
+        """SIGCONT, if it is frozen."""
+        if self.state is NodeState.FROZEN:
+            assert self._process is not None
+            self._process.send_signal(signal.SIGCONT)
+            self.state = NodeState.RUNNING
+
+
+class JvmCluster:
+    """Nodes 1 to 3 of one release, with their data in a temporary directory."""
+
+    def __init__(self, version: str, nodes: int = 3) -> None:
+        self.version = version
+        self._directory = Path(tempfile.mkdtemp(prefix=f"kafka-cluster-{version}-"))
+        self.nodes = {
+            node_id: JvmNode(version, node_id, self._directory / f"node-{node_id}") for node_id in range(1, nodes + 1)
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(node.address for node in self.nodes.values())
+
+    def start(self) -> JvmCluster:
+        """Format and start all nodes; returns once all serve."""
+        voters = ",".join(f"{node.node_id}@127.0.0.1:{node.controller_port}" for node in self.nodes.values())
+        try:
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(lambda node: node.format(voters), self.nodes.values()))
+            for node in self.nodes.values():  # none serves before two of them have met
+                node.launch()
+            for node in self.nodes.values():
+                node.wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End whatever runs, and remove the data."""
+        for node in self.nodes.values():
+            node.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def quiet_port() -> int:
+    """A port that nothing listens on, below those that the system gives to outgoing connections.
+
+    A node keeps its port while it is down. Out of the system's own range it could be taken meanwhile; and a client that
+    knocks at such a port of its own machine is given the very same port one day, and is connected to itself.
+    """
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
