@@ -108,6 +108,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = {
     "min.compaction.lag.ms": ConfigKey(_LONG, "0", "log.cleaner.min.compaction.lag.ms", 0),
     "min.insync.replicas": ConfigKey(_INT, "1", "min.insync.replicas", 1),
     "preallocate": ConfigKey(_BOOLEAN, "false", "log.preallocate"),
+    "remote.log.copy.disable": ConfigKey(_BOOLEAN, "false"),
+    "remote.log.delete.on.disable": ConfigKey(_BOOLEAN, "false"),
     "remote.storage.enable": ConfigKey(_BOOLEAN, "false"),
     "retention.bytes": ConfigKey(_LONG, "-1", "log.retention.bytes"),
     "retention.ms": ConfigKey(_LONG, "604800000", "log.retention.ms", -1),

@@ -21,6 +21,14 @@ from .topics import INTERNAL_TOPICS, PartitionKey, PartitionState, Topic
 from .validator import RecordError, RecordsRejected
 
 ALL_ACKS = -1
+_REFUSED_UNSEEN = {
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""Refusals that come without a log start offset; all others tell it."""
 UNKNOWN_OFFSET = -1
 
 
@@ -139,6 +147,8 @@ class FetchedPartition:
     diverging_epoch: EpochEnd | None = None
     preferred_read_replica: int = -1
     message: str | None = None
+    has_aborted: bool = False
+    """Whether the list of aborted transactions is empty rather than null."""
 
 
 FetchResult = dict[PartitionKey, FetchedPartition]
@@ -312,9 +322,9 @@ class ReplicaManager:
         response = PartitionResponse(error.code, message=str(error))
         if isinstance(error, RecordsRejected):
             response.record_errors = error.record_errors
-            partition = self.partitions.get(key)
-            if partition is not None and error.record_errors:
-                response.log_start_offset = partition.log.start_offset
+        partition = self.partitions.get(key)
+        if partition is not None and error.code not in _REFUSED_UNSEEN:
+            response.log_start_offset = partition.log.start_offset
         return response
 
     def require(self, key: PartitionKey) -> Partition:
@@ -395,6 +405,7 @@ class ReplicaManager:
         fetched.preferred_read_replica = self.preferred_replica(partition, parameters, wanted)
         if fetched.preferred_read_replica >= 0:
             return fetched
+        fetched.has_aborted = parameters.read_committed
         try:
             fetched.records = log.read(
                 wanted.fetch_offset,

@@ -17,7 +17,9 @@ from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE
 
 MAGIC_V2 = 2
-HEADER_SIZE = 61
+MAGIC_AT = 16
+LOG_OVERHEAD = 12
+SMALLEST_LENGTH = 14
 FIRST_VERSION_WITH_ZSTD = 7
 NO_TIMESTAMP = -1
 
@@ -38,18 +40,23 @@ class RecordsRejected(Exception):
         self.record_errors = tuple(record_errors)
 
 
+def is_framed(records: Buffer | None) -> bool:
+    """Whether what begins here can be a batch, whole or cut. If not, Kafka refuses the whole request, unread."""
+    if records is None or len(records) < LOG_OVERHEAD:
+        return True
+    if int.from_bytes(records[8:12], "big", signed=True) < SMALLEST_LENGTH:
+        return False
+    return len(records) <= MAGIC_AT or records[MAGIC_AT] <= MAGIC_V2
+
+
 def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
     """The one v2 batch that a produce request carries for a partition; raises RecordsRejected."""
-    if records is None or len(records) == 0:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, "there is no record batch for the partition")
-    if len(records) >= 17 and records[16] != MAGIC_V2:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"record format v{records[16]} cannot be produced any more")
     try:
-        batches = split_batches(records)
+        batches = [] if records is None else split_batches(records)
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if not batches or len(records) < HEADER_SIZE:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes do not hold a whole batch")
+    if records is None or not batches:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, "there is no whole record batch for the partition")
     batch = batches[0]
     if batch.magic != MAGIC_V2:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"record format v{batch.magic} cannot be produced any more")

@@ -52,7 +52,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         if error is ErrorCode.NONE and node.partition_state(key) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if error is not ErrorCode.NONE:
-            refused.append((slot, FetchedPartition(error)))
+            refused.append((slot, FetchedPartition(error, has_aborted=True)))
         else:
             wanted[key], slots[key] = slot.wanted, slot
     parameters = FetchParameters(
@@ -108,7 +108,7 @@ def _add(context: RequestContext, response: FetchResponse, slot: SessionPartitio
         high_watermark=fetched.high_watermark,
         last_stable_offset=fetched.last_stable_offset,
         log_start_offset=fetched.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=[] if fetched.has_aborted else None,
         preferred_read_replica=fetched.preferred_read_replica
         if context.version >= FIRST_VERSION_WITH_ANY_REPLICA
         else -1,

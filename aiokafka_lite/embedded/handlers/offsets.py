@@ -83,7 +83,7 @@ def _look_up(
         answer.offset, answer.leader_epoch = end, partition.state.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.start_offset
-        answer.leader_epoch = log.epoch_at(log.start_offset) if log.end_offset > log.start_offset else -1
+        answer.leader_epoch = log.epoch_at(log.start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
         found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
         if found is not None and found.offset < end:

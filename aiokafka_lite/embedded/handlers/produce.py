@@ -35,7 +35,7 @@ from ..authoriser import Operation, Resource, ResourceType
 from ..connection_signals import CloseConnection
 from ..replica_manager import PartitionResponse, ProducedBatch
 from ..topics import PartitionKey
-from ..validator import RecordsRejected, parse_produced
+from ..validator import RecordsRejected, is_framed, parse_produced
 
 if TYPE_CHECKING:
     from ..connection import RequestContext
@@ -56,6 +56,8 @@ async def produce(context: RequestContext, request: ProduceRequest) -> ProduceRe
     node = context.node
     if request.transactional_id is not None:
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not all(is_framed(data.records) for topic in request.topic_data for data in topic.partition_data):
+        return _refuse_all(request, ErrorCode.CORRUPT_MESSAGE)
     split = _split(context, request)
     size = sum(len(entry.records) for entry in split.entries.values())
     results: dict[PartitionKey, PartitionResponse] = {}

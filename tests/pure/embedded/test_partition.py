@@ -90,8 +90,8 @@ def test_a_timestamp_too_far_ahead_is_named() -> None:
     [
         (None, 9, ErrorCode.INVALID_RECORD),
         (b"", 9, ErrorCode.INVALID_RECORD),
-        (b"x" * 16, 9, ErrorCode.CORRUPT_MESSAGE),
-        (b"\0" * 70, 9, ErrorCode.INVALID_RECORD),  # magic 0
+        (b"x" * 16, 9, ErrorCode.INVALID_RECORD),
+        (b"\0" * 70, 9, ErrorCode.CORRUPT_MESSAGE),  # a length of 0
         (produced() + produced(), 9, ErrorCode.INVALID_RECORD),
         (produced() + b"\xff" * 40, 9, ErrorCode.CORRUPT_MESSAGE),
         (produced(compression=Compression.ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
