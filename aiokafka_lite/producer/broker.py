@@ -93,7 +93,10 @@ class BrokerProducer:
             await self._serve(await self._ready.get())
 
     async def _serve(self, first: Ready) -> None:
-        """Send one request, once there is a slot and a connection. A frame of its own: what was sent is not held here."""
+        """Send one request, once there is a slot and a connection.
+
+        A frame of its own, so that nothing keeps the batches of the last request alive while the next is waited for.
+        """
         await self._slots.acquire()
         try:
             connection = await self._connect()
@@ -137,24 +140,25 @@ class BrokerProducer:
         Partitions that have more to send line up again behind the others.
         """
         parcels: list[Parcel] = []
-        again: list[PartitionProducer] = []
+        again: dict[PartitionProducer, None] = {}
         room = self._router.config.max_request_size - REQUEST_OVERHEAD
         entry: Ready | None = first
         while entry is not None:
             partition, level = entry
-            if level == partition.level and partition.is_ready:
+            # `first` was out of the queue while a connection was waited for, so that its partition may be here again.
+            if partition not in again and level == partition.level and partition.is_ready:
                 if parcels and partition.next_size > room:
-                    again.append(partition)
+                    again[partition] = None
                     break
                 batch = partition.take()
                 if batch is not None:
                     parcels.append(Parcel(partition, batch))
                     room -= batch.builder.size
-                    if partition.is_ready:
-                        again.append(partition)
+                    again[partition] = None
             entry = None if self._ready.empty() else self._ready.get_nowait()
         for partition in again:
-            self.offer(partition)
+            if partition.is_ready:
+                self.offer(partition)
         return parcels
 
     def _request(self, parcels: list[Parcel]) -> ProduceRequest:

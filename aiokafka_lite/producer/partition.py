@@ -17,6 +17,8 @@ Rules that have been bugs in other clients:
    were sent with numbers before keep them and are resolved first: either the broker has them (success), or it refuses
    them for the gap, which proves that it does not. Only then does the partition begin anew under a newer epoch
    (KIP-360). To renumber a batch that the broker may have would write it twice.
+ - The first batch under an identity goes alone. A log that does not know the producer takes any sequence, so the second
+   batch could be written in the first one's stead.
 """
 
 from __future__ import annotations
@@ -93,6 +95,7 @@ class PartitionProducer:
         "_hurry",
         "_idempotent",
         "_identities",
+        "_introduced",
         "_make_backoff",
         "_next_sequence",
         "_on_sealed",
@@ -137,6 +140,7 @@ class PartitionProducer:
         self._on_sealed = on_sealed
         self._backoff: Backoff | None = None  # made on the first failure: idle partitions should cost little
         self._next_sequence = 0
+        self._introduced = False  # the leader has a batch under this identity
         self._failed = False
         self._hurry = False
         self._gap = False
@@ -154,7 +158,7 @@ class PartitionProducer:
     @property
     def is_ready(self) -> bool:
         """Whether `take` might give a batch now."""
-        if self.state is not PartitionState.OPEN or self.in_flight >= self._depth:
+        if self.state is not PartitionState.OPEN or self.in_flight >= (self._depth if self._introduced else 1):
             return False
         return bool(self.unsent) or (self.open is not None and self.open.due)
 
@@ -192,7 +196,7 @@ class PartitionProducer:
             identity = identities.after(self.identity)
             if identity is None:
                 return False
-            self.identity, self._next_sequence, self._gap = identity, 0, False
+            self.identity, self._next_sequence, self._gap, self._introduced = identity, 0, False, False
         batch.number(self.identity, self._next_sequence)
         self._next_sequence = advance(self._next_sequence, batch.count)
         return True
@@ -205,6 +209,7 @@ class PartitionProducer:
         if not batch.settled:
             self.sent.remove(batch)  # the first one, as brokers answer in order
             self._backoff = None
+            self._introduced = self._introduced or batch.identity == self.identity
         return self._after_answer()
 
     def failed(self, batch: Batch, error: Exception, *, unknown_sequence: bool = False) -> Next:
@@ -325,6 +330,7 @@ class PartitionProducer:
         after begins afresh.
         """
         self._gap = self._idempotent
+        self._introduced = False
         self.leader_epoch = None
 
     def abandon(self) -> None:

@@ -141,9 +141,11 @@ async def test_a_partition_that_backs_off_does_not_hold_up_others_of_its_broker(
 async def test_retries_are_paced(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, delivery_timeout=20.0) as producer:
-        with cluster.on(ProduceRequest, times=None).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER) as fault:
-            with pytest.raises(KafkaTimeout, match=r"t-0.*delivery_timeout=20.*NOT_LEADER") as caught:
-                await producer.send("t", b"v")
+        with (
+            cluster.on(ProduceRequest, times=None).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER) as fault,
+            pytest.raises(KafkaTimeout, match=r"t-0.*delivery_timeout=20.*NOT_LEADER") as caught,
+        ):
+            await producer.send("t", b"v")
         assert isinstance(caught.value.__cause__, BrokerError)
         assert 15 < fault.hits < 40
         assert len(cluster.history.of(MetadataRequest)) < 80

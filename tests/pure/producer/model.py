@@ -27,8 +27,10 @@ def a_batch(*values: bytes) -> Batch:
     return batch
 
 
-def a_partition(*, idempotent: bool = True, depth: int = 5, leader: int | None = 1) -> PartitionProducer:
-    """A partition whose leader is known, unless that is None."""
+def a_partition(
+    *, idempotent: bool = True, depth: int = 5, leader: int | None = 1, introduced: bool = True
+) -> PartitionProducer:
+    """A partition whose leader is known, unless that is None. ``introduced``: it need not send its first batch alone."""
     identities = Identities(lambda: None) if idempotent else None
     if identities is not None:
         identities.arrived(ProducerIdentity(7, 0))
@@ -39,6 +41,8 @@ def a_partition(*, idempotent: bool = True, depth: int = 5, leader: int | None =
         make_backoff=lambda: Backoff(0.1, 1.0, random=lambda: 0.0),
         on_sealed=lambda batch: None,
     )
+    if introduced and identities is not None:
+        partition.identity, partition._introduced = identities.newest, True
     if leader is not None:
         partition.led_by(leader, 0)
     return partition
@@ -60,7 +64,7 @@ class Log:
             if epoch < known:
                 return ErrorCode.INVALID_PRODUCER_EPOCH, -1
             if epoch > known:
-                if sequence != 0:
+                if sequence != 0 and known >= 0:  # of a producer that it does not know, a log takes any sequence
                     return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
                 self.batches[producer_id] = deque(maxlen=WINDOW)
                 self.epochs[producer_id] = epoch
@@ -79,7 +83,7 @@ class Simulation:
     """One partition, one leader at a time, one connection to it. Each method is something that may happen next."""
 
     def __init__(self, *, idempotent: bool) -> None:
-        self.partition = a_partition(idempotent=idempotent)
+        self.partition = a_partition(idempotent=idempotent, introduced=False)
         self.log = Log()
         self.appended: list[Batch] = []
         self.values: dict[Batch, list[bytes]] = {}

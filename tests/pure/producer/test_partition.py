@@ -185,6 +185,20 @@ def test_with_idempotence_as_many_are_in_flight_as_the_broker_remembers() -> Non
     assert [partition.take() is not None for _ in range(6)] == [True] * 5 + [False]
 
 
+def test_the_first_batch_under_an_identity_goes_alone() -> None:
+    partition = with_sealed(a_partition(introduced=False), b"a", b"b", b"c")
+    first = partition.take()
+    assert first is not None
+    assert partition.take() is None
+    partition.failed(first, LOST)
+    partition.backed_off()
+    assert partition.take() is first
+    assert partition.take() is None
+    assert partition.delivered(first) is Next.OFFER
+    assert partition.take() is not None
+    assert partition.take() is not None
+
+
 def test_an_open_batch_is_taken_only_when_it_is_due() -> None:
     partition = a_partition()
     partition.open = batch = a_batch(b"a")
@@ -224,7 +238,7 @@ def test_after_the_last_sequence_comes_zero() -> None:
 
 def test_nothing_is_taken_before_there_is_an_identity() -> None:
     asked: list[int] = []
-    partition = with_sealed(a_partition(), b"a")
+    partition = with_sealed(a_partition(introduced=False), b"a")
     partition._identities = identities = Identities(lambda: asked.append(1))
     assert partition.take() is None
     assert asked == [1]
@@ -277,8 +291,9 @@ def test_a_refused_sequence_of_the_first_batch_gives_all_new_numbers_under_a_new
     for batch in (first, second):
         partition.failed(batch, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
     partition.backed_off()
-    taken = [partition.take(), partition.take()]
-    assert taken == [first, second]
+    assert partition.take() is first
+    partition.delivered(first)
+    assert partition.take() is second
     assert [(batch.identity.epoch, batch.sequence) for batch in (first, second)] == [(1, 0), (1, 1)]
 
 
@@ -325,9 +340,10 @@ def test_the_parts_of_a_split_batch_take_its_place_and_all_get_new_numbers() -> 
     assert (first.identity.epoch, first.sequence) == (0, 0)
     assert partition.take() is None, "the parts need an epoch of their own, and a is not resolved"
     partition.delivered(first)
-    taken = [partition.take() for _ in range(3)]
-    assert taken == [*parts, third]
-    assert [(batch.identity.epoch, batch.sequence) for batch in taken if batch is not None] == [(1, 0), (1, 1), (1, 2)]
+    assert partition.take() is parts[0]
+    partition.delivered(parts[0])
+    assert [partition.take(), partition.take()] == [parts[1], third]
+    assert [(batch.identity.epoch, batch.sequence) for batch in (*parts, third)] == [(1, 0), (1, 1), (1, 2)]
 
 
 # Whatever happens in whatever order.
