@@ -89,7 +89,43 @@ _HOMES = {
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME_OF)]
+__all__ = [
+    "AuthenticationError",
+    "AuthorizationError",
+    "BrokerError",
+    "BufferFull",
+    "ClientConfig",
+    "Compression",
+    "ConfigurationError",
+    "ConnectionLost",
+    "Consumer",
+    "ConsumerConfig",
+    "CorruptRecord",
+    "Delivery",
+    "EmbeddedCluster",
+    "ErrorCode",
+    "Header",
+    "IllegalStateError",
+    "InvalidTopic",
+    "IsolationLevel",
+    "KafkaError",
+    "KafkaTimeout",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetOutOfRange",
+    "Producer",
+    "ProducerConfig",
+    "ProtocolError",
+    "Record",
+    "RecordMetadata",
+    "RecordTooLarge",
+    "SerializationError",
+    "TimestampType",
+    "TopicPartition",
+    "UnknownTopic",
+    "UnsupportedVersion",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import confluent_kafka
 import pytest
 
 from aiokafka_lite import Header, Producer
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import DEADLINE, read
 from tests.end_to_end.test_round_trip import CODECS, skip_unless_spoken
-
-confluent_kafka = pytest.importorskip("confluent_kafka")
 
 
 def librdkafka_writes(kafka: Kafka, topic: str, codec: str, pairs: list[tuple[bytes, bytes]]) -> None:

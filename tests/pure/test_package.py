@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -39,6 +40,14 @@ def test_the_command_line_loads_only_what_the_command_needs() -> None:
 @pytest.mark.parametrize("name", aiokafka_lite.__all__)
 def test_each_public_name_is_there(name: str) -> None:
     assert getattr(aiokafka_lite, name) is not None
+
+
+def test_type_checkers_are_told_of_the_names_that_programs_find() -> None:
+    """Three lists in one file: what is imported for types, what is found at run time, what is exported."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    (for_types,) = [node for node in tree.body if isinstance(node, ast.If)]
+    imported = {alias.name for each in for_types.body if isinstance(each, ast.ImportFrom) for alias in each.names}
+    assert imported == set(aiokafka_lite._HOME_OF) == set(aiokafka_lite.__all__) - {"__version__"}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

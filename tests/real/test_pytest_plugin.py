@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka_lite.testing.containers import engine_problem
-from tests.real.servers import IN_CI, without_reaper
+from aiokafka_lite.testing.containers import engine_problem, without_reaper
+from tests.real.servers import IN_CI
 
 SETTINGS = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
 NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
