@@ -45,11 +45,20 @@ def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first node; 0 for any.")] = 9092,
     brokers: Annotated[int, typer.Option(min=1, max=64, help="How many nodes, on the following ports.")] = 1,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of a topic that is created by its first use.")] = 1,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:PARTITIONS[:REPLICAS]]", help="A topic to begin with; may be given more than once."
+        ),
+    ] = None,
+    as_kafka: Annotated[
+        str | None, typer.Option(metavar="RELEASE", help="Speak the versions of a release of Kafka, such as 2.8.")
+    ] = None,
 ) -> None:
     """Run the embedded cluster on the loopback interface until Ctrl-C. It keeps everything in memory."""
     from aiokafka_lite.cli.broker import run_broker
 
-    _exit_with(lambda: run_broker(port, brokers, partitions))
+    _exit_with(lambda: run_broker(port, brokers, partitions, topic or [], as_kafka))
 
 
 def _exit_with(command: object) -> None:

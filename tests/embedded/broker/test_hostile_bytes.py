@@ -63,10 +63,13 @@ async def test_an_announced_frame_that_never_comes_costs_no_memory() -> None:
 
 
 @pytest.mark.parametrize("key", [-1, 4, 999, 32767])
-async def test_an_unknown_api_ends_the_connection(one: EmbeddedCluster, key: int) -> None:
+async def test_an_unknown_api_ends_the_connection_and_is_no_defect(
+    one: EmbeddedCluster, key: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async with Peer(one) as peer:
         peer.stream.write([struct.pack(">ihhih", 10, key, 0, 1, -1)])
         assert await ended(peer)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
     await assert_alive(one)
 
 

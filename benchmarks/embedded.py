@@ -1,0 +1,159 @@
+"""The embedded cluster: throughput, start-up, connections, virtual time: ``python -m benchmarks.embedded``.
+
+librdkafka produces and reads records of 100 bytes on this cluster, on its own mock cluster and, where
+``KAFKA_BOOTSTRAP`` says that there is one, on Apache Kafka, in turn in each round. Client and cluster share the machine, and here one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from aiokafka_lite.aio.framed_stream import FramedStreamReader
+from aiokafka_lite.aio.virtual_time import run
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.protocol.connection import ClientProtocol
+from aiokafka_lite.protocol.messages import ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
+from aiokafka_lite.protocol.records import encode_batch
+
+COUNT = 300_000
+ROUNDS = 3
+VALUE = b"x" * 100
+CONNECTIONS = 1000
+
+
+def produce(servers: str, topic: str, **settings: object) -> float:
+    """Records a second."""
+    producer = Producer(
+        {"bootstrap.servers": servers, "linger.ms": 5, "queue.buffering.max.messages": COUNT, **settings}
+    )
+    producer.list_topics(topic, timeout=10)
+    began = time.perf_counter()
+    for number in range(COUNT):
+        producer.produce(topic, VALUE)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(60) == 0
+    return COUNT / (time.perf_counter() - began)
+
+
+def read(servers: str, topic: str, **settings: object) -> float:
+    """Records a second."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False, **settings})
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(3)])
+    began, found = time.perf_counter(), 0
+    while found < COUNT:
+        found += len(consumer.consume(min(10_000, COUNT - found), timeout=5))
+    consumer.close()
+    return COUNT / (time.perf_counter() - began)
+
+
+def on_embedded(replicas: int) -> tuple[float, float]:
+    async def main() -> tuple[float, float]:
+        async with EmbeddedCluster(brokers=3, history_limit=0) as cluster:
+            await cluster.create_topic("t", 3, replicas)
+            servers = cluster.bootstrap_servers
+            return await asyncio.to_thread(produce, servers, "t"), await asyncio.to_thread(read, servers, "t")
+
+    return asyncio.run(main())
+
+
+def on_mock() -> tuple[float, float]:
+    """librdkafka's mock cluster lives in the client that asks for it, so a third client keeps it."""
+    keeper = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 3})
+    metadata = keeper.list_topics(timeout=10)
+    servers = ",".join(f"{broker.host}:{broker.port}" for broker in metadata.brokers.values())
+    keeper.list_topics("t", timeout=10)
+    return produce(servers, "t"), float("nan")  # its default of four partitions and cut-off logs do not read back
+
+
+def on_kafka(servers: str) -> tuple[float, float]:
+    topic = f"embedded-{time.time_ns()}"
+    AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
+    return produce(servers, topic), read(servers, topic)
+
+
+def start_up(tcp: bool) -> float:
+    """Milliseconds until three nodes are ready."""
+
+    async def main() -> float:
+        began = time.perf_counter()
+        async with EmbeddedCluster(brokers=3, tcp=tcp):
+            return (time.perf_counter() - began) * 1000
+
+    return min(asyncio.run(main()) for _ in range(5))
+
+
+def memory_of_connections() -> float:
+    """KiB for each of many connections, both ends together."""
+
+    async def main() -> float:
+        async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+            assert cluster.connector is not None
+            node, process = cluster.nodes[1], psutil.Process()
+            before = process.memory_info().rss
+            streams = [
+                (await cluster.connector.connect(node.host, node.port, lambda: FramedStreamReader(1 << 20, "n")))[1]
+                for _ in range(CONNECTIONS)
+            ]
+            await asyncio.sleep(0)
+            used = process.memory_info().rss - before
+            for stream in streams:
+                stream.abort()
+            return used / CONNECTIONS / 1024
+
+    return asyncio.run(main())
+
+
+def virtual_hours_per_second() -> float:
+    """A produce with acks=all every virtual second on three nodes."""
+
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=3, tcp=False, wall_clock=lambda: 1e9, history_limit=0) as cluster:
+            await cluster.create_topic("t", 1, 3)
+            node, stream = cluster.nodes[cluster.leader_of("t", 0)], FramedStreamReader(1 << 20, "node")
+            assert cluster.connector is not None
+            await cluster.connector.connect(node.host, node.port, lambda: stream)
+            protocol, loop = ClientProtocol("node"), asyncio.get_running_loop()
+            data = ProduceRequestPartition(index=0, records=encode_batch([(1000, None, VALUE, ())]))
+            topic = ProduceRequestTopic(name="t", partition_data=[data])
+            request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+            while loop.time() < 3600:
+                stream.write([protocol.encode_request(request, 9, None)[1]])
+                await stream.read_frame()
+                await asyncio.sleep(1)
+            stream.abort()
+
+    began = time.perf_counter()
+    run(main())
+    return 1 / (time.perf_counter() - began)
+
+
+def main() -> None:
+    kinds: dict[str, Callable[[], tuple[float, float]]] = {
+        "embedded, 1 replica": lambda: on_embedded(1),
+        "embedded, 3 replicas": lambda: on_embedded(3),
+        "librdkafka's mock": on_mock,
+    }
+    if servers := os.environ.get("KAFKA_BOOTSTRAP"):
+        kinds["Apache Kafka"] = lambda: on_kafka(servers)
+    rounds = [{kind: measure() for kind, measure in kinds.items()} for _ in range(ROUNDS)]
+    print("| librdkafka on | produced, records/s | read, records/s |\n|---|---:|---:|")
+    for kind in kinds:
+        best = [max(each[kind][column] for each in rounds) for column in (0, 1)]
+        print(f"| {kind} | {best[0]:,.0f} | {best[1]:,.0f} |")
+    print("\n| figure | |\n|---|---:|")
+    print(f"| three nodes up, in memory | {start_up(tcp=False):.1f} ms |")
+    print(f"| three nodes up, TCP | {start_up(tcp=True):.1f} ms |")
+    print(f"| a connection, both ends in memory | {memory_of_connections():.0f} KiB |")
+    print(f"| virtual hours per real second | {virtual_hours_per_second():.2f} |")
+
+
+if __name__ == "__main__":
+    main()
