@@ -26,7 +26,7 @@ CODES = [
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ]
-"""What an honest broker may say of any batch. It does not refuse the sequence or the size of one that it has written."""
+"""What an honest broker may say of any batch. It does not refuse the sequence or size of one that it has written."""
 
 
 def seeds() -> range:
@@ -46,9 +46,8 @@ class Nemesis:
     async def run(self, steps: int) -> None:
         for _ in range(steps):
             await asyncio.sleep(self._random.choice([0.001, 0.05, 0.5, 3.0]))
-            await self._random.choice(
-                [self._request, self._request, self._leader, self._kill, self._freeze, self._heal]
-            )()
+            blows = [self._request, self._request, self._leader, self._kill, self._freeze, self._heal]
+            await self._random.choice(blows)()
         await self._heal()
 
     async def _request(self) -> None:

@@ -30,7 +30,7 @@ def a_batch(*values: bytes) -> Batch:
 def a_partition(
     *, idempotent: bool = True, depth: int = 5, leader: int | None = 1, introduced: bool = True
 ) -> PartitionProducer:
-    """A partition whose leader is known, unless that is None. ``introduced``: it need not send its first batch alone."""
+    """A partition whose leader is known, unless that is None. ``introduced``: its first batch need not go alone."""
     identities = Identities(lambda: None) if idempotent else None
     if identities is not None:
         identities.arrived(ProducerIdentity(7, 0))
