@@ -172,6 +172,8 @@ class BrokerProducer:
                     name=name, topic_id=router.client.view.topics[name].topic_id, partition_data=[]
                 )
             topic.partition_data.append(ProduceRequestPartition(index=number, records=batch.encode()))
+            if router.config.compression:
+                router.learn_ratio(batch)
         return ProduceRequest(
             transactional_id=None,
             acks=router.config.required_acks,

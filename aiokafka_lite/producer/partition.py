@@ -23,7 +23,6 @@ Rules that have been bugs in other clients:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
@@ -129,8 +128,9 @@ class PartitionProducer:
         self.leader_epoch: int | None = None
         self.broker: int | None = None
         self.open: Batch | None = None
-        self.unsent: deque[Batch] = deque()
-        self.sent: deque[Batch] = deque()
+        # Lists, as ten thousand idle partitions should cost little: an empty deque takes 760 bytes, a list 56.
+        self.unsent: list[Batch] = []
+        self.sent: list[Batch] = []
         self.in_flight = 0
         self.identity: ProducerIdentity | None = None
         self._identities = identities
@@ -183,7 +183,7 @@ class PartitionProducer:
             return None
         if batch is self.open:
             self.seal()
-        self.unsent.popleft()
+        del self.unsent[0]
         self.sent.append(batch)
         self.in_flight += 1
         batch.attempts += 1
@@ -344,7 +344,7 @@ class PartitionProducer:
     def _after_answer(self) -> Next:
         if self.state is PartitionState.DRAINING and not self.in_flight:
             self._happened(PartitionEvent.DRAINED)
-            self.unsent.extendleft(reversed(self.sent))
+            self.unsent[:0] = self.sent
             self.sent.clear()
             self._take_numbers_back()
             return Next.PAUSE

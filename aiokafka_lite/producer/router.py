@@ -23,7 +23,7 @@ from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePart
 from ..protocol.records import BatchBuilder, RecordBatch
 from ..types import Compression
 from .batch import Batch
-from .broker import BrokerProducer, Parcel
+from .broker import REQUEST_OVERHEAD, BrokerProducer, Parcel
 from .delivery import Fate
 from .partition import Next, PartitionProducer
 from .topic import HeldRecord
@@ -34,6 +34,12 @@ logger = logging.getLogger(__name__)
 Ts = TypeVarTuple("Ts")
 
 NO_LIMIT = 2**62
+
+RATIO_STEP = 0.02
+"""By how much the expected compression ratio may fall with one batch."""
+
+SMALLEST_RATIO = 0.1
+"""The least expected: a batch holds its records uncompressed in memory, ten times its size then."""
 
 
 class Router:
@@ -66,6 +72,7 @@ class Router:
         self._opened_this_turn: list[tuple[PartitionProducer, Batch]] = []
         self._expiry: asyncio.TimerHandle | None = None
         self._pauses: dict[PartitionProducer, asyncio.TimerHandle] = {}
+        self._ratio = 1.0
         self._owners: dict[Batch, PartitionProducer] = {}
         self.retries = 0
         self.stopped = False
@@ -85,12 +92,14 @@ class Router:
 
     # Batches come in.
 
-    def new_batch(self, partition: PartitionProducer, *, limited: bool = True) -> Batch:
+    def new_batch(self, partition: PartitionProducer) -> Batch:
         """An empty open batch of a partition, registered with its deadlines. The caller puts the first record in."""
         now = self._loop.time()
         batch = Batch(
             *partition.topic_partition,
-            self._new_builder(self.config.batch_size if limited else NO_LIMIT),
+            self._new_builder(
+                min(self.config.batch_size, self.config.max_request_size - REQUEST_OVERHEAD), self._ratio
+            ),
             now,
             now + self.config.delivery_timeout,
         )
@@ -104,9 +113,18 @@ class Router:
             self._opened_this_turn.append((partition, batch))
         return batch
 
-    def _new_builder(self, max_size: int) -> BatchBuilder:
+    def _new_builder(self, max_size: int, ratio: float = 1.0) -> BatchBuilder:
         config = self.config
-        return BatchBuilder(Compression.parse(config.compression), config.compression_level, max_size)
+        return BatchBuilder(Compression.parse(config.compression), config.compression_level, max_size, ratio)
+
+    def learn_ratio(self, batch: Batch) -> None:
+        """Take from a built batch what compression leaves of its records, so that the next ones fill up.
+
+        Batches that compress worse than expected come out too large, those that compress better only too small: so the
+        estimate rises at once and falls slowly.
+        """
+        measured = batch.builder.size / batch.builder.uncompressed_size
+        self._ratio = min(1.0, max(measured, self._ratio - RATIO_STEP, SMALLEST_RATIO))
 
     def _register(self, batch: Batch, partition: PartitionProducer) -> None:
         self.unsettled[batch] = None

@@ -428,3 +428,18 @@ async def test_a_failed_delivery_that_nobody_awaits_is_logged_once(
 
 async def test_the_constructor_needs_no_loop_and_does_no_io() -> None:
     await asyncio.to_thread(Producer, "nowhere.invalid:1")
+
+
+async def test_batches_that_compress_well_are_filled(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, compression="zstd", batch_size=4_000, linger=60.0) as producer:
+        for number in range(20_000):
+            producer.send_nowait("t", b"a value much like the others %05d" % number)
+            if number % 1_000 == 999:
+                await producer.drain()
+                await asyncio.sleep(1.0)
+        await producer.flush()
+    sizes = [batch.size for batch in batches_of(cluster, "t")]
+    counts = [batch.count for batch in batches_of(cluster, "t")]
+    assert counts[-2] > 4 * counts[0]
+    assert max(sizes) < 5_000
