@@ -1,7 +1,8 @@
 """The embedded cluster: throughput, start-up, connections, virtual time: ``python -m benchmarks.embedded``.
 
 librdkafka produces and reads records of 100 bytes on this cluster, on its own mock cluster and, where
-``KAFKA_BOOTSTRAP`` says that there is one, on Apache Kafka, in turn in each round. Client and cluster share the machine, and here one process.
+``KAFKA_BOOTSTRAP`` says that there is one, on Apache Kafka, in turn in each round. Client and cluster share the
+machine, and here one process.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from aiokafka_lite.aio.framed_stream import FramedStreamReader
 from aiokafka_lite.aio.virtual_time import run
@@ -75,7 +76,8 @@ def on_mock() -> tuple[float, float]:
 
 def on_kafka(servers: str) -> tuple[float, float]:
     topic = f"embedded-{time.time_ns()}"
-    AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
     return produce(servers, topic), read(servers, topic)
 
 
@@ -103,7 +105,7 @@ def memory_of_connections() -> float:
                 for _ in range(CONNECTIONS)
             ]
             await asyncio.sleep(0)
-            used = process.memory_info().rss - before
+            used: int = process.memory_info().rss - before
             for stream in streams:
                 stream.abort()
             return used / CONNECTIONS / 1024

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -65,7 +66,8 @@ class EmbeddedCluster(Service):
     (first, last)}. ``configs`` are broker settings under Kafka's names. ``storage_limit`` is in bytes, for each node;
     a node that has no room answers KAFKA_STORAGE_ERROR. ``wall_clock`` gives seconds since the epoch, for timestamps;
     durations are the loop's. ``seed`` settles topic ids and the cluster id. A host beyond loopback has to be allowed
-    with ``expose=True``: anyone who reaches the port can do anything.
+    with ``expose=True``: anyone who reaches the port can do anything. ``advertised_host`` is what metadata says
+    instead of ``host``, for clients that know the machine by another name.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class EmbeddedCluster(Service):
         *,
         tcp: bool = True,
         host: str = "127.0.0.1",
+        advertised_host: str | None = None,
         ports: int | Sequence[int] | None = None,
         racks: Sequence[str | None] | None = None,
         auto_create_topics: bool = True,
@@ -111,6 +114,7 @@ class EmbeddedCluster(Service):
             raise ConfigurationError(f"configs: {error}") from None
         self.tcp = tcp
         self.host = host
+        self.advertised_host = advertised_host or host
         self.auto_create_topics = auto_create_topics
         self.replica_lag_time_max = replica_lag_time_max
         self.broker_session_timeout = broker_session_timeout
@@ -124,6 +128,7 @@ class EmbeddedCluster(Service):
         self.authoriser = AllowAll()
         self.quota_limits = QuotaLimits()
         self.faults = Faults()
+        self.connection_ids = itertools.count(1)
         self.history = History(history_limit)
         self.storage_limit = storage_limit
         self.network = Network()
@@ -198,7 +203,7 @@ class EmbeddedCluster(Service):
         if timer is not None:
             timer.cancel()
         if self.network.reaches_controller(node.node_id):
-            self.controller.register(node.node_id, node.host, node.port, node.rack)
+            self.controller.register(node.node_id, self.advertised_host, node.port, node.rack)
             node.catch_up()
         self._resume_replication()
 
@@ -206,8 +211,8 @@ class EmbeddedCluster(Service):
         """Tell the nodes about a topic, or, with None, about the brokers."""
         for node in self.nodes.values():
             if not node.is_running or not self.network.reaches_controller(node.node_id):
-                node.is_stale = True
-            elif name is None:
+                continue  # it catches up when it is back
+            if name is None:
                 node.hear_of_brokers()
             else:
                 node.hear_of_topic(name)

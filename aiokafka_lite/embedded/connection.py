@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 import logging
 import socket
 import struct
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from .node import BrokerNode
 
 logger = logging.getLogger(__name__)
-
-_ids = itertools.count(1)
 
 
 class RequestContext:
@@ -78,12 +75,11 @@ class ServerConnection:
     """A client's connection. Owner: its node."""
 
     def __init__(self, node: BrokerNode, stream: ServerStream) -> None:
-        self.connection_id = next(_ids)
+        self.connection_id = next(node.cluster.connection_ids)
         self.node = node
         self.stream = stream
         self.principal = "User:ANONYMOUS"
         self.client_software = ("", "")
-        self.fetching_sessions: set[int] = set()
         self._parked: anyio.CancelScope | None = None
         self._gone = False
         stream.connection = self

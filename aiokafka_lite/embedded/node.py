@@ -91,7 +91,6 @@ class BrokerNode:
         self.fetch_sessions = FetchSessions(cluster.random)
         self.fetch_max_bytes = 57671680
         self.quotas = Quotas(cluster.quota_limits, self.time)
-        self.is_stale = False
         self.clock_skew = 0.0
         self._server: asyncio.Server | None = None
         self._thawed = asyncio.Event()
@@ -263,7 +262,6 @@ class BrokerNode:
 
     def catch_up(self) -> None:
         """Take over everything that the controller has decided, after a time without it."""
-        self.is_stale = False
         self.hear_of_brokers()
         for name in list(self.topics):
             if name not in self.cluster.controller.topics:
