@@ -13,7 +13,8 @@ import dataclasses
 import logging
 import random as _random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from types import TracebackType
 from typing import TypedDict, Unpack
 
@@ -65,6 +66,9 @@ HEADER_OVERHEAD = 10
 STALE_AFTER = 1.0
 """Seconds after which a batch that is due but cannot be sent takes no more records. Its delivery timeout counts from
 its first record; later ones should not lose more of theirs than this."""
+
+TURN = 500
+"""Records that `Producer.send_many` accepts in one turn of the loop: a few milliseconds."""
 
 CLOSE_TIMEOUT = 30.0
 """Seconds that `Producer.close` gives to what is not acknowledged yet."""
@@ -287,6 +291,46 @@ class Producer(Service):
                 f" {self._budget.used} of buffer_memory={self._budget.total} bytes are in use; await drain()"
             )
         return self._accept(topic, record)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[object],
+        *,
+        keys: Iterable[object] | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> list[RecordMetadata | Exception]:
+        """Write many records, waiting for room as needed, and return what came of each, in their order.
+
+        A record that is refused or not delivered has its error in the list, and the others go on. ``keys`` has one for
+        each value; ``headers``, ``partition`` and ``timestamp`` are the same for all. Cancelling abandons the wait, not
+        what was accepted. Raises IllegalStateError; KafkaTimeout when there is no room for ``max_block`` seconds;
+        ValueError when ``keys`` and ``values`` differ in length.
+        """
+        results: list[RecordMetadata | Exception | Delivery] = []
+        pairs = zip(values, repeat(None)) if keys is None else zip(values, keys, strict=True)
+        for value, key in pairs:
+            try:
+                record = self._record(topic, value, key, headers, partition, timestamp)
+                if not self._budget.try_acquire(record.size):
+                    await self._wait_for_room(topic, record.size)
+                results.append(self._accept(topic, record))
+            except (SerializationError, BrokerError) as error:
+                results.append(error)
+            if len(results) % TURN == 0:
+                await asyncio.sleep(0)  # others have a turn, and what is accepted already goes out
+        settled: list[RecordMetadata | Exception] = []
+        for result in results:
+            if isinstance(result, Delivery):
+                try:
+                    settled.append(await result)
+                except KafkaError as error:
+                    settled.append(error)
+            else:
+                settled.append(result)
+        return settled
 
     async def drain(self) -> None:
         """Wait until the buffer has room for a record of any size that may be sent. May be cancelled."""

@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import BufferFull, ErrorCode, IllegalStateError, KafkaTimeout, UnknownTopic
+from aiokafka_lite.errors import (
+    BufferFull,
+    ErrorCode,
+    IllegalStateError,
+    KafkaTimeout,
+    RecordTooLarge,
+    SerializationError,
+    UnknownTopic,
+)
 from aiokafka_lite.producer import Producer, RoundRobinPartitioner
 from aiokafka_lite.protocol.messages import InitProducerIdRequest, ProduceRequest
+from aiokafka_lite.types import RecordMetadata
 from tests.embedded.producer.logs import batches_in, batches_of, producer_of, values_of
 
 
@@ -443,3 +452,41 @@ async def test_batches_that_compress_well_are_filled(cluster: EmbeddedCluster) -
     counts = [batch.count for batch in batches_of(cluster, "t")]
     assert counts[-2] > 4 * counts[0]
     assert max(sizes) < 5_000
+
+
+async def test_many_records_are_sent_with_one_call_and_each_has_its_result(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, buffer_memory=20_000) as producer:
+        values: list[Any] = [b"%05d" % number for number in range(2_000)]
+        values[700] = object()
+        results = await producer.send_many("t", values, keys=[b"k"] * 2_000)
+    assert isinstance(results[700], SerializationError)
+    assert [result.offset for result in results if isinstance(result, RecordMetadata)] == list(range(1_999))
+    assert values_of(cluster, "t") == [value for value in values if isinstance(value, bytes)]
+
+
+async def test_of_many_records_only_the_failed_ones_have_errors(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1, configs={"max.message.bytes": "2000"})
+    async with producer_of(cluster) as producer:
+        results = await producer.send_many("t", [b"a", b"x" * 5_000, b"b"])
+        with pytest.raises(ValueError, match="shorter"):
+            await producer.send_many("t", [b"a", b"b"], keys=[b"k"])
+    assert [type(result) for result in results] == [RecordMetadata, RecordTooLarge, RecordMetadata]
+
+
+async def test_sending_many_lets_others_have_their_turn(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with producer_of(cluster) as producer:
+        await producer.partitions_for("t")
+        task = asyncio.ensure_future(other())
+        await producer.send_many("t", [b"v"] * 5_000)
+        task.cancel()
+    assert turns > 8
