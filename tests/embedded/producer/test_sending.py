@@ -19,7 +19,7 @@ from aiokafka_lite.errors import (
     UnknownTopic,
 )
 from aiokafka_lite.producer import Producer, RoundRobinPartitioner
-from aiokafka_lite.protocol.messages import InitProducerIdRequest, ProduceRequest
+from aiokafka_lite.protocol.messages import ApiVersionsRequest, InitProducerIdRequest, ProduceRequest
 from aiokafka_lite.types import RecordMetadata
 from tests.embedded.producer.logs import batches_in, batches_of, producer_of, values_of
 
@@ -490,3 +490,29 @@ async def test_sending_many_lets_others_have_their_turn(cluster: EmbeddedCluster
         await producer.send_many("t", [b"v"] * 5_000)
         task.cancel()
     assert turns > 8
+
+
+async def test_a_partition_that_fills_up_during_a_reconnect_is_in_a_request_once(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, batch_size=100) as producer:
+        await producer.send("t", b"000000")
+        cluster.on(ProduceRequest).disconnect()
+        cluster.on(ApiVersionsRequest).delay(1.0)
+        deliveries = [producer.send_nowait("t", b"000001")]
+        for number in range(2, 30):
+            await asyncio.sleep(0.05)
+            deliveries.append(producer.send_nowait("t", b"%06d" % number))
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 30))
+    assert values_of(cluster, "t") == [b"%06d" % number for number in range(30)]
+    for exchange in cluster.history.of(ProduceRequest):
+        assert len(batches_in(exchange.request)) == 1
+
+
+async def test_a_record_that_is_refused_at_the_call_gives_its_room_back(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"v")
+        for arguments in ({"partition": 9}, {"partition": -1}, {"partition": "0"}, {"key": 5}, {"timestamp": -1}):
+            with pytest.raises((UnknownTopic, SerializationError)):
+                producer.send_nowait("t", b"v", **arguments)  # type: ignore[arg-type]
+        assert producer._budget.used == 0
