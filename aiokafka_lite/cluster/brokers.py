@@ -35,6 +35,7 @@ class Brokers:
         self._random = random
         self._brokers: dict[int, Broker] = {}
         self._aside: set[int] = set()
+        self._listed: set[int] = set()
 
     def of(self, node: Node) -> Broker:
         """The broker of a node; it moves when the node's address is another one now."""
@@ -51,11 +52,15 @@ class Brokers:
         """Follow an answer: brokers move, and connections to bootstrap addresses have done their duty.
 
         A broker that is not listed keeps its connections: an answer that lags behind may leave out one that lives, and
-        what is in flight there must not be lost for it. Idle connections end by themselves.
+        what is in flight there must not be lost for it. Idle connections end by themselves. One that is listed again
+        has come back, so it is called at once, whatever the pause after the calls in vain.
         """
         for node in view.nodes.values():
             if node.node_id in self._brokers:
-                self.of(node)
+                broker = self.of(node)
+                if node.node_id not in self._listed:
+                    broker.hurry()
+        self._listed = set(view.nodes)
         self._aside.intersection_update(view.nodes)
         for seed in self._seed_ids.values():
             broker = self._brokers.get(seed)

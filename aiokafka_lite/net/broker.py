@@ -68,7 +68,7 @@ class Broker:
         self._attempt_scope: anyio.CancelScope | None = None
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, random=random)
         self._retry_at = 0.0
-        self._hurry = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._oldest_first = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -136,12 +136,16 @@ class Broker:
             self._end(connection)
             connection.retire()
         self._connections.clear()
-        self._backoff.reset()
-        self._retry_at = 0.0
         self._oldest_first = False
-        self._hurry.set()
+        self.hurry()
         if self._attempt_scope is not None:
             self._attempt_scope.cancel()  # to the old address; those who wait get the next one
+
+    def hurry(self) -> None:
+        """Forget the failures: there is reason to believe that the next try will not be in vain."""
+        self._backoff.reset()
+        self._retry_at = 0.0
+        self._hurried.set()
 
     def close(self) -> None:
         """Close all connections. Whoever waits for one gets ``ConnectionLost(sent=False)``."""
@@ -153,7 +157,7 @@ class Broker:
         for connection in tuple(self._ending):
             connection.close()
         self._connections.clear()
-        self._hurry.set()
+        self._hurried.set()
         if self._attempt_scope is not None:
             self._attempt_scope.cancel()
         self._fail_wanted(ConnectionLost(f"{self!r} is closed", sent=False))
@@ -193,9 +197,9 @@ class Broker:
     async def _pause(self) -> None:
         loop = asyncio.get_running_loop()
         while loop.time() < self._retry_at and not self._closed:
-            self._hurry.clear()
+            self._hurried.clear()
             with anyio.CancelScope(deadline=self._retry_at):
-                await self._hurry.wait()
+                await self._hurried.wait()
 
     async def _attempt(self, purpose: Purpose) -> None:
         node = self.node

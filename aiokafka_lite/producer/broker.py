@@ -42,6 +42,9 @@ BROKER_TIMEOUT_SHARE = 0.9
 """The share of the request timeout that the broker may take to have all replicas acknowledge: that it says so is better
 than a request that times out here, as that costs the connection."""
 
+STILL_LEADING = 1.0
+"""Seconds between two questions whether a broker that cannot be reached still leads what is queued for it."""
+
 
 class Ready(NamedTuple):
     """A partition that has something to send, and the level at which it said so."""
@@ -119,11 +122,27 @@ class BrokerProducer:
         """The connection, once the broker allows the next request (KIP-219): batches grow until then."""
         loop = asyncio.get_running_loop()
         while True:
-            connection = await self._router.client.broker(self.node_id).connection(Purpose.PRODUCE)
+            connection = await self._reach()
             throttled = connection.throttled_until - loop.time()
             if throttled <= 0:
                 return connection
             await asyncio.sleep(throttled)
+
+    async def _reach(self) -> Connection:
+        """The connection, however long it takes.
+
+        A broker that is dead or frozen takes long to be given up, and longer to be tried again. Others may lead by then
+        what is queued here, and nobody says so unasked: so metadata is asked for again and again meanwhile.
+        """
+        client = self._router.client
+        while True:
+            try:
+                async with asyncio.timeout(STILL_LEADING):
+                    return await client.broker(self.node_id).connection(Purpose.PRODUCE)
+            except TimeoutError as error:
+                if isinstance(error, KafkaError):
+                    raise
+                client.request_refresh()
 
     def _unreachable(self, first: Ready, error: KafkaError) -> None:
         """All that is queued here has to look for another leader, or wait until this one is back."""

@@ -1,0 +1,46 @@
+"""How soon a producer goes on after its broker was away: when others take over, and when it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from tests.embedded.producer.logs import producer_of
+
+NOTICED_AFTER = 7.0
+SOON = 1.5
+
+
+@pytest.mark.parametrize("way", ["killed", "frozen"])
+async def test_a_new_leader_is_found_while_the_old_one_is_still_being_called(
+    cluster: EmbeddedCluster, way: str
+) -> None:
+    await cluster.create_topic("t", 1, 3)
+    cluster.broker_session_timeout = NOTICED_AFTER
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, request_timeout=2.0, connect_timeout=60.0) as producer:
+        await producer.send("t", b"v")
+        began, leader = loop.time(), cluster.leader_of("t", 0)
+        if way == "killed":
+            await cluster.kill(leader, noticed_after=NOTICED_AFTER)
+        else:
+            await cluster.freeze(leader)
+        await producer.send("t", b"v")
+        assert NOTICED_AFTER < loop.time() - began < NOTICED_AFTER + SOON
+
+
+async def test_a_broker_that_metadata_lists_again_is_called_at_once(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1, assignments=[[2]])
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, reconnect_backoff_max=100.0) as producer:
+        await producer.send("t", b"v")
+        await cluster.kill(2, noticed_after=50.0)  # so long it is called in vain, less and less often
+        waiting = producer.send_nowait("t", b"v")
+        await asyncio.sleep(60.0)
+        assert not waiting.done()
+        began = loop.time()
+        await cluster.start_node(2)
+        await waiting
+        assert loop.time() - began < SOON
