@@ -358,14 +358,18 @@ class EmbeddedCluster(Service):
             if node.is_running:
                 self._register(node)
 
-    async def move_leader(self, topic: str, partition: int, node: int | None = None) -> int:
-        """Make another replica the leader, by default the next live one; gives its node id. Raises ``Refused``."""
+    async def move_leader(self, topic: str, partition: int, node: int | None = None, *, unclean: bool = False) -> int:
+        """Make another replica the leader, by default the next one in sync; gives its node id. Raises ``Refused``.
+
+        With ``unclean`` it may be one that is not in sync; what it lacks is lost.
+        """
         key: PartitionKey = (topic, partition)
         state = self.controller.state_of(key)
         if node is None:
-            others = [each for each in state.replicas if each != state.leader and self.controller.is_alive(each)]
+            electable = state.replicas if unclean else state.isr
+            others = [each for each in electable if each != state.leader and self.controller.is_alive(each)]
             node = others[0] if others else state.leader
-        self.controller.move_leader(key, node)
+        self.controller.move_leader(key, node, unclean=unclean)
         return node
 
     async def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:

@@ -80,6 +80,7 @@ class ServerConnection:
         self.stream = stream
         self.principal = "User:ANONYMOUS"
         self.client_software = ("", "")
+        self.idle_since: float | None = node.time()  # None while a request is being handled
         self._parked: anyio.CancelScope | None = None
         self._gone = False
         stream.connection = self
@@ -103,9 +104,11 @@ class ServerConnection:
         """Answer requests until either side ends the connection. Raises nothing but cancellation."""
         try:
             while (frame := await self.stream.read_frame()) is not None:
+                self.idle_since = None
                 await self.node.until_thawed()
                 await self._serve_frame(frame)
                 del frame
+                self.idle_since = self.node.time()
             self.stream.close()
         except CloseConnection:
             self.stream.close()

@@ -305,13 +305,17 @@ class Controller:
         self._store(self.topics[key[0]].with_partition(key[1], state))
         return state
 
-    def move_leader(self, key: PartitionKey, node_id: int) -> None:
-        """Elect a live replica, which joins the in-sync set if it was not in it; raises Refused."""
+    def move_leader(self, key: PartitionKey, node_id: int, *, unclean: bool = False) -> None:
+        """Elect a live replica that is in sync, or, if ``unclean``, any: what only others have is lost then.
+
+        Raises Refused.
+        """
         state = self.state_of(key)
         if node_id not in state.replicas or not self.is_alive(node_id):
             raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is no live replica of {key}")
-        isr = state.isr if node_id in state.isr else (*state.isr, node_id)
-        self.set_partition(key, state.elected(node_id, isr))
+        if node_id not in state.isr and not unclean:
+            raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not in sync with {key}")
+        self.set_partition(key, state.elected(node_id, state.isr if node_id in state.isr else (node_id,)))
 
     def force_isr(self, key: PartitionKey, isr: tuple[int, ...]) -> None:
         """Put an in-sync set in place that nobody proposed; raises Refused."""

@@ -279,7 +279,15 @@ class BrokerNode:
         """What a broker does every few minutes; a frozen one makes up for it later."""
         if self.is_running:
             self.clean_up()
+            self._close_idle_connections()
         self._arm_cleanup()
+
+    def _close_idle_connections(self) -> None:
+        """A connection that has sent no whole request for long is closed, also one that trickles bytes."""
+        before = self.time() - int(self._config("connections.max.idle.ms")) / 1000
+        for connection in list(self.connections):
+            if connection.idle_since is not None and connection.idle_since < before:
+                connection.stream.close()
 
     def clean_up(self) -> None:
         """Apply retention, compaction and the expiration of producers now."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import time
 
+import anyio
 import pytest
 
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import EmbeddedCluster, Refused
 from aiokafka_lite.errors import ConfigurationError, ErrorCode
 from aiokafka_lite.protocol.messages import MetadataRequest, MetadataRequestTopic
+from aiokafka_lite.protocol.records import split_batches
 from tests.embedded.broker.peer import Peer, produce_request
 from tests.pure.embedded.batches import produced
 
@@ -198,7 +202,10 @@ async def test_in_sync_sets_and_leaders_can_be_set(three: EmbeddedCluster) -> No
     await three.create_topic("t", assignments=[[1, 2, 3]])
     await three.set_isr("t", 0, [1])
     assert three.state_of("t", 0).isr == (1,)
-    assert await three.move_leader("t", 0) in (2, 3)
+    with pytest.raises(Refused):
+        await three.move_leader("t", 0, 2)
+    assert await three.move_leader("t", 0, 2, unclean=True) == 2
+    assert three.state_of("t", 0).isr == (2,)
     with pytest.raises(ConfigurationError):
         await three.set_isr("t", 0, [9])
     with pytest.raises(Refused):
@@ -222,3 +229,114 @@ def test_an_hour_of_cluster_life_takes_a_moment_and_leaves_the_same_trace() -> N
     first = run(main(), seed=1)
     assert time.perf_counter() - began < 5.0
     assert run(main(), seed=1) == first
+
+
+def test_a_connection_that_sends_nothing_for_long_is_closed() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False) as cluster, Peer(cluster) as idle, Peer(cluster) as busy:
+            idle.stream.write([b"\0\0"])  # half of a size
+            for _ in range(20):
+                await asyncio.sleep(60)
+                await busy.ask(MetadataRequest(topics=[]))
+            assert await idle.stream.read_frame() is None
+            assert len(cluster.nodes[1].connections) == 1
+
+    run(main())
+
+
+class Nemesis:
+    """Breaks a cluster of three at random and mends it again; at most one broker is out at a time."""
+
+    def __init__(self, cluster: EmbeddedCluster, dice: random.Random) -> None:
+        self.cluster = cluster
+        self.dice = dice
+        self.over = False
+
+    async def work(self) -> None:
+        while not self.over:
+            await asyncio.sleep(self.dice.uniform(0, 20))
+            node = self.dice.choice([1, 2, 3])
+            match self.dice.choice(["kill", "stop", "freeze", "cut", "move", "slow"]):
+                case "kill":
+                    await self.cluster.kill(node, noticed_after=self.dice.choice([0.0, 5.0]))
+                    await asyncio.sleep(self.dice.uniform(0, 30))
+                    await self.cluster.start_node(node)
+                case "stop":
+                    await self.cluster.stop(node)
+                    await asyncio.sleep(self.dice.uniform(0, 30))
+                    await self.cluster.start_node(node)
+                case "freeze":
+                    await self.cluster.freeze(node)
+                    await asyncio.sleep(self.dice.uniform(0, 60))
+                    await self.cluster.thaw(node)
+                case "cut":
+                    await self.cluster.partition_network({node})
+                    await asyncio.sleep(self.dice.uniform(0, 60))
+                    await self.cluster.heal_network()
+                case "move":
+                    with contextlib.suppress(Refused):
+                        await self.cluster.move_leader("t", 0)
+                case "slow":
+                    self.cluster.replication_delay = self.dice.choice([0.0, 0.01, 3.0])
+
+
+class Writer:
+    """An idempotent producer of one record at a time, which asks the leader, or somebody, until it is told yes."""
+
+    def __init__(self, cluster: EmbeddedCluster, dice: random.Random) -> None:
+        self.cluster = cluster
+        self.dice = dice
+        self.acknowledged: list[bytes] = []
+
+    async def work(self, seconds: float) -> None:
+        loop, sequence = asyncio.get_running_loop(), 0
+        while loop.time() < seconds:
+            value = b"%d" % sequence
+            records = batch(value, producer_id=1, epoch=0, sequence=sequence)
+            while not await self.try_once(records):
+                await asyncio.sleep(1)
+            self.acknowledged.append(value)
+            sequence += 1
+            await asyncio.sleep(self.dice.uniform(0, 2))
+
+    async def try_once(self, records: bytes) -> bool:
+        leader = self.cluster.leader_of("t", 0)
+        node = leader if leader > 0 and self.dice.random() < 0.9 else self.dice.choice([1, 2, 3])
+        try:
+            async with asyncio.timeout(5), Peer(self.cluster, node) as peer:
+                return (await peer.produce("t", records, timeout_ms=3000)).error_code == 0
+        except (OSError, TimeoutError, AttributeError):  # refused, frozen, ended in good order
+            return False
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_acknowledged_is_lost_repeated_or_reordered_whatever_breaks(seed: int) -> None:
+    async def main() -> tuple[list[bytes], list[bytes]]:
+        dice = random.Random(seed)
+        async with EmbeddedCluster(brokers=3, tcp=False, seed=seed, replica_lag_time_max=10.0) as cluster:
+            await cluster.create_topic("t", 1, 3, configs={"min.insync.replicas": "2", "retention.ms": "-1"})
+            nemesis, writer = Nemesis(cluster, dice), Writer(cluster, dice)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(nemesis.work)
+                await writer.work(1800.0)
+                nemesis.over = True
+            cluster.replication_delay = 0.0
+            await cluster.until_in_sync("t", timeout=100.0)
+            await asyncio.sleep(10)
+            logs = [node.replica_manager.partitions["t", 0].log for node in cluster.nodes.values()]
+            contents = [[each.data for each in log.batches()] for log in logs]
+            assert contents[0] == contents[1] == contents[2]
+            assert len({log.high_watermark for log in logs}) == 1
+            assert logs[0].high_watermark == logs[0].end_offset
+            values = [
+                bytes(value or b"")
+                for data in contents[0]
+                for each in split_batches(data)
+                for value in each.columns().values
+            ]
+            return writer.acknowledged, values
+
+    acknowledged, stored = run(main(), seed=seed)
+    assert len(acknowledged) > 100
+    assert stored[: len(acknowledged)] == acknowledged
+    assert len(stored) - len(acknowledged) <= 1
