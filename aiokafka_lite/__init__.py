@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from aiokafka_lite.version import VERSION
 
 if TYPE_CHECKING:
-    from aiokafka_lite.config import ClientConfig, ConsumerConfig, ProducerConfig
-    from aiokafka_lite.consumer import Consumer
+    from aiokafka_lite.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
+    from aiokafka_lite.consumer import Consumer, GroupMetadata, RebalanceHandle, RebalanceListener
     from aiokafka_lite.embedded import EmbeddedCluster
     from aiokafka_lite.errors import (
         AuthenticationError,
         AuthorizationError,
         BrokerError,
         BufferFull,
+        CommitFailed,
         ConfigurationError,
         ConnectionLost,
         CorruptRecord,
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
         SerializationError,
         UnknownTopic,
         UnsupportedVersion,
+    )
+    from aiokafka_lite.group import (
+        AssignmentStrategy,
+        CommitResult,
+        CooperativeStickyStrategy,
+        GroupMember,
+        MemberState,
+        RangeStrategy,
+        RoundRobinStrategy,
+        StickyStrategy,
     )
     from aiokafka_lite.producer import Delivery, Producer
     from aiokafka_lite.types import (
@@ -51,14 +62,15 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _HOMES = {
-    "config": ("ClientConfig", "ConsumerConfig", "ProducerConfig"),
-    "consumer": ("Consumer",),
+    "config": ("ClientConfig", "ConsumerConfig", "GroupConfig", "ProducerConfig"),
+    "consumer": ("Consumer", "GroupMetadata", "RebalanceHandle", "RebalanceListener"),
     "embedded": ("EmbeddedCluster",),
     "errors": (
         "AuthenticationError",
         "AuthorizationError",
         "BrokerError",
         "BufferFull",
+        "CommitFailed",
         "ConfigurationError",
         "ConnectionLost",
         "CorruptRecord",
@@ -73,6 +85,16 @@ _HOMES = {
         "SerializationError",
         "UnknownTopic",
         "UnsupportedVersion",
+    ),
+    "group": (
+        "AssignmentStrategy",
+        "CommitResult",
+        "CooperativeStickyStrategy",
+        "GroupMember",
+        "MemberState",
+        "RangeStrategy",
+        "RoundRobinStrategy",
+        "StickyStrategy",
     ),
     "producer": ("Delivery", "Producer"),
     "types": (
@@ -90,36 +112,49 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AssignmentStrategy",
     "AuthenticationError",
     "AuthorizationError",
     "BrokerError",
     "BufferFull",
     "ClientConfig",
+    "CommitFailed",
+    "CommitResult",
     "Compression",
     "ConfigurationError",
     "ConnectionLost",
     "Consumer",
     "ConsumerConfig",
+    "CooperativeStickyStrategy",
     "CorruptRecord",
     "Delivery",
     "EmbeddedCluster",
     "ErrorCode",
+    "GroupConfig",
+    "GroupMember",
+    "GroupMetadata",
     "Header",
     "IllegalStateError",
     "InvalidTopic",
     "IsolationLevel",
     "KafkaError",
     "KafkaTimeout",
+    "MemberState",
     "Node",
     "OffsetAndMetadata",
     "OffsetOutOfRange",
     "Producer",
     "ProducerConfig",
     "ProtocolError",
+    "RangeStrategy",
+    "RebalanceHandle",
+    "RebalanceListener",
     "Record",
     "RecordMetadata",
     "RecordTooLarge",
+    "RoundRobinStrategy",
     "SerializationError",
+    "StickyStrategy",
     "TimestampType",
     "TopicPartition",
     "UnknownTopic",

@@ -110,8 +110,8 @@ class ProducerConfig:
 
     ``acks`` is 0, 1 or "all". ``linger`` is how long a batch waits for company, counted from its first record.
     ``batch_size`` bounds one batch of one partition, ``max_request_size`` one record and one request, ``buffer_memory``
-    everything that is open, queued or in flight. ``delivery_timeout`` ends a send, whatever happens; ``max_block`` is how
-    long a send waits for metadata and for room.
+    everything that is open, queued or in flight. ``delivery_timeout`` ends a send, whatever happens; ``max_block`` is
+    how long a send waits for metadata and for room.
     """
 
     acks: Acks = "all"
@@ -165,7 +165,7 @@ class ConsumerConfig:
     """How records are fetched and handed out.
 
     A broker answers a fetch when it has ``fetch_min_bytes`` or after ``fetch_max_wait``; ``fetch_max_bytes`` bounds one
-    answer and ``max_partition_fetch_bytes`` one partition's share of it (a first batch that is larger still comes whole).
+    answer and ``max_partition_fetch_bytes`` one partition's share of it (a larger first batch still comes whole).
     ``max_decompressed_size`` bounds what one batch may grow to.
     """
 
@@ -192,3 +192,49 @@ class ConsumerConfig:
     def isolation(self) -> IsolationLevel:
         """``isolation_level`` as the protocol's number."""
         return IsolationLevel[self.isolation_level.upper()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """How a consumer is a member of a group.
+
+    ``group_instance_id`` makes the member static (KIP-345). The coordinator gives a member up that it has not heard of
+    for ``session_timeout``; ``heartbeat_interval`` is how often it hears. ``max_poll_interval`` bounds the time between
+    two reads, after which the member leaves until it reads again. ``rebalance_timeout`` is how long others wait for
+    this member to let go and join again, ``max_poll_interval`` if None. With ``auto_commit``, what is marked as done is
+    committed every ``auto_commit_interval``, before partitions go, and at the end.
+    """
+
+    group_id: str
+    group_instance_id: str | None = None
+    session_timeout: float = 45.0
+    heartbeat_interval: float = 3.0
+    max_poll_interval: float = 300.0
+    rebalance_timeout: float | None = None
+    auto_commit: bool = True
+    auto_commit_interval: float = 5.0
+
+    def __post_init__(self) -> None:
+        _text(self, "group_id")
+        if not self.group_id:
+            raise _wrong("group_id", self.group_id, "a name that is not empty")
+        if self.group_instance_id is not None:
+            _text(self, "group_instance_id")
+            if not self.group_instance_id:
+                raise _wrong("group_instance_id", self.group_instance_id, "a name that is not empty, or None")
+        _seconds(self, "session_timeout", "heartbeat_interval", "max_poll_interval", zero=False)
+        _seconds(self, "auto_commit_interval", zero=False)
+        if self.rebalance_timeout is not None:
+            _seconds(self, "rebalance_timeout", zero=False)
+        if self.heartbeat_interval >= self.session_timeout:
+            raise _wrong(
+                "heartbeat_interval",
+                self.heartbeat_interval,
+                f"less than session_timeout={self.session_timeout!r}, and a third of it at most to be of use",
+            )
+        _switch(self, "auto_commit")
+
+    @property
+    def time_to_rebalance(self) -> float:
+        """``rebalance_timeout``, or what it defaults to, in seconds."""
+        return self.max_poll_interval if self.rebalance_timeout is None else self.rebalance_timeout

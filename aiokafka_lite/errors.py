@@ -8,8 +8,12 @@ code, as in ``error.code.retriable``; it does not list codes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Flag, IntEnum, auto
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from .types import TopicPartition
 
 
 class _Is(Flag):
@@ -287,6 +291,18 @@ class OffsetOutOfRange(BrokerError):
 
 class ProducerFenced(BrokerError):
     """A newer producer has taken over; this one can write no more."""
+
+
+class CommitFailed(KafkaError):
+    """Offsets were not committed, mostly because their partitions have gone to another member of the group.
+
+    ``refused`` has the reason for each partition. Nothing is lost: whoever has them now begins at the last offset that
+    was accepted, so some records may be read again.
+    """
+
+    def __init__(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
+        self.refused = refused
+        super().__init__("; ".join(f"{partition}: {error}" for partition, error in refused.items()))
 
 
 _SUBCLASSES: dict[ErrorCode, type[BrokerError]] = {

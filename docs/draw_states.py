@@ -67,6 +67,13 @@ MACHINES = [
         "Where the consumer reads one assigned partition from.",
     ),
     Machine(
+        "Member of a group",
+        "aiokafka_lite.group.member",
+        "TRANSITIONS",
+        "UNJOINED",
+        "A consumer in its group, under the classic protocol. Partitions are let go of before the member joins again.",
+    ),
+    Machine(
         "Broker of the embedded cluster",
         "aiokafka_lite.embedded.node",
         "TRANSITIONS",

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
 from typing import Self, TypedDict, Unpack
 
+import anyio
 import anyio.abc
 
 from ..aio.backoff import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
-from ..config import ClientConfig, ConsumerConfig, IsolationName, OffsetReset
+from ..config import ClientConfig, ConsumerConfig, GroupConfig, IsolationName, OffsetReset
 from ..errors import ConfigurationError, IllegalStateError, KafkaTimeout
+from ..group.coordinator import LAST_WORDS, Coordinator, Topics
+from ..group.member import MemberState
+from ..group.offsets import CommitResult, Offsets
+from ..group.strategies import AssignmentStrategy, CooperativeStickyStrategy, RangeStrategy
 from ..net.connector import Connector
-from ..types import Record, TopicPartition
+from ..types import OffsetAndMetadata, Record, TopicPartition
 from .columns import Batch
 from .fetching import Fetching
+from .membership import Attendance, GroupReading
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
-from .partition import PartitionState, Reset
+from .partition import Hold, PartitionState, Reset
 from .reader import Reader
+from .rebalance import RebalanceHandle, RebalanceListener
 from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
 
 
 class ConsumerSettings(TypedDict, total=False):
-    """What ``Consumer`` takes besides servers and topics: the fields of ``ClientConfig`` and ``ConsumerConfig``."""
+    """What ``Consumer`` takes besides servers, topics and group: the fields of its configurations."""
 
     client_id: str
     client_rack: str
@@ -49,13 +61,41 @@ class ConsumerSettings(TypedDict, total=False):
     max_partition_fetch_bytes: int
     check_crcs: bool
     max_decompressed_size: int
+    group_instance_id: str | None
+    session_timeout: float
+    heartbeat_interval: float
+    max_poll_interval: float
+    rebalance_timeout: float | None
+    auto_commit: bool
+    auto_commit_interval: float
+
+
+def default_strategies() -> tuple[AssignmentStrategy, ...]:
+    """As in the Java client: range, and what a group can be moved to without stopping it."""
+    return RangeStrategy(), CooperativeStickyStrategy()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """As whom a member of a group acts; a producer needs it to commit offsets in a transaction."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
 
 
 class Consumer(Service):
     """Reads records of topics or of chosen partitions.
 
-    Give ``topics`` to read all their partitions, those added later too; or call ``assign``. There is no group here: the
-    position is the consumer's own. Usable between ``start()`` and ``close()``, or inside ``async with``; several may
+    Give ``topics`` to read all their partitions, those added later too; or call ``assign``. With a ``group_id`` the
+    partitions of ``topics`` (names, or a compiled regular expression that whole names match) are shared among the
+    members of that group, and positions are the group's: reading begins where the group left off, and what is done with
+    is committed. Asking for the next record, list or batch says that what was handed out before is done with. One task
+    should read. ``strategies`` (range and cooperative-sticky by default) and ``listener`` belong to the group as well;
+    a group without topics only keeps the offsets of what is assigned by ``assign``.
+
+    Usable between ``start()`` and ``close()``, or inside ``async with``; several may
     live in one loop. ``assign``, ``seek`` and ``pause`` may be called before the start already.
 
     Every read may be cancelled and loses nothing by it: the position moves when a record is returned. Where a
@@ -67,15 +107,20 @@ class Consumer(Service):
         self,
         bootstrap_servers: str | Iterable[str],
         *,
-        topics: Iterable[str] = (),
+        topics: Iterable[str] | re.Pattern[str] = (),
+        group_id: str | None = None,
+        strategies: Sequence[AssignmentStrategy] | None = None,
+        listener: RebalanceListener | None = None,
         connector: Connector | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         super().__init__()
-        client_config, config = _configs(bootstrap_servers, settings)
-        if isinstance(topics, str):
-            raise ConfigurationError(f"topics={topics!r}: a list of names, as in topics=[{topics!r}]")
-        self._topics = tuple(dict.fromkeys(topics))
+        client_config, config, group_config = _configs(bootstrap_servers, group_id, settings)
+        self._shared_topics = _checked_topics(topics)
+        if group_config is None and (strategies is not None or listener is not None):
+            raise ConfigurationError(f"strategies={strategies!r}, listener={listener!r}: they need a group_id")
+        # The topics of which every partition is read; in a group it is the group that decides.
+        self._topics = () if group_config is not None else _all_partitions_of(self._shared_topics)
         self._client_config = client_config
         self._config = config
         self._client = Client(client_config, connector=connector)
@@ -93,6 +138,34 @@ class Consumer(Service):
             on_found=self._found.set,
         )
         self._records = _Records(self, self._reader)
+        self._group_config = group_config
+        self._coordinator: Coordinator | None = None
+        self._offsets: Offsets | None = None
+        self._attending: AbstractContextManager[None] = nullcontext()
+        self._leave_group: bool | None = None
+        if group_config is not None:
+            self._join_group(group_config, strategies, listener or RebalanceListener())
+
+    def _join_group(
+        self, config: GroupConfig, strategies: Sequence[AssignmentStrategy] | None, listener: RebalanceListener
+    ) -> None:
+        if not self._shared_topics:
+            self._offsets = Offsets(self._client, config, self._client_config)
+            self._attending = Attendance(self._reader, self._subscription, self._offsets)
+            return
+        reading = GroupReading(self._reader, self._subscription, listener, RebalanceHandle(self), self._changed)
+        self._coordinator = Coordinator(
+            self._client,
+            config,
+            self._client_config,
+            strategies=default_strategies() if strategies is None else strategies,
+            reading=reading,
+            spawn=self.start_child,
+        )
+        self._offsets = self._coordinator.offsets
+        attendance = Attendance(self._reader, self._subscription, self._offsets)
+        attendance.on_return = self._coordinator.polled
+        reading.attendance = self._attending = attendance
 
     def __repr__(self) -> str:
         return f"<Consumer {self._client_config.client_id} {self.state.name} {self._subscription!r}>"
@@ -110,6 +183,29 @@ class Consumer(Service):
                     self._subscription.add(named, self._subscription.reset)
         self._client.on_view_change(self._view_changed)
         self._fetching.start()
+        if self._coordinator is not None:
+            self._coordinator.start(self._shared_topics)
+        elif self._offsets is not None and self._group_config is not None:
+            if self._group_config.auto_commit:
+                self.start_child(self._offsets.run, name="commit marked offsets")
+            self._locate_held()
+
+    async def _on_close(self) -> None:
+        config = self._group_config
+        if self._coordinator is not None and config is not None:
+            leave = config.group_instance_id is None if self._leave_group is None else self._leave_group
+            await self._coordinator.close(leave=leave)
+        elif self._offsets is not None and config is not None and config.auto_commit:
+            await self._offsets.commit_marked(timeout=LAST_WORDS)
+
+    async def close(self, timeout: float | None = None, *, leave_group: bool | None = None) -> None:
+        """As ``Service.close``; a member of a group commits what is marked, lets go and leaves, all within the bound.
+
+        A static member keeps its place, so that a restart costs no rebalance; ``leave_group`` decides otherwise.
+        """
+        if leave_group is not None:
+            self._leave_group = leave_group
+        await super().close(timeout)
 
     def _view_changed(self, *_: object) -> None:
         if self.state is ServiceState.RUNNING:  # the client lives on for a moment when the consumer has ended
@@ -147,15 +243,14 @@ class Consumer(Service):
         reported by the next read, after ``api_timeout``.
         """
         self._check_open()
-        if self._topics:
-            raise IllegalStateError(
-                f"this consumer reads all partitions of {', '.join(self._topics)}; it has no assign()"
-            )
+        if self._shared_topics:
+            raise IllegalStateError(f"this consumer reads {_described(self._shared_topics)}; it has no assign()")
         wanted = [TopicPartition(*partition) for partition in partitions]
         for name in {partition.topic for partition in wanted}:
             check_topic_name(name)
         before = self._subscription.topics
         self._reader.settle()
+        self._assign_of_group(wanted)
         self._subscription.assign(wanted)
         if self.state is ServiceState.RUNNING:  # the client keeps metadata of exactly the topics that are read
             self._client.remove_topics(before - self._subscription.topics)
@@ -171,6 +266,7 @@ class Consumer(Service):
             )
         state = self._subscription[partition]
         self._reader.settle()
+        self._moved([partition])
         state.seek(offset)
         self._subscription.update_ready(state)
         self._changed()
@@ -192,6 +288,7 @@ class Consumer(Service):
         self._check_open()
         states = self._states(partitions)
         self._reader.settle()
+        self._moved([state.partition for state in states])
         for state in states:
             state.seek_by(reset)
             self._subscription.update_ready(state)
@@ -290,6 +387,112 @@ class Consumer(Service):
         )
         return await self.until_failed(lookup)
 
+    # ---- the group
+
+    @property
+    def offsets(self) -> Offsets:
+        """The group's offsets of what is assigned here: to mark, reset and commit them one by one."""
+        if self._offsets is None:
+            raise IllegalStateError("this consumer has no group_id, so nothing keeps its offsets")
+        return self._offsets
+
+    def mark(self, record: Record) -> None:
+        """Everything up to this record is done with, as asking for the next one says by itself."""
+        partition = TopicPartition(record.topic, record.partition)
+        self.offsets.mark(partition, record.offset + 1, leader_epoch=record.leader_epoch)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
+    ) -> CommitResult:
+        """Commit these offsets (of the next record to read), or all that is marked.
+
+        What was handed out last is not marked before the next is asked for; see ``mark``. Passing errors are tried
+        again for ``timeout`` seconds, ``api_timeout`` by default. What was refused (as when partitions have gone to
+        others) is in the result and in the log, not an exception: ``raise_for_refused()`` makes it one.
+        """
+        self.check()
+        return await self.until_failed(self.offsets.commit(offsets, timeout=timeout))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, None where it has nothing.
+
+        Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), AuthorizationError.
+        """
+        self.check()
+        return await self.until_failed(self.offsets.fetch(partitions, timeout=timeout))
+
+    def group_metadata(self) -> GroupMetadata:
+        """As whom this consumer acts in its group; generation -1 and no member id while it is not a member."""
+        if self._group_config is None:
+            raise IllegalStateError("this consumer has no group_id")
+        config = self._group_config
+        if self._coordinator is None:
+            return GroupMetadata(config.group_id, -1, "", config.group_instance_id)
+        identity = self._coordinator.member.identity
+        return GroupMetadata(config.group_id, identity.generation, identity.member_id, identity.instance_id)
+
+    @property
+    def membership(self) -> MemberState | None:
+        """What this consumer does in its group; None without one."""
+        return None if self._coordinator is None else self._coordinator.member.state
+
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
+        """Read these topics from now on, as a member of the group. Partitions of others go in good order."""
+        self._check_open()
+        if self._coordinator is None:
+            raise IllegalStateError("subscribe() is for members of a group, made with group_id and topics")
+        self._shared_topics = _checked_topics(topics)
+        if self.state is ServiceState.RUNNING:
+            self._coordinator.subscribe(self._shared_topics)
+
+    def _moved(self, partitions: Sequence[TopicPartition]) -> None:
+        """The user has moved positions: the next marks count also where they are lower."""
+        if isinstance(self._attending, Attendance) and self._offsets is not None:
+            self._attending.forget(partitions)
+            for partition in partitions:
+                self._offsets.may_go_back(partition)
+
+    def _assign_of_group(self, wanted: Sequence[TopicPartition]) -> None:
+        """The assignment is about to be these; those that are new wait until the group's offsets are known."""
+        if self._offsets is None or not isinstance(self._attending, Attendance):
+            return
+        gone = [each for each in self._subscription.partitions if each not in wanted]
+        self._attending.forget(gone)
+        self._offsets.forget(gone)
+        for partition in wanted:
+            if partition not in self._subscription.partitions:
+                self._subscription.add(partition, self._subscription.reset).hold = Hold.LOCATING
+        if self.state is ServiceState.RUNNING:
+            self._locate_held()
+
+    def _locate_held(self) -> None:
+        held = [state for state in self._subscription if state.hold is Hold.LOCATING]
+        if held:
+            self.start_child(self._locate, held, name="committed offsets of what was assigned")
+
+    async def _locate(self, states: Sequence[PartitionState]) -> None:
+        """Begin where the group left off, but not where the user has said otherwise by now."""
+        offsets = self.offsets
+        versions = {state.partition: state.version for state in states}
+        found: dict[TopicPartition, OffsetAndMetadata | None] | None = None
+        while found is None:
+            try:
+                found = await offsets.fetch(versions)
+            except KafkaTimeout as error:
+                logger.warning("%r: %s", self, error)
+        for state in states:
+            if not self._subscription.holds(state):
+                continue
+            committed = found[state.partition]
+            offsets.begin(state.partition, committed)
+            if committed is not None and state.version == versions[state.partition]:
+                state.seek(committed.offset, committed.leader_epoch)
+            state.hold = Hold.NOT
+            self._subscription.update_ready(state)
+        self._changed()
+
     # ---- reading
 
     def __aiter__(self) -> _Records:
@@ -311,18 +514,19 @@ class Consumer(Service):
         _at_least_one("max_records", max_records)
         if self._reader.needs_breath:
             await asyncio.sleep(0)
-        records = self._reader.take(max_records)
-        if records:
+        with self._attending:
+            records = self._reader.take(max_records)
+            if records:
+                return records
+            try:
+                async with asyncio.timeout(timeout) as scope:
+                    while not records:
+                        await self.until_failed(self._reader.wait())
+                        records = self._reader.take(max_records)
+            except TimeoutError:
+                if not scope.expired():  # a KafkaTimeout is one, too
+                    raise
             return records
-        try:
-            async with asyncio.timeout(timeout) as scope:
-                while not records:
-                    await self.until_failed(self._reader.wait())
-                    records = self._reader.take(max_records)
-        except TimeoutError:
-            if not scope.expired():  # a KafkaTimeout is one, too
-                raise
-        return records
 
     def batches(self, max_records: int = 10_000, timeout: float = 0.0) -> Batches:
         """Iterate over batches of columns, each of one partition and of at most ``max_records``.
@@ -350,10 +554,11 @@ class _Records:
         for record in self._reader.current:  # hot: most records leave here, without a look at anything else
             return record
         reader = self._reader
-        while await _may_read(self._consumer, reader):
-            if reader.iterate():
-                return next(reader.current)
-            await _wait(self._consumer, reader)
+        with self._consumer._attending:
+            while await _may_read(self._consumer, reader):
+                if reader.iterate():
+                    return next(reader.current)
+                await _wait(self._consumer, reader)
         raise StopAsyncIteration
 
 
@@ -374,13 +579,14 @@ class Batches:
 
     async def __anext__(self) -> Batch:
         reader = self._reader
-        if self._timeout > 0 and not reader.is_full(self._max_records):
-            await self._fill()
-        while await _may_read(self._consumer, reader):
-            batch = reader.take_batch(self._max_records)
-            if batch is not None:
-                return batch
-            await _wait(self._consumer, reader)
+        with self._consumer._attending:
+            if self._timeout > 0 and not reader.is_full(self._max_records):
+                await self._fill()
+            while await _may_read(self._consumer, reader):
+                batch = reader.take_batch(self._max_records)
+                if batch is not None:
+                    return batch
+                await _wait(self._consumer, reader)
         raise StopAsyncIteration
 
     async def _fill(self) -> None:
@@ -414,23 +620,48 @@ async def _wait(consumer: Consumer, reader: Reader, *, more: bool = False) -> No
             raise
 
 
-def _configs(bootstrap_servers: str | Iterable[str], settings: ConsumerSettings) -> tuple[ClientConfig, ConsumerConfig]:
-    """The settings as the two validated configurations that they belong to."""
+def _configs(
+    bootstrap_servers: str | Iterable[str], group_id: str | None, settings: ConsumerSettings
+) -> tuple[ClientConfig, ConsumerConfig, GroupConfig | None]:
+    """The settings as the validated configurations that they belong to."""
     given: dict[str, object] = dict(settings)
-    of_client = {each.name: given.pop(each.name) for each in fields(ClientConfig) if each.name in given}
-    of_consumer = {each.name: given.pop(each.name) for each in fields(ConsumerConfig) if each.name in given}
+    kinds = (ClientConfig, ConsumerConfig, GroupConfig)
+    of_client, of_consumer, of_group = (
+        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds
+    )
     if given:
-        known = sorted(each.name for config in (ClientConfig, ConsumerConfig) for each in fields(config))
+        known = sorted(each.name for kind in kinds for each in fields(kind))
         raise ConfigurationError(
             f"{next(iter(given))}={next(iter(given.values()))!r}: no such setting; there are {', '.join(known)}"
         )
+    if of_group and group_id is None:
+        raise ConfigurationError(f"{next(iter(of_group))}={next(iter(of_group.values()))!r}: it needs a group_id")
     client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
     config = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
+    group_config = None if group_id is None else GroupConfig(group_id=group_id, **of_group)  # type: ignore[arg-type]
     if config.fetch_max_wait >= client_config.request_timeout:
         raise ConfigurationError(
             f"fetch_max_wait={config.fetch_max_wait!r}: less than request_timeout={client_config.request_timeout!r}"
         )
-    return client_config, config
+    return client_config, config, group_config
+
+
+def _checked_topics(topics: Iterable[str] | re.Pattern[str]) -> Topics:
+    if isinstance(topics, str):
+        raise ConfigurationError(f"topics={topics!r}: a list of names, as in topics=[{topics!r}]")
+    return topics if isinstance(topics, re.Pattern) else tuple(dict.fromkeys(topics))
+
+
+def _all_partitions_of(topics: Topics) -> tuple[str, ...]:
+    if isinstance(topics, re.Pattern):
+        raise ConfigurationError(f"topics={topics!r}: a regular expression needs a group_id")
+    return tuple(topics)
+
+
+def _described(topics: Topics) -> str:
+    if isinstance(topics, re.Pattern):
+        return f"the topics that match {topics.pattern!r}"
+    return f"all partitions of {', '.join(topics)}"
 
 
 def _at_least_one(name: str, value: int) -> None:

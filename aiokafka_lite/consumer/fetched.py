@@ -122,6 +122,14 @@ class Chunk:
             ),
         )
 
+    @property
+    def in_hand(self) -> int | None:
+        """While being iterated over: the offset of the record taken last, if others were taken before it."""
+        if self._iterated is None:
+            return None
+        index = len(self.offsets) - length_hint(self._iterated)
+        return self.offsets[index - 1] if index - self.index >= 2 else None
+
     def settle(self) -> None:
         """Note how far an iteration got; the iterator of ``iterate`` must not be used after this."""
         if self._iterated is not None:

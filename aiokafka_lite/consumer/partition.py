@@ -27,6 +27,18 @@ class Reset(Enum):
     NONE = "none"
 
 
+class Hold(Enum):
+    """Why an assigned partition is not read although nothing is wrong with it; NOT is false."""
+
+    NOT = ""
+    LOCATING = "the group is asked where it left off"
+    COMING = "the listener hears of it first"
+    GOING = "it is about to be taken away"
+
+    def __bool__(self) -> bool:
+        return self is not Hold.NOT
+
+
 class PositionState(Enum):
     """How well the place to read from is known."""
 
@@ -81,6 +93,7 @@ class PartitionState:
         "fetch_offset",
         "fetch_size",
         "high_watermark",
+        "hold",
         "last_served",
         "last_stable_offset",
         "leader_epoch",
@@ -108,6 +121,7 @@ class PartitionState:
         self.out_of_range: int | None = None
         """The offset that the broker refused, while the policy decides what follows."""
         self.paused = False
+        self.hold = Hold.NOT
         self._position = -1
         self.leader_epoch: int | None = None
         """The epoch of the batch that was delivered or fetched last before ``fetch_offset``."""
@@ -243,7 +257,7 @@ class PartitionState:
     @property
     def readable(self) -> bool:
         """Whether the reader has something to do here: records to take, or an error to be told."""
-        return not self.paused and (self.has_data or self.failure is not None)
+        return not self.paused and not self.hold and (self.has_data or self.failure is not None)
 
     def next_chunk(self, *, check_crc: bool, max_size: int) -> Chunk | None:
         """The records to deliver next, or None if nothing is left. Raises what stands in the way, once.

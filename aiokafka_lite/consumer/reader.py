@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..config import ClientConfig, ConsumerConfig
 from ..errors import KafkaError
-from ..types import Record
+from ..types import Record, TopicPartition
 from .columns import Batch, continues, joined, take
 from .fetched import Chunk
 from .partition import PartitionState
@@ -41,6 +41,11 @@ class Reader:
     ) -> None:
         self.current: Iterator[Record] = NOTHING
         self._iterated: Chunk | None = None
+        self._served: PartitionState | None = None  # whose chunk was returned last
+        self.handed: dict[TopicPartition, PartitionState] = {}
+        """With ``minds_handed``: the partitions that records were taken from, until whoever set that clears it."""
+        self.minds_handed = False
+        self.before_settle: Callable[[], None] = lambda: None
         self._subscription = subscription
         self._check_crc = config.check_crcs
         self._max_size = config.max_decompressed_size
@@ -80,8 +85,25 @@ class Reader:
         """Stop the iteration over records, where it is."""
         self.current = NOTHING
         if self._iterated is not None:
+            self.before_settle()
             self._iterated.settle()
             self._iterated = None
+
+    def in_hand(self) -> tuple[PartitionState, int, int | None] | None:
+        """While records are iterated over: the offset of the one taken last, if any was before it, and its epoch."""
+        chunk, state = self._iterated, self._served
+        if chunk is None or state is None or (offset := chunk.in_hand) is None:
+            return None
+        return state, offset, chunk.leader_epoch
+
+    @property
+    def seen(self) -> object:
+        """Something that is another one once a record was taken from the iteration."""
+        return None if self._iterated is None else (id(self._iterated), self._iterated.position)
+
+    def _hand_out(self) -> None:
+        if self.minds_handed and self._served is not None:
+            self.handed[self._served.partition] = self._served
 
     def iterate(self) -> bool:
         """Make ``current`` an iterator over what comes next; False if nothing is there. Raises as ``take``."""
@@ -89,6 +111,7 @@ class Reader:
         if chunk is None:
             return False
         self._count(len(chunk))
+        self._hand_out()
         self._iterated = chunk
         self.current = chunk.iterate()
         return True
@@ -105,6 +128,7 @@ class Reader:
                 break
             batch = take(chunk, max_records - len(records))
             self._count(len(batch))
+            self._hand_out()
             records += batch
         return records
 
@@ -117,6 +141,7 @@ class Reader:
             if chunk is None or (batches and not continues(batches[0], chunk)):
                 break
             batches.append(take(chunk, left))
+            self._hand_out()
             left -= len(batches[-1])
         if not batches:
             return None
@@ -167,6 +192,7 @@ class Reader:
             if wants_data(state):
                 self._on_hungry(state)
             if chunk is not None:
+                self._served = state
                 return chunk
             self._turn_left = TURN
             self._subscription.end_turn(state)

@@ -14,7 +14,7 @@ from ..cluster.metadata import ClusterView
 from ..errors import IllegalStateError
 from ..protocol.schema import ZERO_UUID
 from ..types import TopicPartition
-from .partition import PartitionState, PositionState, Reset
+from .partition import Hold, PartitionState, PositionState, Reset
 
 
 class Subscription:
@@ -130,6 +130,7 @@ def wants_data(state: PartitionState) -> bool:
     return (
         state.state is PositionState.KNOWN
         and not state.paused
+        and not state.hold
         and state.failure is None
         and 2 * state.buffered < state.fetch_size
     )
@@ -197,7 +198,7 @@ def plan_lookups(subscription: Subscription, view: ClusterView, now: float) -> L
         leader = view.leader_of(state.partition)
         if leader is None:
             plan.leaderless.append(state)
-        elif state.state is not PositionState.UNKNOWN or state.failure is not None:
+        elif state.state is not PositionState.UNKNOWN or state.failure is not None or state.hold is Hold.LOCATING:
             continue
         elif state.retry_at > now:
             plan.retry_at = state.retry_at if plan.retry_at is None else min(plan.retry_at, state.retry_at)
