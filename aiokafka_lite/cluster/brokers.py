@@ -57,9 +57,9 @@ class Brokers:
         """
         for node in view.nodes.values():
             if node.node_id in self._brokers:
-                broker = self.of(node)
+                listed = self.of(node)
                 if node.node_id not in self._listed:
-                    broker.hurry()
+                    listed.hurry()
         self._listed = set(view.nodes)
         self._aside.intersection_update(view.nodes)
         for seed in self._seed_ids.values():
