@@ -37,6 +37,7 @@ from .link import Link, is_passing
 from .member import (
     Action,
     Assign,
+    AwaitJoin,
     Close,
     CommitRefused,
     Event,
@@ -248,6 +249,8 @@ class Coordinator:
                 self._send(self._sync, action)
             case SendLeave():
                 self._send(self._leave, action)
+            case AwaitJoin():
+                self._spawn(self._give_up_join, action.attempt, name="last words")
             case Revoke() | Lose():
                 self._reading.stop(action.partitions)
                 self._going.update(action.partitions)
@@ -310,6 +313,10 @@ class Coordinator:
         response, node_id = await self._link.send(build, purpose=Purpose.GROUP, timeout=timeout)
         self._learn(response.error_code, node_id, "JoinGroup")
         return JoinAnswer(action.attempt, response)
+
+    async def _give_up_join(self, attempt: int) -> None:
+        await asyncio.sleep(LAST_WORDS)
+        self._post(RequestFailed(attempt, KafkaTimeout("JoinGroup was not answered"), passing=True))
 
     async def _gather(self, action: GatherTopics) -> TopicsGathered:
         missing = [name for name in action.topics if name not in self._client.view.topics]

@@ -251,6 +251,13 @@ class SendLeave:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitJoin:
+    """Wait a little for the answer to the JoinGroup of this attempt; bring ``RequestFailed`` if it does not come."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Assign:
     """A generation is settled: give the user what is new in it, which may be nothing."""
 
@@ -282,7 +289,7 @@ class Fail:
     error: KafkaError
 
 
-Action: TypeAlias = SendJoin | GatherTopics | SendSync | SendLeave | Assign | Revoke | Lose | Fail
+Action: TypeAlias = SendJoin | GatherTopics | SendSync | SendLeave | AwaitJoin | Assign | Revoke | Lose | Fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +401,9 @@ class Member:
             case Subscribe():
                 return self._subscribed(event.topics)
             case JoinAnswer():
+                if self._is_present(event, MemberState.LEAVING):
+                    self.member_id = event.response.member_id
+                    return self._say_goodbye()
                 return self._join_answered(event) if self._is_present(event, MemberState.JOINING) else []
             case TopicsGathered():
                 return self._topics_gathered(event) if self._is_present(event, MemberState.SYNCING) else []
@@ -712,9 +722,13 @@ class Member:
     def _leave(self, reason: str | None, *, in_good_order: bool) -> list[Action]:
         """Go, with a word to the coordinator unless ``reason`` is None; a static member keeps its place silently."""
         fenced = self.state is MemberState.FENCED  # the user is being told of a loss; that is waited for
+        nameless = self.state is MemberState.JOINING and not self.member_id
         self._advance(MemberEvent.LEAVE)
-        self._attempt += 1
         self._leave_reason = reason
+        if nameless and reason is not None and not self.owned:
+            # The coordinator is about to give it an id, and would keep the others waiting for one who never comes back.
+            return [AwaitJoin(self._attempt)]
+        self._attempt += 1
         if fenced:
             return []
         if in_good_order and (self.owned or self._letting_go):

@@ -1,0 +1,33 @@
+"""Groups on an embedded cluster in memory and in virtual time: an hour of rebalances takes a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import pytest
+
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
+from aiokafka_lite.embedded import EmbeddedCluster
+from tests.embedded.group.members import Ownership
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"virtual": VirtualTimeLoop}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    """Three brokers, with a topic of six partitions; the group's own topic is on all three."""
+    configs = {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "3"}
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, configs=configs) as cluster:
+        await cluster.create_topic("orders", partitions=6)
+        yield cluster
+
+
+@pytest.fixture
+def ownership() -> Ownership:
+    """Who owns what, as the listeners of all members of a test see it."""
+    return Ownership()

@@ -1,0 +1,127 @@
+"""Members of a group that keep a record of what they own and what they read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from aiokafka_lite.consumer import Consumer, RebalanceHandle, RebalanceListener
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import KafkaError
+from aiokafka_lite.group import CooperativeStickyStrategy, MemberState
+from aiokafka_lite.types import Record, TopicPartition
+
+ORDERS = [TopicPartition("orders", number) for number in range(6)]
+
+
+class Ownership:
+    """Who owns which partition. Two owners at once are noted as a clash, with the loop's time."""
+
+    def __init__(self) -> None:
+        self.owners: dict[TopicPartition, Worker] = {}
+        self.clashes: list[str] = []
+        self.read: Counter[tuple[str, int, int]] = Counter()
+        self.events: list[tuple[str, str, list[TopicPartition]]] = []
+
+    def take(self, worker: Worker, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            owner = self.owners.get(partition)
+            if owner is not None:
+                now = asyncio.get_running_loop().time()
+                self.clashes.append(f"{now:.3f}: {worker.name} got {partition} while {owner.name} had it")
+            self.owners[partition] = worker
+
+    def give(self, worker: Worker, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            if self.owners.get(partition) is worker:
+                del self.owners[partition]
+
+
+class Worker(RebalanceListener):
+    """A member that reads one record after the other, each taking ``work`` seconds, until it is stopped."""
+
+    def __init__(
+        self, cluster: EmbeddedCluster, ownership: Ownership, name: str, *, work: float = 0.0, **settings: Any
+    ) -> None:
+        self.name = name
+        self.work = work
+        self.ownership = ownership
+        self.read: list[Record] = []
+        self.error: BaseException | None = None
+        self.consumer = member_of(cluster, client_id=name, listener=self, **settings)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> Worker:
+        await self.consumer.start()
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def _run(self) -> None:
+        try:
+            async for record in self.consumer:
+                self.ownership.read[record.topic, record.partition, record.offset] += 1
+                self.read.append(record)
+                if self.work:
+                    await asyncio.sleep(self.work)
+        except KafkaError as error:
+            self.error = error
+
+    async def stop(self, **how: Any) -> None:
+        """Close in good order."""
+        assert self._task is not None
+        with suppress(KafkaError):
+            await self.consumer.close(**how)
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def die(self) -> None:
+        """Go without a word, as a process that is killed: nothing is committed, the coordinator is not told."""
+        self.ownership.give(self, list(self.ownership.owners))
+        self.ownership = Ownership()
+        await self.stop(timeout=0.0)
+
+    async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        self.ownership.events.append((self.name, "assigned", list(partitions)))
+        self.ownership.take(self, partitions)
+
+    async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        self.ownership.events.append((self.name, "revoked", list(partitions)))
+        self.ownership.give(self, partitions)
+
+    async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        self.ownership.events.append((self.name, "lost", list(partitions)))
+        self.ownership.give(self, partitions)
+
+
+def member_of(cluster: EmbeddedCluster, **settings: Any) -> Consumer:
+    """A member of the group, not started; of the topic ``orders`` unless told otherwise."""
+    settings = {"group_id": "workers", "topics": ["orders"], **settings}
+    return Consumer(cluster.bootstrap_servers, connector=cluster.connector, **settings)
+
+
+COOPERATIVE: dict[str, Any] = {"strategies": [CooperativeStickyStrategy()]}
+
+
+async def until_stable(*consumers: Consumer, within: float = 30.0) -> None:
+    """Wait until all are settled in one generation that gives each partition of all assigned topics to one of them."""
+    async with asyncio.timeout(within):
+        while True:
+            generations = {consumer.group_metadata().generation_id for consumer in consumers}
+            settled = all(consumer.membership is MemberState.STABLE for consumer in consumers)
+            owned = [partition for consumer in consumers for partition in consumer.assignment]
+            if settled and len(generations) == 1 and sorted(owned) == ORDERS:
+                return
+            await asyncio.sleep(0.05)  # virtual: nobody waits
+
+
+async def read_all(consumer: Consumer, count: int) -> list[Record]:
+    """``count`` records by poll."""
+    records: list[Record] = []
+    async with asyncio.timeout(60):
+        while len(records) < count:
+            records += await consumer.poll(count - len(records), timeout=5.0)
+    return records

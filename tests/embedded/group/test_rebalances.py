@@ -1,0 +1,127 @@
+"""Members come, go and die, and every partition has one reader at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.group import RoundRobinStrategy, StickyStrategy
+from tests.embedded.consumer.logs import fill
+from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, until_stable
+
+STRATEGIES: list[dict[str, Any]] = [
+    {},
+    {"strategies": [RoundRobinStrategy()]},
+    {"strategies": [StickyStrategy()]},
+    COOPERATIVE,
+]
+each_strategy = pytest.mark.parametrize("settings", STRATEGIES, ids=["default", "roundrobin", "sticky", "cooperative"])
+
+
+@each_strategy
+async def test_partitions_are_shared_and_taken_over(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
+) -> None:
+    workers = [await Worker(cluster, ownership, f"worker-{number}", **settings).start() for number in range(3)]
+    await until_stable(*(worker.consumer for worker in workers))
+    assert [len(worker.consumer.assignment) for worker in workers] == [2, 2, 2]
+    await workers.pop().stop()
+    await until_stable(*(worker.consumer for worker in workers))
+    assert [len(worker.consumer.assignment) for worker in workers] == [3, 3]
+    await workers.pop().die()
+    await until_stable(workers[0].consumer, within=60.0)  # the dead one's session has to end
+    await workers[0].stop()
+    assert ownership.clashes == []
+    assert ownership.owners == {}
+
+
+@each_strategy
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_storm_of_members_that_come_and_go_reads_every_record_once(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], seed: int
+) -> None:
+    choice = random.Random(seed)
+    for partition in ORDERS:
+        fill(cluster, partition, 300)
+    workers: list[Worker] = []
+    for number in range(40):
+        if len(workers) > 1 and choice.random() < 0.45:
+            await workers.pop(choice.randrange(len(workers))).stop()
+        else:
+            name = f"worker-{number}"
+            workers.append(
+                await Worker(cluster, ownership, name, work=choice.choice([0.0, 0.01, 0.4]), **settings).start()
+            )
+        await asyncio.sleep(choice.choice([0.0, 0.1, 2.0, 5.0]))
+    await until_stable(*(worker.consumer for worker in workers), within=20.0)
+    while sum(ownership.read.values()) < 1_800:
+        await asyncio.sleep(1.0)
+    await asyncio.sleep(5.0)
+    for worker in workers:
+        assert worker.error is None
+        await worker.stop()
+    assert ownership.clashes == []
+    assert len(ownership.read) == 1_800
+    # A record in hand when its reader is closed is read again by the next one; nothing else is.
+    assert sum(ownership.read.values()) - 1_800 <= 40
+
+
+@each_strategy
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_storm_with_members_that_die_loses_no_record(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], seed: int
+) -> None:
+    choice = random.Random(seed)
+    for partition in ORDERS:
+        fill(cluster, partition, 100)
+    workers: list[Worker] = []
+    for number in range(30):
+        if len(workers) > 2 and choice.random() < 0.5:
+            worker = workers.pop(choice.randrange(len(workers)))
+            await (worker.die() if choice.random() < 0.5 else worker.stop())
+        else:
+            workers.append(
+                await Worker(
+                    cluster, ownership, f"worker-{number}", work=0.2, session_timeout=6.0, heartbeat_interval=1.0, **settings
+                ).start()
+            )
+        await asyncio.sleep(choice.choice([0.0, 0.5, 3.0]))
+    await until_stable(*(worker.consumer for worker in workers), within=20.0)
+    async with asyncio.timeout(300):
+        while len(ownership.read) < 600:
+            await asyncio.sleep(1.0)
+    for worker in workers:
+        assert worker.error is None
+        await worker.stop()
+    assert ownership.clashes == []
+
+
+async def test_cooperative_members_read_on_while_others_join(cluster: EmbeddedCluster, ownership: Ownership) -> None:
+    first = await Worker(cluster, ownership, "first", **COOPERATIVE).start()
+    await until_stable(first.consumer)
+    kept = set(first.consumer.assignment)
+    second = await Worker(cluster, ownership, "second", **COOPERATIVE).start()
+    async with asyncio.timeout(30):
+        while second.consumer.assignment == () or len(first.consumer.assignment) == 6:
+            kept &= set(first.consumer.assignment)
+            await asyncio.sleep(0.01)
+    await until_stable(first.consumer, second.consumer)
+    assert len(kept) >= 3
+    revoked = [event for event in ownership.events if event[1] == "revoked"]
+    assert [len(partitions) for _, _, partitions in revoked] == [3]
+    await first.stop()
+    await second.stop()
+
+
+async def test_an_eager_member_lets_go_of_everything(cluster: EmbeddedCluster, ownership: Ownership) -> None:
+    first = await Worker(cluster, ownership, "first").start()
+    await until_stable(first.consumer)
+    second = await Worker(cluster, ownership, "second").start()
+    await until_stable(first.consumer, second.consumer)
+    assert [len(each[2]) for each in ownership.events if each[:2] == ("first", "revoked")] == [6]
+    await first.stop()
+    await second.stop()
