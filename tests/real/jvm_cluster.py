@@ -29,6 +29,7 @@ _SETTINGS = {
     "controller.quorum.election.backoff.max.ms": "500",
     "controller.quorum.request.timeout.ms": "1000",
     "replica.socket.timeout.ms": "5000",
+    "replica.fetch.backoff.ms": "100",
     # Leaders stay where the test puts them, and topics are only what it makes.
     "auto.leader.rebalance.enable": "false",
     "auto.create.topics.enable": "false",

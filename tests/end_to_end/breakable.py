@@ -1,0 +1,253 @@
+"""Clusters of three that can be broken in the same ways: Apache Kafka as processes, and the embedded one.
+
+A test says what happens to which node; how that is done, and how long it takes a cluster to notice, is its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from aiokafka_lite import ClientConfig, EmbeddedCluster, ErrorCode, KafkaTimeout, UnknownTopic
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.cluster.metadata import PartitionView
+from aiokafka_lite.errors import error_for
+from aiokafka_lite.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    ElectLeadersRequest,
+    ElectLeadersTopic,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.real.jvm_cluster import JvmCluster, NodeState
+
+DEADLINE = 30.0
+LOOK_AGAIN = 0.05
+"""Seconds between two looks at something that cannot be awaited: another process's state of mind."""
+
+ELECTED = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+
+
+class BreakableCluster(ABC):
+    """Nodes 1, 2 and 3. ``session_timeout`` is what a dead or frozen node's absence takes to be noticed, in seconds."""
+
+    session_timeout: float
+
+    @property
+    @abstractmethod
+    def bootstrap_servers(self) -> str: ...
+
+    @abstractmethod
+    async def create_topic(
+        self, name: str, assignments: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic whose partitions have these replicas, the first of each as its leader."""
+
+    @abstractmethod
+    async def stop(self, node: int) -> None:
+        """End a node in order."""
+
+    @abstractmethod
+    async def kill(self, node: int) -> None:
+        """End a node without any order."""
+
+    @abstractmethod
+    async def start(self, *nodes: int) -> None:
+        """Start nodes that were stopped or killed, on their old ports, and wait until they serve."""
+
+    @abstractmethod
+    async def freeze(self, node: int) -> None:
+        """Suspend a node."""
+
+    @abstractmethod
+    async def thaw(self, node: int) -> None:
+        """Let a frozen node go on."""
+
+    @abstractmethod
+    async def move_leader(self, topic: str, partition: int, node: int) -> None:
+        """Make one of the in-sync replicas the leader."""
+
+    @abstractmethod
+    async def partitions(self, topic: str) -> tuple[PartitionView, ...]:
+        """Leaders, replicas and in-sync replicas as the brokers tell them; empty if they tell nothing yet."""
+
+    @abstractmethod
+    async def mend(self) -> None:
+        """Bring all nodes back, whatever has happened to them."""
+
+    async def until_in_sync(self, topic: str) -> None:
+        """Wait until all replicas of the topic's partitions are in sync, and all have leaders."""
+
+        def whole(partitions: Collection[PartitionView]) -> bool:
+            return all(each.leader is not None and set(each.isr) == set(each.replicas) for each in partitions)
+
+        await self._until(topic, whole)
+
+    async def until_led_by(self, topic: str, *nodes: int) -> None:
+        """Wait until these nodes alone lead the topic's partitions."""
+        await self._until(topic, lambda partitions: all(each.leader in nodes for each in partitions))
+
+    async def _until(self, topic: str, holds: Callable[[Collection[PartitionView]], bool]) -> None:
+        partitions: Collection[PartitionView] = ()
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not partitions or not holds(partitions):
+                    await asyncio.sleep(LOOK_AGAIN)
+                    partitions = await self.partitions(topic)
+        except TimeoutError:
+            raise AssertionError(f"{topic} did not come to that within {DEADLINE} s: {partitions}") from None
+
+
+class BreakableEmbedded(BreakableCluster):
+    """The embedded cluster, on TCP."""
+
+    session_timeout = 1.0
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self._down: set[int] = set()
+        self._frozen: set[int] = set()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._cluster.bootstrap_servers
+
+    async def create_topic(
+        self, name: str, assignments: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None
+    ) -> None:
+        await self._cluster.create_topic(name, assignments=assignments, configs=configs)
+
+    async def stop(self, node: int) -> None:
+        self._down.add(node)
+        await self._cluster.stop(node)
+
+    async def kill(self, node: int) -> None:
+        self._down.add(node)
+        self._frozen.discard(node)
+        await self._cluster.kill(node, noticed_after=self.session_timeout)
+
+    async def start(self, *nodes: int) -> None:
+        for node in nodes:
+            await self._cluster.start_node(node)
+            self._down.discard(node)
+
+    async def freeze(self, node: int) -> None:
+        self._frozen.add(node)
+        await self._cluster.freeze(node)
+
+    async def thaw(self, node: int) -> None:
+        self._frozen.discard(node)
+        await self._cluster.thaw(node)
+
+    async def move_leader(self, topic: str, partition: int, node: int) -> None:
+        await self._cluster.move_leader(topic, partition, node)
+
+    async def partitions(self, topic: str) -> tuple[PartitionView, ...]:
+        states = self._cluster.controller.require(topic).partitions
+        return tuple(
+            PartitionView(
+                partition=number,
+                leader=None if state.leader < 0 else state.leader,
+                leader_epoch=state.leader_epoch,
+                replicas=tuple(state.replicas),
+                isr=tuple(state.isr),
+            )
+            for number, state in enumerate(states)
+        )
+
+    async def mend(self) -> None:
+        for node in list(self._frozen):
+            await self.thaw(node)
+        await self.start(*self._down)
+
+
+class BreakableKafka(BreakableCluster):
+    """Apache Kafka, a process for each node."""
+
+    session_timeout = 3.0
+
+    def __init__(self, cluster: JvmCluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._cluster.bootstrap_servers
+
+    def _client(self) -> Client:
+        servers = self.bootstrap_servers
+        return Client(ClientConfig(bootstrap_servers=servers, connect_timeout=1.0, request_timeout=2.0))
+
+    async def create_topic(
+        self, name: str, assignments: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None
+    ) -> None:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
+                for number, replicas in enumerate(assignments)
+            ],
+            configs=[CreatableTopicConfig(name=setting, value=value) for setting, value in (configs or {}).items()],
+        )
+        async with self._client() as client:
+            answer = await client.send(CreateTopicsRequest(topics=[topic]), controller=True)
+        for result in answer.topics:
+            if result.error_code:
+                raise error_for(result.error_code, f"creating {name}: {result.error_message}")
+        await self.until_in_sync(name)
+
+    async def stop(self, node: int) -> None:
+        await asyncio.to_thread(self._cluster.nodes[node].stop)
+
+    async def kill(self, node: int) -> None:
+        await asyncio.to_thread(self._cluster.nodes[node].kill)
+
+    async def start(self, *nodes: int) -> None:
+        started = [self._cluster.nodes[node] for node in nodes]
+        for each in started:
+            each.launch()
+        for each in started:
+            await asyncio.to_thread(each.wait_until_ready)
+
+    async def freeze(self, node: int) -> None:
+        self._cluster.nodes[node].freeze()
+
+    async def thaw(self, node: int) -> None:
+        self._cluster.nodes[node].thaw()
+
+    async def move_leader(self, topic: str, partition: int, node: int) -> None:
+        """By making it the first of the replicas, and asking for the election of those."""
+        await self.until_in_sync(topic)
+        known = (await self.partitions(topic))[partition]
+        replicas = [node, *(each for each in known.replicas if each != node)]
+        wish = ReassignableTopic(
+            name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]
+        )
+        election = ElectLeadersTopic(topic=topic, partitions=[partition])
+        async with self._client() as client:
+            moved = await client.send(AlterPartitionReassignmentsRequest(topics=[wish]), controller=True)
+            for result in [each for answer in moved.responses for each in answer.partitions]:
+                if result.error_code:
+                    raise error_for(result.error_code, f"reordering {topic}-{partition}: {result.error_message}")
+            elected = await client.send(ElectLeadersRequest(topic_partitions=[election]), controller=True)
+            for outcome in [each for answer in elected.replica_election_results for each in answer.partition_result]:
+                if outcome.error_code not in ELECTED:
+                    raise error_for(outcome.error_code, f"electing {node} for {topic}-{partition}")
+
+    async def partitions(self, topic: str) -> tuple[PartitionView, ...]:
+        async with self._client() as client:
+            try:
+                return (await client.topic(topic, timeout=1.0)).partitions
+            except (UnknownTopic, KafkaTimeout):
+                return ()
+
+    async def mend(self) -> None:
+        for node in self._cluster.nodes.values():
+            node.thaw()
+        await self.start(*(number for number, node in self._cluster.nodes.items() if node.state is NodeState.STOPPED))

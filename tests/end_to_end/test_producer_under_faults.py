@@ -1,0 +1,200 @@
+"""What the producer promises while a cluster of three is being broken, on Apache Kafka and on the embedded cluster.
+
+In each scenario producers of four kinds write to a topic with one replica, all of it on the broker that things happen
+to, and to one with three, most often led by it; a consumer reads along. Then everything is read again by others, and
+the history is judged: what was acknowledged is there, at the offset that was told, in the order of sending, and once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import BrokerError, EmbeddedCluster, ErrorCode, KafkaTimeout, TopicPartition
+from tests.end_to_end.breakable import BreakableCluster, BreakableEmbedded, BreakableKafka
+from tests.end_to_end.conftest import missing
+from tests.end_to_end.history import Outcome, Send
+from tests.end_to_end.traffic import Traffic, Writer, read_back, read_back_by_librdkafka, traffic
+from tests.real.jvm import java_problem
+from tests.real.jvm_cluster import JvmCluster
+from tests.real.servers import NEWEST, Servers, wanted
+
+VICTIM = 2
+BACK_WITHIN = 5.0
+"""Seconds within which a new send is acknowledged once a broker answers again."""
+ALONE = [[VICTIM], [VICTIM]]
+REPLICATED = [[VICTIM, 3, 1], [3, VICTIM, 1]]
+SAFE = {"min.insync.replicas": "2"}
+
+_numbers = itertools.count(1)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "cluster" in metafunc.fixturenames:
+        names = [name for name in wanted(metafunc.config.getoption("--kafka")) if name in ("embedded", NEWEST)]
+        marks = {"embedded": (), NEWEST: (pytest.mark.real,)}
+        metafunc.parametrize("cluster", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def three_processes(servers: Servers) -> Iterator[JvmCluster]:
+    """Three brokers that all tests of the module share."""
+    if (problem := java_problem()) is not None:
+        missing(f"no cluster of Kafka {NEWEST}: {problem}")
+    servers.stop()  # the machine need not carry another broker meanwhile
+    cluster = JvmCluster(NEWEST).start()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BreakableCluster]:
+    if request.param == "embedded":
+        session_timeout = BreakableEmbedded.session_timeout
+        async with EmbeddedCluster(
+            brokers=3, auto_create_topics=False, broker_session_timeout=session_timeout
+        ) as embedded:
+            yield BreakableEmbedded(embedded)
+        return
+    cluster = BreakableKafka(request.getfixturevalue("three_processes"))
+    yield cluster
+    await cluster.mend()
+
+
+class Topics:
+    """One topic without replicas and one with, and their partitions."""
+
+    def __init__(self) -> None:
+        number = next(_numbers)
+        self.alone, self.replicated = f"alone-{number}", f"replicated-{number}"
+        self.alone_lanes = [TopicPartition(self.alone, partition) for partition in range(2)]
+        self.replicated_lanes = [TopicPartition(self.replicated, partition) for partition in range(2)]
+        self.lanes = [*self.alone_lanes, *self.replicated_lanes]
+
+
+@pytest.fixture
+async def topics(cluster: BreakableCluster) -> Topics:
+    topics = Topics()
+    await cluster.create_topic(topics.alone, ALONE)
+    await cluster.create_topic(topics.replicated, REPLICATED, SAFE)
+    return topics
+
+
+async def judge(cluster: BreakableCluster, topics: Topics, flow: Traffic) -> None:
+    """Compare what was sent with what three readers find: one that read along, one that did not, and librdkafka."""
+    found = await read_back(cluster.bootstrap_servers, topics.lanes)
+    assert flow.broken_promises(found, alone=[topics.alone]) == []
+    by_place = sorted(found)
+    assert sorted(flow.followed) == by_place, "the consumer that read along lost or repeated records"
+    for lane in topics.lanes:
+        offsets = [record.offset for record in flow.followed if record.topic_partition == lane]
+        assert offsets == sorted(offsets), f"the consumer that read along went back in {lane}"
+    assert sorted(await asyncio.to_thread(read_back_by_librdkafka, cluster.bootstrap_servers, topics.lanes)) == by_place
+
+
+def assert_clear(failures: Sequence[Send], delivery_timeout: float) -> None:
+    """Each says what was not done, for which partition, and within which bound."""
+    for send in failures:
+        assert isinstance(send.error, KafkaTimeout), repr(send.error)
+        where = re.escape(f"{send.topic_partition.topic}-{send.topic_partition.partition}")
+        assert re.search(rf"{where}\b.*not acknowledged.*delivery_timeout={delivery_timeout:g} s", str(send.error))
+
+
+async def test_leaders_move_while_records_are_sent(cluster: BreakableCluster, topics: Topics) -> None:
+    async with traffic(cluster.bootstrap_servers, topics.lanes, request_timeout=10.0) as flow:
+        await flow.flows(10)
+        for leader in (1, 3, 2, 1):
+            for lane in topics.replicated_lanes:
+                await cluster.move_leader(*lane, leader)
+            await flow.flows(20)
+    assert flow.failures() == []
+    await judge(cluster, topics, flow)
+
+
+@pytest.mark.parametrize("way, rounds", [("stop", 1), ("kill", 2)])
+async def test_a_broker_goes_and_comes_back(
+    cluster: BreakableCluster, topics: Topics, way: str, rounds: int
+) -> None:
+    async with traffic(cluster.bootstrap_servers, topics.lanes, request_timeout=5.0) as flow:
+        for _ in range(rounds):
+            await flow.flows(10)
+            await (cluster.stop(VICTIM) if way == "stop" else cluster.kill(VICTIM))
+            await flow.flows(20, topics.replicated_lanes)
+            await cluster.start(VICTIM)
+            await flow.flows(20)
+            await cluster.until_in_sync(topics.replicated)
+            await cluster.move_leader(*topics.replicated_lanes[0], VICTIM)
+    assert flow.failures() == []
+    await judge(cluster, topics, flow)
+
+
+async def acknowledged_at_once(writers: Sequence[Writer], lanes: Sequence[TopicPartition]) -> None:
+    """A new send of each writer to each of these partitions is acknowledged soon."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    async def probe(writer: Writer, lane: TopicPartition) -> tuple[float, Send]:
+        send, delivery = writer.begin(lane)
+        await writer.end(send, delivery)
+        return loop.time() - began, send
+
+    outcomes = await asyncio.gather(*(probe(writer, lane) for writer in writers for lane in lanes))
+    for seconds, send in outcomes:
+        assert send.outcome is Outcome.ACKNOWLEDGED, repr(send.error)
+        assert seconds < BACK_WITHIN, f"{send}: after {seconds:.1f} s"
+
+
+async def test_a_broker_is_frozen_for_longer_than_records_may_wait(cluster: BreakableCluster, topics: Topics) -> None:
+    delivery_timeout = 2 * cluster.session_timeout
+    settings: dict[str, Any] = {"delivery_timeout": delivery_timeout, "request_timeout": delivery_timeout / 3}
+    async with traffic(cluster.bootstrap_servers, topics.lanes, **settings) as flow:
+        await flow.flows(20)
+        await cluster.freeze(VICTIM)
+        await flow.fails(10, topics.alone_lanes)
+        await flow.flows(20, topics.replicated_lanes)  # others have taken over
+        await cluster.thaw(VICTIM)
+        for _ in range(5):
+            await acknowledged_at_once(flow.writers, topics.lanes)
+        await flow.flows(20)
+    assert_clear(flow.failures(), delivery_timeout)
+    await judge(cluster, topics, flow)
+
+
+async def test_too_few_replicas_are_in_sync(cluster: BreakableCluster, topics: Topics) -> None:
+    """Acknowledged is only what enough replicas have; who asks the leader alone is not held up.
+
+    With two of three nodes gone a cluster whose nodes are its controllers, too, can decide nothing any more, and may
+    go without knowing who is in sync. So what exactly it answers is looked at while one is gone, with two replicas.
+    """
+    delivery_timeout = 3.0
+    pair = f"pair-{topics.alone}"
+    await cluster.create_topic(pair, [[VICTIM, 1]], SAFE)
+    topics.lanes.append(TopicPartition(pair, 0))
+    guarded = [*topics.replicated_lanes, TopicPartition(pair, 0)]
+    settings: dict[str, Any] = {"delivery_timeout": delivery_timeout, "request_timeout": delivery_timeout}
+    async with traffic(cluster.bootstrap_servers, topics.lanes, **settings) as flow:
+        patient = [writer for writer in flow.writers if writer.kind.settings.get("acks") != 1]
+        hasty = [writer for writer in flow.writers if writer not in patient]
+        await cluster.move_leader(*topics.replicated_lanes[1], VICTIM)
+        await flow.flows(10)
+        await cluster.stop(1)
+        await flow.fails(10, guarded[-1:], patient)
+        failed = [send for send in flow.failures() if send.topic_partition == guarded[-1]]
+        causes = [send.error.__cause__ for send in failed if send.error is not None]
+        assert {type(cause) for cause in causes} <= {BrokerError, type(None)}
+        assert ErrorCode.NOT_ENOUGH_REPLICAS in [cause.code for cause in causes if isinstance(cause, BrokerError)]
+        await cluster.stop(3)
+        await flow.fails(10, guarded, patient)
+        await flow.flows(10, writers=hasty)
+        await cluster.start(1, 3)
+        await cluster.until_in_sync(topics.replicated)
+        await cluster.until_in_sync(pair)
+        await acknowledged_at_once(flow.writers, topics.lanes)
+        await flow.flows(20)
+    assert_clear(flow.failures(), delivery_timeout)
+    await judge(cluster, topics, flow)

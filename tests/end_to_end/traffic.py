@@ -1,0 +1,261 @@
+"""Producers of all kinds, writing side by side while a cluster is being broken, and readers of what they wrote.
+
+Each kind writes to the same partitions at a steady pace, each partition by a task of its own that keeps some records on
+their way, so that a fault meets batches in every stage. What became of each send is in the producer's history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka_lite import Consumer, Delivery, KafkaError, Producer, TopicPartition
+from tests.end_to_end.history import Finding, Found, History, Outcome, Promises, Send, violations
+
+DEADLINE = 30.0
+PACE = 0.04
+"""Seconds from one group of records of a partition to the next."""
+GROUP = 4
+WINDOW = 40
+"""Records of a partition that are on their way at most."""
+BATCH_SIZE = 120
+"""Bytes: two records a batch, so that a group makes several."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of producer, and what it promises for topics with one replica and for those with several."""
+
+    name: str
+    settings: dict[str, Any]
+    alone: Promises
+    replicated: Promises
+
+
+ONCE, AGAIN = Promises(), Promises(once=False)
+KINDS = (
+    Kind("idempotent", {}, ONCE, ONCE),
+    Kind("one-at-a-time", {"max_in_flight_requests_per_connection": 1}, ONCE, ONCE),
+    Kind("repeating", {"idempotence": False}, AGAIN, AGAIN),
+    # The leader's word alone: it may be gone before others have the record.
+    Kind("leader-only", {"acks": 1}, AGAIN, Promises(lossless=False, once=False)),
+)
+
+
+class Writer:
+    """One producer and its lanes, one for each partition."""
+
+    def __init__(self, kind: Kind, producer: Producer, changed: Callable[[], None]) -> None:
+        self.kind = kind
+        self.producer = producer
+        self.history = History()
+        self.stopping = False
+        self.acknowledged: dict[TopicPartition, int] = defaultdict(int)
+        self.failed: dict[TopicPartition, int] = defaultdict(int)
+        self._changed = changed
+        self._numbers: dict[TopicPartition, int] = defaultdict(int)
+
+    def begin(self, lane: TopicPartition) -> tuple[Send, Delivery]:
+        """Send the lane's next record."""
+        number = self._numbers[lane]
+        self._numbers[lane] = number + 1
+        value = f"{self.kind.name}/{lane.topic}/{lane.partition}/{number:06d}".encode()
+        send = self.history.invoke(lane, value)
+        return send, self.producer.send_nowait(lane.topic, value, partition=lane.partition)
+
+    async def end(self, send: Send, delivery: Delivery) -> None:
+        """Note what comes of it."""
+        lane = send.topic_partition
+        try:
+            metadata = await delivery
+        except KafkaError as error:
+            send.failed(error)
+            self.failed[lane] += 1
+        else:
+            send.acknowledged(TopicPartition(metadata.topic, metadata.partition), metadata.offset)
+            self.acknowledged[lane] += 1
+        self._changed()
+
+    async def write(self, lane: TopicPartition) -> None:
+        """Send records until told to stop, and see them all through."""
+        under_way: deque[tuple[Send, Delivery]] = deque()
+        while not self.stopping:
+            under_way.extend(self.begin(lane) for _ in range(GROUP))
+            while under_way and (under_way[0][1].done() or len(under_way) > WINDOW - GROUP):
+                await self.end(*under_way.popleft())
+            await asyncio.sleep(PACE)
+        for send, delivery in under_way:
+            await self.end(send, delivery)
+
+    def wrote(self, value: bytes) -> bool:
+        """Whether a value is one of this writer's."""
+        return value.startswith(f"{self.kind.name}/".encode())
+
+    def failures(self) -> list[Send]:
+        return [*self.history.of(Outcome.UNKNOWN), *self.history.of(Outcome.REFUSED)]
+
+
+@dataclass
+class Traffic:
+    """All writers, and a reader that follows them through all that happens."""
+
+    writers: list[Writer]
+    lanes: list[TopicPartition]
+    followed: list[Found] = field(default_factory=list)
+    change: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def changed(self) -> None:
+        self.change.set()
+
+    async def until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Wait until the writers have come so far."""
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not holds():
+                    self.change.clear()
+                    await self.change.wait()
+        except TimeoutError:
+            counts = {writer.kind.name: (dict(writer.acknowledged), dict(writer.failed)) for writer in self.writers}
+            raise AssertionError(f"{what}: not within {DEADLINE} s; acknowledged, failed: {counts}") from None
+
+    async def flows(
+        self,
+        count: int,
+        lanes: Iterable[TopicPartition] | None = None,
+        writers: Sequence[Writer] | None = None,
+    ) -> None:
+        """Wait until every writer was acknowledged ``count`` records more in each of these lanes."""
+        wanted = self._goals(lambda writer: writer.acknowledged, count, lanes, writers)
+        await self.until(
+            f"{count} records more in each of {lanes}",
+            lambda: all(writer.acknowledged[lane] >= goal for writer, lane, goal in wanted),
+        )
+
+    async def fails(self, count: int, lanes: Iterable[TopicPartition], writers: Sequence[Writer] | None = None) -> None:
+        """Wait until ``count`` records more of every writer have failed in each of these lanes."""
+        wanted = self._goals(lambda writer: writer.failed, count, lanes, writers)
+        await self.until(
+            f"{count} failures more in each of {lanes}",
+            lambda: all(writer.failed[lane] >= goal for writer, lane, goal in wanted),
+        )
+
+    def _goals(
+        self,
+        counts: Callable[[Writer], dict[TopicPartition, int]],
+        more: int,
+        lanes: Iterable[TopicPartition] | None,
+        writers: Sequence[Writer] | None,
+    ) -> list[tuple[Writer, TopicPartition, int]]:
+        chosen = self.lanes if lanes is None else list(lanes)
+        return [(writer, lane, counts(writer)[lane] + more) for writer in writers or self.writers for lane in chosen]
+
+    def failures(self) -> list[Send]:
+        return [send for writer in self.writers for send in writer.failures()]
+
+    def broken_promises(self, found: Sequence[Found], *, alone: Collection[str]) -> list[Finding]:
+        """What the histories of all writers say of what was found; topics not ``alone`` have replicas."""
+        findings: list[Finding] = []
+        for writer in self.writers:
+            for promises, is_alone in ((writer.kind.alone, True), (writer.kind.replicated, False)):
+                sends = [each for each in writer.history.sends if (each.topic_partition.topic in alone) is is_alone]
+                own = [
+                    each
+                    for each in found
+                    if (each.topic_partition.topic in alone) is is_alone and writer.wrote(each.value)
+                ]
+                findings += violations(History(sends), own, promises)
+        return findings
+
+
+@contextlib.asynccontextmanager
+async def traffic(
+    bootstrap_servers: str, lanes: Sequence[TopicPartition], kinds: Sequence[Kind] = KINDS, **settings: Any
+) -> AsyncIterator[Traffic]:
+    """Writers of all kinds at work until the end of the block; then all that they have sent is settled."""
+    async with contextlib.AsyncExitStack() as stack:
+        flow = Traffic([], list(lanes))
+        for kind in kinds:
+            producer = Producer(bootstrap_servers, batch_size=BATCH_SIZE, **{**settings, **kind.settings})
+            await stack.enter_async_context(producer)
+            flow.writers.append(Writer(kind, producer, flow.changed))
+        consumer = await stack.enter_async_context(Consumer(bootstrap_servers, request_timeout=5.0))
+        consumer.assign(lanes)
+        follower = asyncio.create_task(_follow(consumer, flow.followed))
+        async with asyncio.TaskGroup() as tasks:
+            for writer in flow.writers:
+                for lane in lanes:
+                    tasks.create_task(writer.write(lane))
+            try:
+                yield flow
+            finally:
+                for writer in flow.writers:
+                    writer.stopping = True
+        try:
+            await _until_read(consumer, lanes)
+        finally:
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+
+
+async def _follow(consumer: Consumer, found: list[Found]) -> None:
+    while True:
+        found += map(_found, await consumer.poll(timeout=1.0))
+
+
+async def _until_read(consumer: Consumer, lanes: Sequence[TopicPartition]) -> None:
+    """Wait until the consumer has come to the end of what is in the log now."""
+    async with asyncio.timeout(DEADLINE):
+        ends = await consumer.end_offsets(lanes)
+        while any([await consumer.position(lane) < ends[lane] for lane in lanes]):
+            await asyncio.sleep(PACE)
+
+
+def _found(record: Any) -> Found:
+    return Found(TopicPartition(record.topic, record.partition), record.offset, record.value)
+
+
+async def read_back(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> list[Found]:
+    """Everything that is in the log, by a consumer that has seen nothing of what happened."""
+    found: list[Found] = []
+    async with asyncio.timeout(DEADLINE), Consumer(bootstrap_servers) as consumer:
+        consumer.assign(lanes)
+        ends = await consumer.end_offsets(lanes)
+        while any([await consumer.position(lane) < ends[lane] for lane in lanes]):
+            found += map(_found, await consumer.poll(timeout=1.0))
+    return found
+
+
+def read_back_by_librdkafka(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> list[Found]:
+    """The same by another client. It blocks."""
+    import confluent_kafka
+
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    start = confluent_kafka.OFFSET_BEGINNING
+    consumer.assign([confluent_kafka.TopicPartition(*lane, start) for lane in lanes])
+    found: list[Found] = []
+    unread = set(lanes)
+    try:
+        while unread:
+            message: Any = consumer.poll(DEADLINE)
+            assert message is not None, f"librdkafka read nothing for {DEADLINE} s; missing: {unread}"
+            lane = TopicPartition(message.topic(), message.partition())
+            if message.error() is None:
+                found.append(Found(lane, message.offset(), message.value()))
+            else:
+                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
+                unread.discard(lane)
+    finally:
+        consumer.close()
+    return found
