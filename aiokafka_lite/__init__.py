@@ -13,7 +13,16 @@ from aiokafka_lite.version import VERSION
 
 if TYPE_CHECKING:
     from aiokafka_lite.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
-    from aiokafka_lite.consumer import Consumer, GroupMetadata, RebalanceHandle, RebalanceListener
+    from aiokafka_lite.consumer import (
+        Claim,
+        Consumer,
+        ConsumerGroup,
+        ConsumerGroupHandler,
+        ConsumerGroupSession,
+        GroupMetadata,
+        RebalanceHandle,
+        RebalanceListener,
+    )
     from aiokafka_lite.embedded import EmbeddedCluster
     from aiokafka_lite.errors import (
         AuthenticationError,
@@ -63,7 +72,16 @@ __version__ = VERSION
 
 _HOMES = {
     "config": ("ClientConfig", "ConsumerConfig", "GroupConfig", "ProducerConfig"),
-    "consumer": ("Consumer", "GroupMetadata", "RebalanceHandle", "RebalanceListener"),
+    "consumer": (
+        "Claim",
+        "Consumer",
+        "ConsumerGroup",
+        "ConsumerGroupHandler",
+        "ConsumerGroupSession",
+        "GroupMetadata",
+        "RebalanceHandle",
+        "RebalanceListener",
+    ),
     "embedded": ("EmbeddedCluster",),
     "errors": (
         "AuthenticationError",
@@ -117,6 +135,7 @@ __all__ = [
     "AuthorizationError",
     "BrokerError",
     "BufferFull",
+    "Claim",
     "ClientConfig",
     "CommitFailed",
     "CommitResult",
@@ -125,6 +144,9 @@ __all__ = [
     "ConnectionLost",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerGroup",
+    "ConsumerGroupHandler",
+    "ConsumerGroupSession",
     "CooperativeStickyStrategy",
     "CorruptRecord",
     "Delivery",

@@ -4,11 +4,16 @@ from .columns import Batch
 from .consumer import Batches, Consumer, GroupMetadata
 from .offsets import OffsetAndTimestamp
 from .rebalance import RebalanceHandle, RebalanceListener
+from .session import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
 
 __all__ = [
     "Batch",
     "Batches",
+    "Claim",
     "Consumer",
+    "ConsumerGroup",
+    "ConsumerGroupHandler",
+    "ConsumerGroupSession",
     "GroupMetadata",
     "OffsetAndTimestamp",
     "RebalanceHandle",

@@ -7,8 +7,8 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
-from typing import Self, TypedDict, Unpack
+from dataclasses import dataclass
+from typing import Self, Unpack
 
 import anyio
 import anyio.abc
@@ -17,12 +17,12 @@ from ..aio.backoff import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
-from ..config import ClientConfig, ConsumerConfig, GroupConfig, IsolationName, OffsetReset
+from ..config import GroupConfig
 from ..errors import ConfigurationError, IllegalStateError, KafkaTimeout
-from ..group.coordinator import LAST_WORDS, Coordinator, Topics
+from ..group.coordinator import LAST_WORDS, Coordinator
 from ..group.member import MemberState
 from ..group.offsets import CommitResult, Offsets
-from ..group.strategies import AssignmentStrategy, CooperativeStickyStrategy, RangeStrategy
+from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector
 from ..types import OffsetAndMetadata, Record, TopicPartition
 from .columns import Batch
@@ -32,47 +32,10 @@ from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from .partition import Hold, PartitionState, Reset
 from .reader import Reader
 from .rebalance import RebalanceHandle, RebalanceListener
+from .settings import ConsumerSettings, all_partitions_of, checked_topics, configs, default_strategies, described
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
-
-
-class ConsumerSettings(TypedDict, total=False):
-    """What ``Consumer`` takes besides servers, topics and group: the fields of its configurations."""
-
-    client_id: str
-    client_rack: str
-    request_timeout: float
-    api_timeout: float
-    connect_timeout: float
-    retry_backoff: float
-    retry_backoff_max: float
-    reconnect_backoff: float
-    reconnect_backoff_max: float
-    metadata_max_age: float
-    connections_max_idle: float
-    max_response_size: int
-    allow_auto_create_topics: bool
-    auto_offset_reset: OffsetReset
-    isolation_level: IsolationName
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    fetch_max_wait: float
-    max_partition_fetch_bytes: int
-    check_crcs: bool
-    max_decompressed_size: int
-    group_instance_id: str | None
-    session_timeout: float
-    heartbeat_interval: float
-    max_poll_interval: float
-    rebalance_timeout: float | None
-    auto_commit: bool
-    auto_commit_interval: float
-
-
-def default_strategies() -> tuple[AssignmentStrategy, ...]:
-    """As in the Java client: range, and what a group can be moved to without stopping it."""
-    return RangeStrategy(), CooperativeStickyStrategy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +78,12 @@ class Consumer(Service):
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         super().__init__()
-        client_config, config, group_config = _configs(bootstrap_servers, group_id, settings)
-        self._shared_topics = _checked_topics(topics)
+        client_config, config, group_config = configs(bootstrap_servers, group_id, settings)
+        self._shared_topics = checked_topics(topics)
         if group_config is None and (strategies is not None or listener is not None):
             raise ConfigurationError(f"strategies={strategies!r}, listener={listener!r}: they need a group_id")
         # The topics of which every partition is read; in a group it is the group that decides.
-        self._topics = () if group_config is not None else _all_partitions_of(self._shared_topics)
+        self._topics = () if group_config is not None else all_partitions_of(self._shared_topics)
         self._client_config = client_config
         self._config = config
         self._client = Client(client_config, connector=connector)
@@ -244,7 +207,7 @@ class Consumer(Service):
         """
         self._check_open()
         if self._shared_topics:
-            raise IllegalStateError(f"this consumer reads {_described(self._shared_topics)}; it has no assign()")
+            raise IllegalStateError(f"this consumer reads {described(self._shared_topics)}; it has no assign()")
         wanted = [TopicPartition(*partition) for partition in partitions]
         for name in {partition.topic for partition in wanted}:
             check_topic_name(name)
@@ -443,7 +406,7 @@ class Consumer(Service):
         self._check_open()
         if self._coordinator is None:
             raise IllegalStateError("subscribe() is for members of a group, made with group_id and topics")
-        self._shared_topics = _checked_topics(topics)
+        self._shared_topics = checked_topics(topics)
         if self.state is ServiceState.RUNNING:
             self._coordinator.subscribe(self._shared_topics)
 
@@ -618,50 +581,6 @@ async def _wait(consumer: Consumer, reader: Reader, *, more: bool = False) -> No
     except IllegalStateError:
         if consumer.state not in (ServiceState.CLOSING, ServiceState.CLOSED):
             raise
-
-
-def _configs(
-    bootstrap_servers: str | Iterable[str], group_id: str | None, settings: ConsumerSettings
-) -> tuple[ClientConfig, ConsumerConfig, GroupConfig | None]:
-    """The settings as the validated configurations that they belong to."""
-    given: dict[str, object] = dict(settings)
-    kinds = (ClientConfig, ConsumerConfig, GroupConfig)
-    of_client, of_consumer, of_group = (
-        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds
-    )
-    if given:
-        known = sorted(each.name for kind in kinds for each in fields(kind))
-        raise ConfigurationError(
-            f"{next(iter(given))}={next(iter(given.values()))!r}: no such setting; there are {', '.join(known)}"
-        )
-    if of_group and group_id is None:
-        raise ConfigurationError(f"{next(iter(of_group))}={next(iter(of_group.values()))!r}: it needs a group_id")
-    client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
-    config = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
-    group_config = None if group_id is None else GroupConfig(group_id=group_id, **of_group)  # type: ignore[arg-type]
-    if config.fetch_max_wait >= client_config.request_timeout:
-        raise ConfigurationError(
-            f"fetch_max_wait={config.fetch_max_wait!r}: less than request_timeout={client_config.request_timeout!r}"
-        )
-    return client_config, config, group_config
-
-
-def _checked_topics(topics: Iterable[str] | re.Pattern[str]) -> Topics:
-    if isinstance(topics, str):
-        raise ConfigurationError(f"topics={topics!r}: a list of names, as in topics=[{topics!r}]")
-    return topics if isinstance(topics, re.Pattern) else tuple(dict.fromkeys(topics))
-
-
-def _all_partitions_of(topics: Topics) -> tuple[str, ...]:
-    if isinstance(topics, re.Pattern):
-        raise ConfigurationError(f"topics={topics!r}: a regular expression needs a group_id")
-    return tuple(topics)
-
-
-def _described(topics: Topics) -> str:
-    if isinstance(topics, re.Pattern):
-        return f"the topics that match {topics.pattern!r}"
-    return f"all partitions of {', '.join(topics)}"
 
 
 def _at_least_one(name: str, value: int) -> None:

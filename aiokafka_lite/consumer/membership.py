@@ -140,6 +140,9 @@ class GroupReading:
     async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
         await self.attendance.wait_until_done(partitions)
 
+    async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
+        pass  # marks are the user's, and it has come back or it has not
+
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         going = [state.partition for state in self._held(partitions)]
         if going:

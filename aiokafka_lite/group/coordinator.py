@@ -96,6 +96,9 @@ class Reading(Protocol):
     async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
         """Wait until the user has come back from what was handed out of these."""
 
+    async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
+        """The time to wait is over, one way or the other: what is marked when this returns is what is committed."""
+
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Tell the user, and let go."""
 
@@ -464,6 +467,7 @@ class Coordinator:
     async def _revoke(self, action: Revoke) -> None:
         if not action.closing and not self._closing:
             await self._wait_for_user(action.partitions)
+        await self._reading.finish(action.partitions, closing=action.closing or self._closing)
         if self._config.auto_commit:
             await self.offsets.commit_marked(action.partitions, timeout=self._time_to_commit(action))
         await self._reading.revoked(action.partitions)
