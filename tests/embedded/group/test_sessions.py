@@ -1,0 +1,313 @@
+"""``ConsumerGroup``: handlers, sessions and claims, over rebalances and errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.consumer import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ConfigurationError, ErrorCode, IllegalStateError
+from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest
+from aiokafka_lite.types import Record, TopicPartition
+from tests.embedded.consumer.logs import fill
+from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of
+
+
+class Recorder(ConsumerGroupHandler):
+    """Reads everything and marks it; notes what happens to it."""
+
+    def __init__(self, *, work: float = 0.0) -> None:
+        self.work = work
+        self.calls: list[str] = []
+        self.read: list[Record] = []
+        self.sessions: list[ConsumerGroupSession] = []
+        self.reading: set[TopicPartition] = set()
+
+    async def setup(self, session: ConsumerGroupSession) -> None:
+        assert not self.reading
+        self.sessions.append(session)
+        self.calls.append(f"setup {sum(map(len, session.claims.values()))}")
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        partition = TopicPartition(claim.topic, claim.partition)
+        self.reading.add(partition)
+        try:
+            async for record in claim:
+                self.read.append(record)
+                if self.work:
+                    await asyncio.sleep(self.work)
+                session.mark_message(record)
+        finally:
+            self.reading.discard(partition)
+
+    async def cleanup(self, session: ConsumerGroupSession) -> None:
+        assert not self.reading
+        assert session.cancelled
+        self.calls.append("cleanup")
+
+
+def group_of(cluster: EmbeddedCluster, **settings: Any) -> ConsumerGroup:
+    settings = {"group_id": "workers", **settings}
+    return ConsumerGroup(cluster.bootstrap_servers, connector=cluster.connector, **settings)
+
+
+async def until(condition: Callable[[], bool], within: float = 60.0) -> None:
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.05)  # virtual
+
+
+class Running:
+    """A group that consumes in a task of its own."""
+
+    def __init__(self, cluster: EmbeddedCluster, handler: ConsumerGroupHandler, **settings: Any) -> None:
+        self.group = group_of(cluster, **settings)
+        self.task = asyncio.create_task(self.group.consume(["orders"], handler))
+
+    async def cancel(self) -> None:
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def committed(cluster: EmbeddedCluster) -> dict[TopicPartition, int]:
+    async with member_of(cluster, topics=()) as reader:
+        found = await reader.committed(ORDERS)
+        return {partition: offset.offset for partition, offset in found.items() if offset is not None}
+
+
+async def test_a_session_reads_every_claim_in_a_task_of_its_own(cluster: EmbeddedCluster) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 30)
+    handler = Recorder()
+    running = Running(cluster, handler)
+    await until(lambda: len(handler.read) == 180)
+    assert len(handler.reading) == 6
+    (session,) = handler.sessions
+    assert session.claims == {"orders": (0, 1, 2, 3, 4, 5)}
+    assert session.member_id
+    assert session.generation_id == 1
+    assert not session.cancelled
+    await running.cancel()
+    assert handler.calls == ["setup 6", "cleanup"]
+    assert session.cancelled
+    assert await committed(cluster) == dict.fromkeys(ORDERS, 30)
+
+
+async def test_a_claim_knows_where_it_began_and_how_far_it_could_go(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 30)
+    seen: list[tuple[int | None, int | None]] = []
+
+    class Handler(ConsumerGroupHandler):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            async for record in claim:
+                session.mark_message(record)
+                if record.offset in (9, 19):
+                    await asyncio.sleep(0.1)
+                    seen.append((claim.initial_offset, claim.high_water_mark_offset))
+                    raise ValueError("enough")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="enough"):
+            await group_of(cluster).consume(["orders"], Handler())
+    assert seen == [(0, 30), (10, 30)]
+
+
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_a_rebalance_ends_the_session_and_nothing_is_read_twice(
+    cluster: EmbeddedCluster, settings: dict[str, Any]
+) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 50)
+    handlers = [Recorder(work=0.2) for _ in range(3)]
+    running = []
+    for handler in handlers:
+        running.append(Running(cluster, handler, **settings))
+        await asyncio.sleep(4.0)
+    await until(lambda: sum(len(handler.read) for handler in handlers) >= 300)
+    counts = Counter((record.partition, record.offset) for handler in handlers for record in handler.read)
+    assert len(counts) == 300
+    assert set(counts.values()) == {1}
+    await until(lambda: [len(handler.reading) for handler in handlers] == [2, 2, 2])
+    assert handlers[0].calls[:2] == ["setup 6", "cleanup"]
+    for each in running:
+        await each.cancel()
+    assert all(handler.calls[-1] == "cleanup" for handler in handlers)
+    assert await committed(cluster) == dict.fromkeys(ORDERS, 50)
+
+
+async def test_a_claim_that_does_not_end_is_cancelled_when_the_time_is_over(cluster: EmbeddedCluster) -> None:
+    cancelled_at: list[float] = []
+    began: list[float] = []
+
+    class Stubborn(Recorder):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            began.append(asyncio.get_running_loop().time())
+            try:
+                await asyncio.sleep(10_000)
+            except asyncio.CancelledError:
+                cancelled_at.append(asyncio.get_running_loop().time())
+                raise
+
+    stubborn, other = Stubborn(), Recorder()
+    one = Running(cluster, stubborn, rebalance_timeout=20.0)
+    await until(lambda: len(began) == 6)
+    two = Running(cluster, other, rebalance_timeout=20.0)
+    await until(lambda: len(other.reading) == 3)
+    assert len(cancelled_at) == 6
+    assert max(cancelled_at) < 3.5 + 20.0
+    await one.cancel()
+    await two.cancel()
+
+
+@pytest.mark.parametrize("where", ["setup", "consume_claim", "cleanup"])
+async def test_an_error_of_the_handler_reaches_the_caller_and_the_group_is_left(
+    cluster: EmbeddedCluster, where: str
+) -> None:
+    fill(cluster, ORDERS[0], 10)
+
+    class Wrong(Recorder):
+        async def setup(self, session: ConsumerGroupSession) -> None:
+            await super().setup(session)
+            if where == "setup":
+                raise ValueError("wrong")
+
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            await super().consume_claim(session, claim)
+            assert where == "cleanup"
+
+        async def cleanup(self, session: ConsumerGroupSession) -> None:
+            await super().cleanup(session)
+            if where == "cleanup":
+                raise ValueError("wrong")
+
+    class Once(Wrong):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            if where == "consume_claim" and claim.partition == 3:
+                raise ValueError("wrong")
+            async for record in claim:
+                session.mark_message(record)
+
+    group = group_of(cluster)
+    if where == "cleanup":
+        asyncio.get_running_loop().call_later(5.0, lambda: asyncio.ensure_future(group.close()))
+    with pytest.raises(ValueError, match="wrong"):
+        await group.consume(["orders"], Once())
+    assert len(cluster.history.of(LeaveGroupRequest)) == 1
+    if where == "consume_claim":
+        assert (await committed(cluster)).get(ORDERS[0], 10) == 10
+    await group.close()
+
+
+async def test_a_claim_that_returns_early_ends_nothing_else(cluster: EmbeddedCluster) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 10)
+
+    class Picky(Recorder):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            if claim.partition:
+                await super().consume_claim(session, claim)
+
+    handler = Picky()
+    running = Running(cluster, handler)
+    await until(lambda: len(handler.read) == 50)
+    assert handler.calls == ["setup 6"]
+    await running.cancel()
+    assert handler.calls == ["setup 6", "cleanup"]
+
+
+async def test_close_ends_consume_which_returns(cluster: EmbeddedCluster) -> None:
+    handler = Recorder()
+    async with group_of(cluster) as group:
+        task = asyncio.create_task(group.consume(["orders"], handler))
+        await until(lambda: len(handler.reading) == 6)
+        began = asyncio.get_running_loop().time()
+        await group.close()
+        assert asyncio.get_running_loop().time() - began <= 5.0
+        assert task.done()
+        await task
+        with pytest.raises(IllegalStateError):
+            await group.consume(["orders"], handler)
+    assert handler.calls == ["setup 6", "cleanup"]
+
+
+async def test_marks_go_forward_and_resets_go_both_ways(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 10)
+    results: list[Any] = []
+
+    class Handler(ConsumerGroupHandler):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            if claim.partition:
+                return
+            results.append(session.mark_offset("orders", 0, 7, "seven"))
+            results.append(session.mark_offset("orders", 0, 5))
+            results.append((await session.commit()).committed[ORDERS[0]])
+            results.append(session.reset_offset("orders", 0, 3, "back"))
+            results.append((await session.commit()).committed[ORDERS[0]])
+            results.append(session.mark_offset("elsewhere", 0, 3))
+            raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        await group_of(cluster, auto_commit=False).consume(["orders"], Handler())
+    assert [results[index] for index in (0, 1, 3, 5)] == [True, False, True, False]
+    assert (results[2].offset, results[2].metadata) == (7, "seven")
+    assert (results[4].offset, results[4].metadata) == (3, "back")
+    assert await committed(cluster) == {ORDERS[0]: 3}
+
+
+async def test_a_session_that_has_ended_may_not_mark(cluster: EmbeddedCluster) -> None:
+    handler = Recorder()
+    running = Running(cluster, handler)
+    await until(lambda: len(handler.reading) == 6)
+    await running.cancel()
+    with pytest.raises(IllegalStateError):
+        handler.sessions[0].mark_offset("orders", 0, 5)
+
+
+async def test_errors_of_the_group_have_a_stream(cluster: EmbeddedCluster) -> None:
+    handler = Recorder()
+    cluster.on(JoinGroupRequest).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=2)
+    group = group_of(cluster)
+    task = asyncio.create_task(group.consume(["orders"], handler))
+    errors = group.errors()
+    async with asyncio.timeout(30):
+        assert "COORDINATOR_LOAD_IN_PROGRESS" in str(await anext(errors))
+        assert "COORDINATOR_LOAD_IN_PROGRESS" in str(await anext(errors))
+    await until(lambda: len(handler.reading) == 6)
+    waiting = asyncio.create_task(anext(errors))
+    await asyncio.sleep(1.0)
+    await group.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    await task
+
+
+async def test_a_session_that_is_lost_is_cleaned_up_and_another_begins(cluster: EmbeddedCluster) -> None:
+    handler = Recorder()
+    running = Running(cluster, handler)
+    await until(lambda: len(handler.reading) == 6)
+    cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID)
+    await until(lambda: len(handler.sessions) == 2)
+    assert handler.calls == ["setup 6", "cleanup", "setup 6"]
+    await running.cancel()
+
+
+async def test_consume_wants_topics_and_is_alone(cluster: EmbeddedCluster) -> None:
+    group = group_of(cluster)
+    with pytest.raises(ConfigurationError):
+        await group.consume([], Recorder())
+    with pytest.raises(ConfigurationError):
+        await group.consume("orders", Recorder())
+    handler = Recorder()
+    task = asyncio.create_task(group.consume(["orders"], handler))
+    await until(lambda: bool(handler.reading))
+    with pytest.raises(IllegalStateError, match="already"):
+        await group.consume(["orders"], handler)
+    await group.close()
+    await task
