@@ -5,11 +5,13 @@
 - ListGroups v3 is flexible, v4 filters by state (KIP-518), v5 by type (KIP-848). A broker lists only the groups that
   it coordinates: all must be asked.
 - DeleteGroups v2 is flexible.
+- ConsumerGroupDescribe describes groups of the protocol whose coordinator assigns (KIP-848), and no others; v1 tells
+  members that still speak the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, blob, boolean, int16, int32, message, string, struct
+from ..schema import Request, Response, array, blob, boolean, int8, int16, int32, message, nested, string, struct, uuid
 
 UNKNOWN_OPERATIONS = -(2**31)
 
@@ -104,3 +106,69 @@ class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     """Delete groups that have no members, with their offsets."""
 
     groups_names: list[str] = array(string)
+
+
+@struct
+class ConsumerGroupDescribeTopicPartitions:
+    """Partitions of one topic."""
+
+    topic_id: bytes = uuid()
+    topic_name: str = string()
+    partitions: list[int] = array(int32)
+
+
+@struct
+class ConsumerGroupDescribeAssignment:
+    """What a member has, or is to have."""
+
+    topic_partitions: list[ConsumerGroupDescribeTopicPartitions] = array(
+        ConsumerGroupDescribeTopicPartitions, default=[]
+    )
+
+
+@struct
+class ConsumerGroupDescribeMember:
+    """A member. ``member_type`` is 0 for one that speaks the classic protocol, 1 for the new one, -1 for unknown."""
+
+    member_id: str = string()
+    instance_id: str | None = string(nullable="0+", default=None)
+    rack_id: str | None = string(nullable="0+", default=None)
+    member_epoch: int = int32()
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string)
+    subscribed_topic_regex: str | None = string(nullable="0+", default=None)
+    assignment: ConsumerGroupDescribeAssignment = nested(ConsumerGroupDescribeAssignment)
+    target_assignment: ConsumerGroupDescribeAssignment = nested(ConsumerGroupDescribeAssignment)
+    member_type: int = int8("1+", default=-1, ignorable=True)
+
+
+@struct
+class ConsumerGroupDescribeGroup:
+    """A group with its members, or why it cannot be described."""
+
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    group_id: str = string()
+    group_state: str = string()
+    group_epoch: int = int32()
+    assignment_epoch: int = int32()
+    assignor_name: str = string()
+    members: list[ConsumerGroupDescribeMember] = array(ConsumerGroupDescribeMember)
+    authorized_operations: int = int32(default=UNKNOWN_OPERATIONS)
+
+
+@message(key=69, versions=(0, 1), flexible=0)
+class ConsumerGroupDescribeResponse(Response):
+    """A description for each group that was asked for."""
+
+    throttle_time_ms: int = int32()
+    groups: list[ConsumerGroupDescribeGroup] = array(ConsumerGroupDescribeGroup)
+
+
+@message(key=69, versions=(0, 1), flexible=0)
+class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
+    """Ask a coordinator about groups of the new protocol that it coordinates."""
+
+    group_ids: list[str] = array(string)
+    include_authorized_operations: bool = boolean()

@@ -6,12 +6,27 @@
   authorized operations; the cluster's moved to DescribeCluster in v11 (KIP-700).
 - v9 is flexible, v10 adds topic ids, v12 can ask by them (KIP-516), v13 has an error code for the whole (KIP-1102).
 
-DescribeCluster v1 may ask a controller instead, v2 for fenced brokers too.
+DescribeCluster v1 may ask a controller instead, v2 for fenced brokers too. DescribeTopicPartitions (KIP-966) goes
+through topics in pages and knows which replicas may become leaders although they are not in sync.
 """
 
 from __future__ import annotations
 
-from ..schema import ZERO_UUID, Request, Response, array, boolean, int8, int16, int32, message, string, struct, uuid
+from ..schema import (
+    ZERO_UUID,
+    Request,
+    Response,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    message,
+    nested,
+    string,
+    struct,
+    uuid,
+)
 
 UNKNOWN_OPERATIONS = -(2**31)
 
@@ -120,3 +135,63 @@ class DescribeClusterRequest(Request[DescribeClusterResponse]):
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
     include_fenced_brokers: bool = boolean("2+", default=False)
+
+
+@struct
+class TopicPartitionCursor:
+    """Where a page begins."""
+
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+@struct
+class DescribeTopicPartitionsResponsePartition:
+    """A partition, and who has it or may have it; null lists where the broker does not keep track of that."""
+
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32(default=-1, ignorable=True)
+    replica_nodes: list[int] = array(int32)
+    isr_nodes: list[int] = array(int32)
+    eligible_leader_replicas: list[int] | None = array(int32, nullable="0+", default=None)
+    last_known_elr: list[int] | None = array(int32, nullable="0+", default=None)
+    offline_replicas: list[int] = array(int32, ignorable=True)
+
+
+@struct
+class DescribeTopicPartitionsResponseTopic:
+    """A topic, or the part of it that fits on the page."""
+
+    error_code: int = int16()
+    name: str | None = string(nullable="0+")
+    topic_id: bytes = uuid(ignorable=True)
+    is_internal: bool = boolean(default=False, ignorable=True)
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(DescribeTopicPartitionsResponsePartition)
+    topic_authorized_operations: int = int32(default=UNKNOWN_OPERATIONS)
+
+
+@message(key=75, versions=(0, 0), flexible=0)
+class DescribeTopicPartitionsResponse(Response):
+    """A page. With a cursor there are more, which begin there."""
+
+    throttle_time_ms: int = int32(ignorable=True)
+    topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
+    next_cursor: TopicPartitionCursor | None = nested(TopicPartitionCursor, nullable="0+", default=None)
+
+
+@struct
+class DescribeTopicPartitionsRequestTopic:
+    """A topic by name."""
+
+    name: str = string()
+
+
+@message(key=75, versions=(0, 0), flexible=0)
+class DescribeTopicPartitionsRequest(Request[DescribeTopicPartitionsResponse]):
+    """Ask for topics in order of their names, all of them if none is named, from the cursor on."""
+
+    topics: list[DescribeTopicPartitionsRequestTopic] = array(DescribeTopicPartitionsRequestTopic)
+    response_partition_limit: int = int32(default=2000)
+    cursor: TopicPartitionCursor | None = nested(TopicPartitionCursor, nullable="0+", default=None)

@@ -155,7 +155,8 @@ def to_kafka_python(value: Any, theirs: Any, version: int) -> Any:
     for name, spec in type(value).specs.items():
         found = getattr(value, name)
         if version in spec.versions and not (spec.tag is not None and found == spec.default):
-            if name.endswith("authorized_operations") and spec.wire == "i":  # a set of bits under one name for all
+            if name.endswith("authorized_operations") and "authorized_operations" in theirs._struct.fields:
+                # a set of bits, mostly under one name for all
                 given["authorized_operations"] = {bit for bit in range(32) if found >> bit & 1}
             else:
                 given[name] = convert(found, spec, theirs._struct.fields[name], version)
