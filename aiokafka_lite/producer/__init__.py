@@ -1,16 +1,36 @@
 """Writing records: `Producer`, and what it can be given."""
 
 from .delivery import Delivery
-from .partitioner import DefaultPartitioner, Partitioner, RoundRobinPartitioner
+from .interceptor import ProducerInterceptor, ProducerRecord
+from .metrics import BrokerMetrics, ProducerMetrics
+from .partitioner import (
+    BrokerLoad,
+    DefaultPartitioner,
+    ExplicitPartitioner,
+    LoadAware,
+    Partitioner,
+    RoundRobinPartitioner,
+)
 from .producer import Producer
-from .serializer import BytesSerializer, Serializer
+from .serializer import AsyncSerializer, BytesSerializer, IntSerializer, JsonSerializer, Serializer, StrSerializer
 
 __all__ = [
+    "AsyncSerializer",
+    "BrokerLoad",
+    "BrokerMetrics",
     "BytesSerializer",
     "DefaultPartitioner",
     "Delivery",
+    "ExplicitPartitioner",
+    "IntSerializer",
+    "JsonSerializer",
+    "LoadAware",
     "Partitioner",
     "Producer",
+    "ProducerInterceptor",
+    "ProducerMetrics",
+    "ProducerRecord",
     "RoundRobinPartitioner",
     "Serializer",
+    "StrSerializer",
 ]

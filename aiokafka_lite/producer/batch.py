@@ -14,8 +14,9 @@ class Batch(Fate):
 
     ``opened`` is the loop's time of the first record: linger counts from there, and so does the delivery timeout,
     which ends at ``deadline``. ``due`` says that it need not wait for more records. ``reserved`` are the bytes of the
-    budget that it holds. A batch is given its sequence numbers when it is first sent, and keeps them (``sequence`` is
-    the first one, `NO_SEQUENCE` before).
+    budget that it holds, ``queued_bytes`` those that it counts for in the load of the broker ``queued_for``. A batch is
+    given its sequence numbers when it is first sent, and keeps them (``sequence`` is the first one, `NO_SEQUENCE`
+    before).
     """
 
     __slots__ = (
@@ -26,6 +27,8 @@ class Batch(Fate):
         "identity",
         "last_error",
         "opened",
+        "queued_bytes",
+        "queued_for",
         "reserved",
         "sequence",
         "timer",
@@ -38,6 +41,8 @@ class Batch(Fate):
         self.deadline = deadline
         self.due = False
         self.reserved = 0
+        self.queued_for: int | None = None
+        self.queued_bytes = 0
         self.identity: ProducerIdentity = NO_IDENTITY
         self.sequence = NO_SEQUENCE
         self.attempts = 0

@@ -25,6 +25,7 @@ from ..protocol.messages import (
 from ..protocol.schema import ZERO_UUID
 from ..types import Compression
 from .batch import Batch
+from .metrics import BrokerMetrics, Latencies
 from .partition import PartitionProducer
 from .verdict import is_retriable
 
@@ -44,6 +45,11 @@ than a request that times out here, as that costs the connection."""
 
 STILL_LEADING = 1.0
 """Seconds between two questions whether a broker that cannot be reached still leads what is queued for it."""
+
+
+AVOIDED_FOR = 5.0
+"""Seconds after a failed attempt to connect during which records that may go anywhere do not come here. Then some are
+let in again: a broker that nothing is queued for is not called, and so would stay avoided."""
 
 
 class Ready(NamedTuple):
@@ -85,6 +91,32 @@ class BrokerProducer:
         self._ready = ReadyQueue()
         self._slots = asyncio.Semaphore(router.config.max_in_flight_requests_per_connection)
         self._watched: Connection | None = None
+        self._loop = asyncio.get_running_loop()
+        self._avoid_until = 0.0
+        self._requests = 0
+        self._latencies = Latencies()
+        self._throttle_time = 0.0
+
+    @property
+    def is_reachable(self) -> bool:
+        """False after an attempt to connect has failed, or while one takes long: nothing need be added to the queue."""
+        return self._loop.time() >= self._avoid_until
+
+    def metrics(self, queued_bytes: int) -> BrokerMetrics:
+        """How the broker does; ``queued_bytes`` is counted elsewhere."""
+        p50, p90, p99, highest = self._latencies.at(0.5, 0.9, 0.99, 1.0)
+        return BrokerMetrics(
+            node_id=self.node_id,
+            is_reachable=self.is_reachable,
+            requests=self._requests,
+            requests_in_flight=self.in_flight,
+            queued_bytes=queued_bytes,
+            latency_p50=p50,
+            latency_p90=p90,
+            latency_p99=p99,
+            latency_max=highest,
+            throttle_time=self._throttle_time,
+        )
 
     def offer(self, partition: PartitionProducer) -> None:
         """A partition has something to send."""
@@ -120,10 +152,10 @@ class BrokerProducer:
 
     async def _connect(self) -> Connection:
         """The connection, once the broker allows the next request (KIP-219): batches grow until then."""
-        loop = asyncio.get_running_loop()
         while True:
             connection = await self._reach()
-            throttled = connection.throttled_until - loop.time()
+            self._avoid_until = 0.0
+            throttled = connection.throttled_until - self._loop.time()
             if throttled <= 0:
                 return connection
             await asyncio.sleep(throttled)
@@ -142,10 +174,15 @@ class BrokerProducer:
             except TimeoutError as error:
                 if isinstance(error, KafkaError):
                     raise
+                self._avoid()
                 client.request_refresh()
+
+    def _avoid(self) -> None:
+        self._avoid_until = self._loop.time() + AVOIDED_FOR
 
     def _unreachable(self, first: Ready, error: KafkaError) -> None:
         """All that is queued here has to look for another leader, or wait until this one is back."""
+        self._avoid()
         waiting = [first]
         while not self._ready.empty():
             waiting.append(self._ready.get_nowait())
@@ -183,6 +220,7 @@ class BrokerProducer:
     def _request(self, parcels: list[Parcel]) -> ProduceRequest:
         router = self._router
         topics: dict[str, ProduceRequestTopic] = {}
+        count = size = 0
         for partition, batch in parcels:
             name, number = partition.topic_partition
             topic = topics.get(name)
@@ -190,9 +228,18 @@ class BrokerProducer:
                 topic = topics[name] = ProduceRequestTopic(
                     name=name, topic_id=router.client.view.topics[name].topic_id, partition_data=[]
                 )
-            topic.partition_data.append(ProduceRequestPartition(index=number, records=batch.encode()))
+            records = batch.encode()
+            topic.partition_data.append(ProduceRequestPartition(index=number, records=records))
+            count += batch.count
+            size += len(records)
             if router.config.compression:
                 router.learn_ratio(batch)
+        self._requests += 1
+        counters = router.counters
+        counters.requests_sent += 1
+        counters.batches_sent += len(parcels)
+        counters.records_sent += count
+        counters.bytes_sent += size
         return ProduceRequest(
             transactional_id=None,
             acks=router.config.required_acks,
@@ -212,7 +259,7 @@ class BrokerProducer:
             self._failed(parcels, error)
             return
         self.in_flight += 1
-        promise.add_done_callback(partial(self._answered, connection, parcels))
+        promise.add_done_callback(partial(self._answered, connection, parcels, self._loop.time()))
 
     def _check_compression(self, connection: Connection) -> None:
         """A broker before 2.1 knows no zstd and fails in ways that do not say so (KIP-110)."""
@@ -222,7 +269,7 @@ class BrokerProducer:
             raise UnsupportedVersion(f"{connection!r} cannot read compression='zstd', which came with Kafka 2.1")
 
     def _answered(
-        self, connection: Connection, parcels: list[Parcel], promise: asyncio.Future[ProduceResponse]
+        self, connection: Connection, parcels: list[Parcel], sent_at: float, promise: asyncio.Future[ProduceResponse]
     ) -> None:
         self.in_flight -= 1
         self._slots.release()
@@ -231,7 +278,10 @@ class BrokerProducer:
         try:
             error = promise.exception()
             if error is None:
-                self._settle(connection, parcels, promise.result())
+                response = promise.result()
+                self._latencies.add(self._loop.time() - sent_at)
+                self._throttle_time += response.throttle_time_ms / 1000
+                self._settle(connection, parcels, response)
             elif isinstance(error, KafkaError):
                 self._failed(parcels, error)
             else:

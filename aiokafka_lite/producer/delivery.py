@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 
 from ..errors import IllegalStateError
 from ..types import RecordMetadata
@@ -31,6 +32,7 @@ class Fate:
     """
 
     __slots__ = (
+        "_followers",
         "_waiters",
         "base_offset",
         "error",
@@ -52,6 +54,7 @@ class Fate:
         self.moved: list[tuple[Fate, int]] | None = None
         self.observed = False
         self._waiters: list[asyncio.Future[None]] | None = None
+        self._followers: list[Callable[[], None]] | None = None
 
     def wait(self) -> asyncio.Future[None]:
         """A future for one waiter, done when this is settled. It never carries an error; the fate does."""
@@ -68,6 +71,13 @@ class Fate:
         """A waiter has given up; without this, a caller that polls with a timeout would leave one behind each time."""
         if self._waiters is not None and not self.settled:
             self._waiters.remove(waiter)
+
+    def follow(self, function: Callable[[], None]) -> None:
+        """Have ``function`` called when this is settled, which it is not yet."""
+        if self._followers is None:
+            self._followers = [function]
+        else:
+            self._followers.append(function)
 
     def deliver(self, base_offset: int, log_append_time: int = -1) -> None:
         """The broker has the records, the first of them at ``base_offset``."""
@@ -96,6 +106,10 @@ class Fate:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+        followers, self._followers = self._followers, None
+        if followers is not None:
+            for function in followers:
+                function()
 
     def __del__(self) -> None:
         if self.error is not None and not self.observed:
@@ -130,9 +144,7 @@ class Delivery:
             fate.observed = True
             # Many may raise the one error of a batch; with a shared traceback it would grow by each of them.
             raise fate.error.with_traceback(None)
-        timestamp = self._timestamp if fate.log_append_time < 0 else fate.log_append_time
-        offset = fate.offset_of(self._index)
-        return RecordMetadata(fate.topic, fate.partition, offset, timestamp, self._key_size, self._value_size)
+        return self._metadata(fate)
 
     def exception(self) -> Exception | None:
         """What the record failed with, None if it was delivered; IllegalStateError while it is open."""
@@ -151,6 +163,19 @@ class Delivery:
                 fate.forget(waiter)
                 raise
         return self.result()
+
+    def report(self, function: Callable[[RecordMetadata, Exception | None], None]) -> None:
+        """Have ``function`` called when the record is acknowledged or given up, maybe now. It must not raise."""
+        fate = self._follow()
+        if fate.settled:
+            function(self._metadata(fate), fate.error)
+        else:
+            fate.follow(partial(self.report, function))
+
+    def _metadata(self, fate: Fate) -> RecordMetadata:
+        timestamp = self._timestamp if fate.log_append_time < 0 else fate.log_append_time
+        offset = fate.offset_of(self._index)
+        return RecordMetadata(fate.topic, fate.partition, offset, timestamp, self._key_size, self._value_size)
 
     def _follow(self) -> Fate:
         while (moved := self._fate.moved) is not None:

@@ -13,10 +13,10 @@ import dataclasses
 import logging
 import random as _random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from types import TracebackType
-from typing import TypedDict, Unpack
+from types import MappingProxyType, TracebackType
+from typing import Never, TypedDict, Unpack, cast
 
 import anyio.abc
 
@@ -43,16 +43,29 @@ from ..errors import (
 from ..net.connector import Connector
 from ..protocol.messages import InitProducerIdRequest
 from ..protocol.records import HEADER_SIZE, check_available, check_level
-from ..types import Compression, RecordMetadata, TopicPartition
+from ..types import Compression, Header, RecordMetadata, TopicPartition
 from .batch import Batch
 from .broker import BrokerProducer
 from .delivery import Delivery, Fate
 from .idempotence import Identities, ProducerIdentity
+from .interceptor import Interceptors, ProducerInterceptor, ProducerRecord
+from .metrics import Counters, ProducerMetrics, average
 from .partition import PartitionProducer
-from .partitioner import DefaultPartitioner, Partitioner
+from .partitioner import DefaultPartitioner, LoadAware, Partitioner
 from .router import Router
-from .serializer import BytesSerializer, Headers, Serializer, headers_of, serialize
+from .serializer import (
+    AnySerializer,
+    AsyncSerializer,
+    BytesSerializer,
+    Headers,
+    Serializer,
+    headers_of,
+    is_async,
+    serialize,
+    serialize_async,
+)
 from .topic import HeldRecord, HeldRecords, TopicProducer
+from .turns import Turns
 from .verdict import is_retriable
 
 logger = logging.getLogger(__name__)
@@ -114,6 +127,12 @@ class Producer(Service):
     `ClientConfig` and `ProducerConfig`. ``connector`` makes the connections, ``clock`` gives the time of day in seconds
     for timestamps, ``random`` numbers in [0, 1) for jitter.
 
+    ``partitioner`` chooses for records that name no partition. ``key_serializer`` and ``value_serializer`` turn what is
+    sent into bytes; without one, bytes and str are taken. If one of them is async, serializing overlaps, but records of
+    a topic are accepted, and written within their partition, in the order in which the calls began; a record that takes
+    long holds up those after it, and ``send_nowait`` cannot be used. ``interceptors`` see each record before it is
+    serialized and when it is settled, in their order.
+
     Without idempotence (``acks`` 0 or 1, or ``idempotence=False``) a retry may write records twice. Order holds even
     then, as a partition has one batch in flight; with ``acks=0`` nothing is known of any record, and none is retried.
     """
@@ -123,8 +142,9 @@ class Producer(Service):
         bootstrap_servers: str | list[str] | tuple[str, ...],
         *,
         partitioner: Partitioner | None = None,
-        key_serializer: Serializer[object] | None = None,
-        value_serializer: Serializer[object] | None = None,
+        key_serializer: Serializer[Never] | AsyncSerializer[Never] | None = None,
+        value_serializer: Serializer[Never] | AsyncSerializer[Never] | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
         connector: Connector | None = None,
         clock: Callable[[], float] = time.time,
         random: Callable[[], float] = _random.random,
@@ -139,10 +159,15 @@ class Producer(Service):
         check_level(codec, config.compression_level)
         self._client = Client(client_config, connector=connector, random=random)
         self._partitioner = partitioner or DefaultPartitioner(random=random)
-        self._key_serializer: Serializer[object] = key_serializer or BytesSerializer()
-        self._value_serializer: Serializer[object] = value_serializer or BytesSerializer()
+        self._interceptors = Interceptors(interceptors) if interceptors else None
+        self._key_serializer = cast(AnySerializer, BytesSerializer() if key_serializer is None else key_serializer)
+        self._value_serializer = cast(
+            AnySerializer, BytesSerializer() if value_serializer is None else value_serializer
+        )
         self._plain_keys = key_serializer is None
         self._plain_values = value_serializer is None
+        self._serializes_async = is_async(self._key_serializer) or is_async(self._value_serializer)
+        self._turns = Turns()
         self._clock = clock
         self._random = random
         self._budget = ByteBudget(config.buffer_memory)
@@ -167,6 +192,8 @@ class Producer(Service):
             spawn=self._spawn,
             crash=self._crash,
         )
+        if isinstance(self._partitioner, LoadAware):
+            self._partitioner.use_load(self._router)
         self._client.on_view_change(self._view_changed)
         self.start_child(self._answer_for_deliveries, name="Producer: deliveries")
         if self._identities is not None:
@@ -243,10 +270,12 @@ class Producer(Service):
         """
         if timeout is not None:
             return await self._send_within(timeout, topic, value, key, headers, partition, timestamp)
+        if self._serializes_async:
+            return await (await self._accept_in_turn(topic, value, key, headers, partition, timestamp))
         record = self._record(topic, value, key, headers, partition, timestamp)
         if not self._budget.try_acquire(record.size):
-            await self._wait_for_room(topic, record.size)
-        return await self._accept(topic, record)
+            await self._wait_for_room(record)
+        return await self._accept(record)
 
     async def _send_within(
         self,
@@ -281,16 +310,21 @@ class Producer(Service):
         """Accept a record now and return its promise; BufferFull when ``buffer_memory`` has no room for it.
 
         A record for a topic that is not known yet is held back until it is. Raises what is wrong with the record itself
-        as `send` does; what comes later, UnknownTopic too, comes out of the `Delivery`.
+        as `send` does; what comes later, UnknownTopic too, comes out of the `Delivery`. IllegalStateError if a
+        serializer is async.
         """
+        if self._serializes_async:
+            raise IllegalStateError("send_nowait cannot wait for an async serializer: use send or send_many")
         record = self._record(topic, value, key, headers, partition, timestamp)
         if not self._budget.try_acquire(record.size):
             self._hurry()
-            raise BufferFull(
-                f"no room for a record of {record.size} bytes for topic {topic!r}:"
+            error = BufferFull(
+                f"no room for a record of {record.size} bytes for topic {record.topic!r}:"
                 f" {self._budget.used} of buffer_memory={self._budget.total} bytes are in use; await drain()"
             )
-        return self._accept(topic, record)
+            self._refused(record.topic, record.partition, error)
+            raise error
+        return self._accept(record)
 
     async def send_many(
         self,
@@ -313,10 +347,13 @@ class Producer(Service):
         pairs = zip(values, repeat(None)) if keys is None else zip(values, keys, strict=True)
         for value, key in pairs:
             try:
-                record = self._record(topic, value, key, headers, partition, timestamp)
-                if not self._budget.try_acquire(record.size):
-                    await self._wait_for_room(topic, record.size)
-                results.append(self._accept(topic, record))
+                if self._serializes_async:
+                    results.append(await self._accept_in_turn(topic, value, key, headers, partition, timestamp))
+                else:
+                    record = self._record(topic, value, key, headers, partition, timestamp)
+                    if not self._budget.try_acquire(record.size):
+                        await self._wait_for_room(record)
+                    results.append(self._accept(record))
             except (SerializationError, BrokerError) as error:
                 results.append(error)
             if len(results) % TURN == 0:
@@ -364,9 +401,34 @@ class Producer(Service):
         self.check()
         return (await self._client.topic(topic, self.config.max_block)).partitions
 
+    def metrics(self) -> ProducerMetrics:
+        """What the producer has done and is doing; may be called at any time, and costs some microseconds."""
+        router = self._router
+        counters = Counters() if router is None else router.counters
+        brokers = {} if router is None else router.broker_metrics()
+        return ProducerMetrics(
+            buffered_bytes=self._budget.used,
+            buffer_memory=self._budget.total,
+            senders_waiting=self._blocked,
+            batches_unsettled=0 if router is None else len(router.unsettled),
+            requests_in_flight=sum(broker.requests_in_flight for broker in brokers.values()),
+            requests_sent=counters.requests_sent,
+            batches_sent=counters.batches_sent,
+            records_sent=counters.records_sent,
+            bytes_sent=counters.bytes_sent,
+            records_delivered=counters.records_delivered,
+            records_failed=counters.records_failed,
+            retries=counters.retries,
+            batch_size_average=average(counters.bytes_sent, counters.batches_sent),
+            records_per_batch_average=average(counters.records_sent, counters.batches_sent),
+            records_per_request_average=average(counters.records_sent, counters.requests_sent),
+            throttle_time=sum(broker.throttle_time for broker in brokers.values()),
+            brokers=MappingProxyType(brokers),
+        )
+
     # Inside: from arguments to a record.
 
-    # Hot: this and `_accept` run for each record.
+    # Hot: this and `_accept` run for each record. ``is_prepared`` says that the user's code has run already.
     def _record(
         self,
         topic: str,
@@ -375,55 +437,137 @@ class Producer(Service):
         headers: Headers,
         partition: int | None,
         timestamp: int | None,
+        is_prepared: bool = False,
     ) -> HeldRecord:
+        if not is_prepared:
+            self._check_may_write()
+            if self._interceptors is not None:
+                record = self._interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp))
+                topic, value, key, headers = record.topic, record.value, record.key, record.headers
+                partition, timestamp = record.partition, record.timestamp
+        try:
+            size = RECORD_OVERHEAD
+            if headers:
+                headers = headers_of(topic, headers)
+                for name, data in headers:
+                    size += HEADER_OVERHEAD + 3 * len(name) + (0 if data is None else len(data))
+            if key is not None:
+                if type(key) is not bytes or not (self._plain_keys or is_prepared):
+                    key = serialize(self._key_serializer, topic, "key", key, tuple(headers))  # type: ignore[arg-type]
+                size += len(key)
+            if value is not None:
+                if type(value) is not bytes or not (self._plain_values or is_prepared):
+                    value = serialize(self._value_serializer, topic, "value", value, tuple(headers))  # type: ignore[arg-type]
+                size += len(value)
+            if size > self._largest:
+                raise self._too_large(topic, size)
+            if timestamp is None:
+                timestamp = int(self._clock() * 1000)
+            elif type(timestamp) is not int or not 0 <= timestamp < 2**63:
+                raise SerializationError(
+                    f"timestamp={timestamp!r} of a record for topic {topic!r}:"
+                    " an int of milliseconds since 1970 is needed"
+                )
+        except KafkaError as error:
+            self._refused(topic, partition, error)
+            raise
+        return HeldRecord(topic, key, value, headers, partition, timestamp, size)  # type: ignore[arg-type]
+
+    def _check_may_write(self) -> None:
         self.check()
         if self._router is not None and self._router.fatal is not None:
             raise self._router.fatal.with_traceback(None)
-        size = RECORD_OVERHEAD
-        if key is not None:
-            if type(key) is not bytes or not self._plain_keys:
-                key = serialize(self._key_serializer, topic, "key", key)
-            size += len(key)
-        if value is not None:
-            if type(value) is not bytes or not self._plain_values:
-                value = serialize(self._value_serializer, topic, "value", value)
-            size += len(value)
-        if headers:
-            headers = headers_of(topic, headers)
-            for name, data in headers:
-                size += HEADER_OVERHEAD + 3 * len(name) + (0 if data is None else len(data))
-        if size > self._largest:
-            raise self._too_large(topic, size)
-        if timestamp is None:
-            timestamp = int(self._clock() * 1000)
-        elif type(timestamp) is not int or not 0 <= timestamp < 2**63:
-            raise SerializationError(
-                f"timestamp={timestamp!r} of a record for topic {topic!r}: an int of milliseconds since 1970 is needed"
-            )
-        return HeldRecord(key, value, headers, partition, timestamp, size)  # type: ignore[arg-type]
 
-    def _accept(self, topic: str, record: HeldRecord) -> Delivery:
+    def _refused(self, topic: str, partition: int | None, error: BaseException) -> None:
+        """Tell the interceptors that a record was not accepted."""
+        if self._interceptors is not None:
+            if not isinstance(error, Exception):
+                error = KafkaTimeout("the call was cancelled before the record was accepted")
+            self._interceptors.refused(topic, partition, error)
+
+    async def _accept_in_turn(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery:
+        """Accept a record that has to be waited for to be serialized, behind those whose calls began before."""
+        self._check_may_write()
+        if self._interceptors is not None:
+            record = self._interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp))
+            topic, value, key, headers = record.topic, record.value, record.key, record.headers
+            partition, timestamp = record.partition, record.timestamp
+        turn = self._turns.join(topic)
+        try:
+            try:
+                headers = headers_of(topic, headers)
+                key, value = await self._serialized(topic, key, value, headers, turn)
+                self._check_may_write()
+            except BaseException as error:
+                self._refused(topic, partition, error)
+                raise
+            held = self._record(topic, value, key, headers, partition, timestamp, is_prepared=True)
+            if not self._budget.try_acquire(held.size):
+                await self._wait_for_room(held)
+            return self._accept(held)
+        finally:
+            self._turns.leave(topic, turn)
+
+    async def _serialized(
+        self, topic: str, key: object, value: object, headers: tuple[Header, ...], turn: asyncio.Future[None]
+    ) -> tuple[bytes | None, bytes | None]:
+        """Key and value as bytes, once it is the record's turn."""
+        bound = self.config.max_block
+
+        async def ready() -> tuple[bytes | None, bytes | None]:
+            of_key = of_value = None
+            if key is not None:
+                of_key = await serialize_async(self._key_serializer, topic, "key", key, headers)
+            if value is not None:
+                of_value = await serialize_async(self._value_serializer, topic, "value", value, headers)
+            await turn
+            return of_key, of_value
+
+        try:
+            async with asyncio.timeout(bound) as scope:
+                return await self.until_failed(ready())
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not scope.expired():
+                raise
+            raise KafkaTimeout(
+                f"a record for topic {topic!r}, with those sent before it, was not serialized within"
+                f" max_block={bound:g} s"
+            ) from None
+
+    def _accept(self, record: HeldRecord) -> Delivery:
         """Put a record, for which room has been taken, on its way; the room is given back if that raises."""
+        topic, key, value, _, _, timestamp, size = record
         try:
             target = self._topics.get(topic)
             if target is None or not target.is_known or target.held is not None:
                 fate, index = self._hold(topic, record)
             else:
                 fate, index = self._append(target, record)
-        except BaseException:
-            self._budget.release(record.size)
+        except BaseException as error:
+            self._budget.release(size)
+            self._refused(topic, record.partition, error)
             raise
-        key, value = record.key, record.value
-        return Delivery(
+        delivery = Delivery(
             fate,
             index,
-            record.timestamp,
+            timestamp,
             -1 if key is None else len(key),
             -1 if value is None else len(value),
         )
+        if self._interceptors is not None:
+            delivery.report(self._interceptors.on_acknowledgement)
+        return delivery
 
     def _append(self, target: TopicProducer, record: HeldRecord) -> tuple[Batch, int]:
-        key, value, headers, number, timestamp, size = record
+        _, key, value, headers, number, timestamp, size = record
         sticky = number is None
         if number is None:
             number = self._choose(target, key, value)
@@ -473,6 +617,8 @@ class Producer(Service):
         if batch.timer is not None:
             batch.timer.cancel()
             batch.timer = None
+        assert self._router is not None
+        self._router.sealed(batch)
         view = self._client.view
         if batch.topic in view.topics:
             self._partitioner.on_new_batch(batch.topic, batch.partition, batch.builder.uncompressed_size, view)
@@ -493,7 +639,14 @@ class Producer(Service):
 
     # Inside: room.
 
-    async def _wait_for_room(self, topic: str, size: int) -> None:
+    async def _wait_for_room(self, record: HeldRecord) -> None:
+        try:
+            await self._acquire(record.size, record.topic)
+        except BaseException as error:
+            self._refused(record.topic, record.partition, error)
+            raise
+
+    async def _acquire(self, size: int, topic: str) -> None:
         self._hurry()
         self._blocked += 1
         bound = self.config.max_block
@@ -597,6 +750,7 @@ class Producer(Service):
             except KafkaError as error:
                 failed = Fate(target.name, held.partition)
                 failed.fail(error)
+                self._router.counters.records_failed += 1
                 self._budget.release(record.size)
                 places.append((failed, 0))
         held.records.clear()
@@ -609,6 +763,7 @@ class Producer(Service):
         assert self._router is not None
         for record in held.records:
             self._budget.release(record.size)
+        self._router.counters.records_failed += len(held.records)
         held.records.clear()
         self._router.let_go(held)
         held.fail(error)

@@ -25,6 +25,7 @@ from ..types import Compression
 from .batch import Batch
 from .broker import REQUEST_OVERHEAD, BrokerProducer, Parcel
 from .delivery import Fate
+from .metrics import BrokerMetrics, Counters
 from .partition import Next, PartitionProducer
 from .topic import HeldRecord
 from .verdict import Verdict, judge
@@ -74,7 +75,8 @@ class Router:
         self._pauses: dict[PartitionProducer, asyncio.TimerHandle] = {}
         self._ratio = 1.0
         self._owners: dict[Batch, PartitionProducer] = {}
-        self.retries = 0
+        self._queued: dict[int, int] = {}
+        self.counters = Counters()
         self.stopped = False
 
     # Callbacks.
@@ -148,6 +150,28 @@ class Router:
             if partition.open is not None:
                 partition.open.due = True
                 self.offer(partition)
+
+    # What brokers have to do.
+
+    def sealed(self, batch: Batch) -> None:
+        """A batch takes no more records: from now until it is settled it is a load on the leader of this moment."""
+        partition = self._owners.get(batch)
+        if partition is not None and partition.broker is not None:
+            batch.queued_for, batch.queued_bytes = partition.broker, batch.builder.size
+            self._queued[partition.broker] = self._queued.get(partition.broker, 0) + batch.queued_bytes
+
+    def queued(self, node_id: int) -> int:
+        """Bytes of closed batches that wait for the broker, or for its answer."""
+        return self._queued.get(node_id, 0)
+
+    def is_reachable(self, node_id: int) -> bool:
+        """False while connections to the broker fail."""
+        broker = self._brokers.get(node_id)
+        return broker is None or broker.is_reachable
+
+    def broker_metrics(self) -> dict[int, BrokerMetrics]:
+        """A snapshot of each broker that anything was sent to."""
+        return {node_id: broker.metrics(self.queued(node_id)) for node_id, broker in self._brokers.items()}
 
     # Partitions go to brokers.
 
@@ -239,13 +263,14 @@ class Router:
         following = partition.delivered(batch)
         if not batch.settled:
             self._forget(batch)
+            self.counters.records_delivered += batch.count
             batch.deliver(base_offset, log_append_time)
         self.act(partition, following)
 
     def retry(self, parcel: Parcel, error: Exception, *, unknown_sequence: bool = False) -> None:
         """A batch has to be sent again."""
         partition, batch = parcel
-        self.retries += 1
+        self.counters.retries += 1
         level = logging.INFO if partition.state.name == "OPEN" else logging.DEBUG
         logger.log(level, "%r is sent again: %s", batch, error)
         self.act(partition, partition.failed(batch, error, unknown_sequence=unknown_sequence))
@@ -293,6 +318,7 @@ class Router:
         for index, message in blamed.items():
             failed[index] = fate = Fate(*partition.topic_partition)
             fate.fail(error_for(code, f"{what}: record {index}: {message or 'refused'}"))
+        self.counters.records_failed += len(failed)
         records = _records_of(batch)
         self._replace(parcel, [[record for index, record in enumerate(records) if index not in failed]], failed)
 
@@ -341,6 +367,7 @@ class Router:
     def _fail(self, batch: Batch, error: Exception) -> None:
         if not batch.settled:
             self._forget(batch)
+            self.counters.records_failed += batch.count
             batch.fail(error)
 
     def _forget(self, batch: Batch) -> None:
@@ -352,6 +379,9 @@ class Router:
         if batch.reserved:
             self._budget.release(batch.reserved)
             batch.reserved = 0
+        if batch.queued_for is not None:
+            self._queued[batch.queued_for] -= batch.queued_bytes
+            batch.queued_for = None
 
     def _expire(self) -> None:
         """Give up the batches whose time is over, in flight or not."""
@@ -414,11 +444,6 @@ class Router:
             timer.cancel()
         self._pauses.clear()
 
-    @property
-    def requests_in_flight(self) -> int:
-        """Produce requests that are not answered yet, over all brokers."""
-        return sum(broker.in_flight for broker in self._brokers.values())
-
 
 def _deadline(fate: Fate) -> float:
     return fate.deadline if isinstance(fate, Batch) else float("-inf")
@@ -428,4 +453,4 @@ def _records_of(batch: Batch) -> list[HeldRecord]:
     """The records of a batch, read back from its bytes: Python objects are not kept for a case this rare."""
     columns = RecordBatch(batch.encode()).columns(NO_LIMIT)
     rows = zip(columns.timestamps, columns.keys, columns.values, columns.headers)
-    return [HeldRecord(key, value, headers, None, timestamp, 0) for timestamp, key, value, headers in rows]
+    return [HeldRecord(batch.topic, key, value, headers, None, timestamp, 0) for timestamp, key, value, headers in rows]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Protocol, TypeVar, cast
 
-from ..errors import SerializationError
+from ..errors import ConfigurationError, SerializationError
 from ..types import Header
 
 Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
@@ -19,18 +21,33 @@ _NO_HEADERS: tuple[Header, ...] = ()
 class Serializer(Protocol[T_contra]):
     """Turns a key or a value into bytes; None stays null and is not passed.
 
-    An exception of any kind comes out of the send as `SerializationError`, with the original as its cause.
+    ``headers`` are those of the record. An exception of any kind comes out of the send as `SerializationError`, with
+    the original as its cause. Called in the loop, so it must not block.
     """
 
-    def serialize(self, topic: str, data: T_contra) -> bytes:
+    def serialize(self, topic: str, data: T_contra, headers: tuple[Header, ...]) -> bytes:
         """The bytes to write."""
         ...
+
+
+class AsyncSerializer(Protocol[T_contra]):
+    """A serializer that waits for something, such as a registry of schemas: the same, as ``async def``.
+
+    Calls overlap, so it may be called again before an earlier call is over.
+    """
+
+    async def serialize(self, topic: str, data: T_contra, headers: tuple[Header, ...]) -> bytes:
+        """The bytes to write."""
+        ...
+
+
+AnySerializer = Serializer[object] | AsyncSerializer[object]
 
 
 class BytesSerializer:
     """Takes bytes as they are, and str as UTF-8: what a producer does unless told otherwise."""
 
-    def serialize(self, topic: str, data: object) -> bytes:
+    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
         if isinstance(data, str):
             return data.encode()
         if isinstance(data, bytes | bytearray | memoryview):
@@ -39,21 +56,106 @@ class BytesSerializer:
         raise TypeError("bytes or str are needed")
 
 
-def serialize(serializer: Serializer[object], topic: str, part: str, data: object) -> bytes:
-    """Run a serializer; ``part`` ("key" or "value") is for the error's text."""
-    try:
-        result = serializer.serialize(topic, data)
-    except Exception as error:  # a user's serializer may raise anything, and the caller is told all of it
-        raise SerializationError(
-            f"the {part} of a record for topic {topic!r} is of type {type(data).__name__} and cannot be serialized"
-            f" by {type(serializer).__name__}: {error}"
-        ) from error
-    if not isinstance(result, bytes):
-        raise SerializationError(
-            f"{type(serializer).__name__} made {type(result).__name__}, not bytes, of the {part} of a record"
-            f" for topic {topic!r}"
+class StrSerializer:
+    """Takes text and nothing else."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        try:
+            "".encode(encoding)
+        except LookupError:
+            raise ConfigurationError(f"encoding={encoding!r}: Python knows no such encoding") from None
+        self._encoding = encoding
+
+    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+        if not isinstance(data, str):
+            raise TypeError("str is needed")
+        return data.encode(self._encoding)
+
+
+class JsonSerializer:
+    """Takes what ``json.dumps`` takes, and writes it without blanks as UTF-8.
+
+    ``default`` turns other objects into such, as in ``json.dumps``. With ``sort_keys`` equal dicts become equal bytes,
+    which keys of records need. NaN and infinity, which are not JSON, are refused.
+    """
+
+    def __init__(self, *, default: Callable[[object], object] | None = None, sort_keys: bool = False) -> None:
+        self._encoder = json.JSONEncoder(
+            default=default, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
-    return result
+
+    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+        return self._encoder.encode(data).encode()
+
+
+class IntSerializer:
+    """Takes an int and writes it in ``size`` bytes, big-endian two's complement.
+
+    With 2, 4 and 8 bytes that is what Java's serializers for Short, Integer and Long write.
+    """
+
+    def __init__(self, size: int = 8) -> None:
+        if size not in (1, 2, 4, 8):
+            raise ConfigurationError(f"size={size!r}: 1, 2, 4 or 8 bytes")
+        self._size = size
+
+    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+        if not isinstance(data, int) or isinstance(data, bool):
+            raise TypeError("int is needed")
+        return data.to_bytes(self._size, "big", signed=True)
+
+
+def is_async(serializer: AnySerializer) -> bool:
+    """Whether its results have to be awaited. ConfigurationError for something that is no serializer."""
+    function = getattr(serializer, "serialize", None)
+    if not callable(function):
+        raise ConfigurationError(f"{serializer!r} is no serializer: it has no method serialize(topic, data, headers)")
+    return inspect.iscoroutinefunction(function)
+
+
+def serialize(serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    """Run a serializer that is not async; ``part`` ("key" or "value") is for the error's text."""
+    try:
+        result = serializer.serialize(topic, data, headers)
+    except Exception as error:  # a user's serializer may raise anything, and the caller is told all of it
+        raise _not_serialized(serializer, topic, part, data, error) from error
+    return _checked(serializer, topic, part, data, result)
+
+
+async def serialize_async(
+    serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]
+) -> bytes:
+    """The same for one that may be async."""
+    try:
+        result = serializer.serialize(topic, data, headers)
+        if isinstance(result, Awaitable):
+            result = await result
+    except Exception as error:
+        raise _not_serialized(serializer, topic, part, data, error) from error
+    return _checked(serializer, topic, part, data, result)
+
+
+def _not_serialized(
+    serializer: AnySerializer, topic: str, part: str, data: object, error: Exception
+) -> SerializationError:
+    return SerializationError(
+        f"the {part} of a record for topic {topic!r} is of type {type(data).__name__} and cannot be serialized"
+        f" by {type(serializer).__name__}: {error}"
+    )
+
+
+def _checked(serializer: AnySerializer, topic: str, part: str, data: object, result: object) -> bytes:
+    if isinstance(result, bytes):
+        return result
+    advice = ""
+    if isinstance(result, Awaitable):
+        advice = "; a serializer that waits is an `async def`"
+        if isinstance(result, Coroutine):
+            result.close()
+    raise SerializationError(
+        f"{type(serializer).__name__} made {type(result).__name__}, not bytes, of the {part} of a record"
+        f" for topic {topic!r}, which is of type {type(data).__name__}{advice}"
+    )
 
 
 def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:

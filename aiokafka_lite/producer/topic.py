@@ -18,6 +18,7 @@ UNASSIGNED = -1
 class HeldRecord(NamedTuple):
     """A record as it will be put into a batch; ``size`` is what it holds of the budget."""
 
+    topic: str
     key: bytes | None
     value: bytes | None
     headers: Iterable[tuple[str, bytes | None]]

@@ -119,7 +119,7 @@ async def test_no_more_requests_are_in_flight_than_allowed(cluster: EmbeddedClus
             deliveries = [producer.send_nowait("t", b"x" * 60) for _ in range(50)]
             while not all(delivery.done() for delivery in deliveries):
                 assert producer._router is not None
-                most = max(most, producer._router.requests_in_flight)
+                most = max(most, producer.metrics().requests_in_flight)
                 await asyncio.sleep(0.01)
     assert most == 3
 

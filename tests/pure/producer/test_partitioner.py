@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from random import Random
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
-from aiokafka_lite.producer.partitioner import DefaultPartitioner, RoundRobinPartitioner
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError
+from aiokafka_lite.producer.partitioner import (
+    DefaultPartitioner,
+    ExplicitPartitioner,
+    LoadAware,
+    Partitioner,
+    RoundRobinPartitioner,
+)
 
 
-def view_of(count: int, *, leaderless: tuple[int, ...] = ()) -> ClusterView:
+def view_of(count: int, *, leaderless: tuple[int, ...] = (), brokers: int = 1) -> ClusterView:
+    """Topic "t", whose partitions are led by brokers 1, 2 … in turn."""
     partitions = tuple(
-        PartitionView(number, None if number in leaderless else 1, 0, (1,), (1,)) for number in range(count)
+        PartitionView(number, None if number in leaderless else number % brokers + 1, 0) for number in range(count)
     )
-    return ClusterView(topics={"t": TopicView("t", partitions=partitions)})
+    return ClusterView(topics=MappingProxyType({"t": TopicView("t", partitions=partitions)}))
+
+
+class Load:
+    """Brokers as busy as told."""
+
+    def __init__(self, queued: dict[int, int] | None = None, unreachable: tuple[int, ...] = ()) -> None:
+        self.bytes, self.unreachable = queued or {}, unreachable
+
+    def queued(self, node_id: int) -> int:
+        return self.bytes.get(node_id, 0)
+
+    def is_reachable(self, node_id: int) -> bool:
+        return node_id not in self.unreachable
+
+
+def choices(partitioner: Partitioner, view: ClusterView, times: int = 4_000) -> Counter[int]:
+    """How often each partition is chosen for a batch of records without keys."""
+    chosen: Counter[int] = Counter()
+    for _ in range(times):
+        number = partitioner.partition("t", None, b"v", view)
+        chosen[number] += 1
+        partitioner.on_new_batch("t", number, 10**9, view)
+    return chosen
 
 
 # Placed by the Java client's BuiltInPartitioner.partitionForKey: toPositive(murmur2(key)) % count.
@@ -28,7 +61,20 @@ JAVA_HASHES = [
     (b"a-little-bit-longer-string", -1486304829),
     (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
     (b"abc", 479470107),
+    # Beyond Java's own examples: each remainder of the length by four, bytes above 127, and nothing.
+    (b"", 275646681),
+    (b"a", -1563381124),
+    (b"ab", 316155434),
+    (b"\xff\xfe\xfd\xfc\xfb", 524068735),
+    ("клад 🔑".encode(), 1152941860),
+    (bytes(range(256)), -1948347274),
 ]
+
+
+@given(key=st.binary(max_size=300))
+def test_keys_hash_as_other_clients_hash_them(key: bytes) -> None:
+    hashed = pytest.importorskip("kafka.partitioner.default").murmur2(key)
+    assert DefaultPartitioner().partition("t", key, None, view_of(97)) == (hashed & 0x7FFFFFFF) % 97
 
 
 @pytest.mark.parametrize("key, hashed", JAVA_HASHES)
@@ -49,13 +95,13 @@ def test_a_key_always_goes_to_the_same_partition(key: bytes, count: int) -> None
 
 def test_without_a_key_records_stay_until_a_batch_is_over() -> None:
     view = view_of(5)
-    partitioner = DefaultPartitioner(sticky_bytes=1_000)
+    partitioner = DefaultPartitioner(sticky_bytes=1_000, random=Random(1).random)
     sticky = partitioner.partition("t", None, b"v", view)
     assert {partitioner.partition("t", None, b"v", view) for _ in range(100)} == {sticky}
     partitioner.on_new_batch("t", sticky, 999, view)
     assert partitioner.partition("t", None, b"v", view) == sticky
     partitioner.on_new_batch("t", sticky, 1, view)
-    assert partitioner.partition("t", None, b"v", view) != sticky
+    assert partitioner.partition("t", None, b"v", view) != sticky  # which may also be the same, with other numbers
 
 
 def test_the_end_of_a_batch_elsewhere_does_not_matter() -> None:
@@ -68,25 +114,12 @@ def test_the_end_of_a_batch_elsewhere_does_not_matter() -> None:
 
 
 def test_without_a_key_all_partitions_get_their_share() -> None:
-    view = view_of(4)
-    partitioner = DefaultPartitioner(sticky_bytes=1, random=Random(1).random)
-    chosen: Counter[int] = Counter()
-    for _ in range(4_000):
-        number = partitioner.partition("t", None, b"v", view)
-        chosen[number] += 1
-        partitioner.on_new_batch("t", number, 1, view)
+    chosen = choices(DefaultPartitioner(random=Random(1).random), view_of(4, brokers=3))
     assert all(900 < chosen[number] < 1_100 for number in range(4))
 
 
 def test_without_a_key_partitions_without_a_leader_are_left_out() -> None:
-    view = view_of(4, leaderless=(0, 2))
-    partitioner = DefaultPartitioner(sticky_bytes=1)
-    chosen = set()
-    for _ in range(100):
-        number = partitioner.partition("t", None, b"v", view)
-        chosen.add(number)
-        partitioner.on_new_batch("t", number, 1, view)
-    assert chosen == {1, 3}
+    assert set(choices(DefaultPartitioner(), view_of(4, leaderless=(0, 2)))) == {1, 3}
     nowhere = view_of(2, leaderless=(0, 1))
     assert DefaultPartitioner().partition("t", None, b"v", nowhere) in (0, 1)
 
@@ -100,3 +133,96 @@ def test_a_topic_that_came_back_smaller_gets_no_record_beyond_its_end() -> None:
 def test_round_robin_takes_each_in_turn_whatever_the_key() -> None:
     partitioner = RoundRobinPartitioner()
     assert [partitioner.partition("t", b"same", None, view_of(3)) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_round_robin_leaves_out_partitions_without_a_leader_unless_none_has_one() -> None:
+    partitioner, view = RoundRobinPartitioner(), view_of(4, leaderless=(1, 2))
+    assert [partitioner.partition("t", None, None, view) for _ in range(5)] == [0, 3, 0, 3, 0]
+    nowhere = view_of(2, leaderless=(0, 1))
+    assert [partitioner.partition("t", None, None, nowhere) for _ in range(3)] == [1, 0, 1]
+
+
+def test_a_producer_of_explicit_partitions_refuses_records_that_name_none() -> None:
+    with pytest.raises(IllegalStateError, match=r"'t'.*ExplicitPartitioner"):
+        ExplicitPartitioner().partition("t", b"k", b"v", view_of(3))
+
+
+# By load (KIP-794).
+
+
+def with_load(load: Load, *, adaptive: bool = True) -> DefaultPartitioner:
+    partitioner = DefaultPartitioner(sticky_bytes=1_000, adaptive=adaptive, random=Random(1).random)
+    assert isinstance(partitioner, LoadAware)
+    partitioner.use_load(load)
+    return partitioner
+
+
+def test_partitions_of_a_broker_with_a_longer_queue_get_fewer_records() -> None:
+    load = Load({1: 9_000, 2: 0, 3: 5_000})  # so the weights are 1, 10 and 5
+    chosen = choices(with_load(load), view_of(6, brokers=3), 16_000)
+    assert 800 < chosen[0] + chosen[3] < 1_200
+    assert 9_500 < chosen[1] + chosen[4] < 10_500
+    assert 4_600 < chosen[2] + chosen[5] < 5_400
+
+
+def test_of_two_partitions_the_slow_one_does_not_get_half() -> None:
+    chosen = choices(with_load(Load({1: 99_000})), view_of(2, brokers=2), 10_000)
+    assert 50 < chosen[0] < 200
+
+
+def test_equal_queues_are_as_good_as_none() -> None:
+    chosen = choices(with_load(Load({1: 10**6, 2: 10**6})), view_of(2, brokers=2))
+    assert 1_800 < chosen[0] < 2_200
+
+
+def test_a_broker_that_cannot_be_reached_gets_nothing_unless_it_is_the_only_one() -> None:
+    view = view_of(6, brokers=3)
+    assert set(choices(with_load(Load(unreachable=(1, 3))), view)) == {1, 4}
+    assert len(choices(with_load(Load(unreachable=(1, 2, 3))), view)) == 6
+
+
+def test_without_adaptivity_queues_do_not_count() -> None:
+    chosen = choices(with_load(Load({1: 10**9}), adaptive=False), view_of(2, brokers=2))
+    assert 1_800 < chosen[0] < 2_200
+
+
+def test_keys_go_where_they_go_whatever_the_load() -> None:
+    view = view_of(6, brokers=3)
+    idle, busy = DefaultPartitioner(), with_load(Load({1: 10**9}, unreachable=(2,)))
+    for key in (b"%d" % number for number in range(100)):
+        assert idle.partition("t", key, None, view) == busy.partition("t", key, None, view)
+
+
+@given(
+    count=st.integers(1, 40),
+    brokers=st.integers(1, 6),
+    leaderless=st.sets(st.integers(0, 39)),
+    queued=st.dictionaries(st.integers(1, 6), st.integers(0, 2**40)),
+    unreachable=st.sets(st.integers(1, 6)),
+    numbers=st.lists(st.floats(0, 1, exclude_max=True), min_size=1),
+    sizes=st.lists(st.integers(1, 100_000), max_size=30),
+)
+def test_every_choice_exists_and_can_be_sent_if_any_can(
+    count: int,
+    brokers: int,
+    leaderless: set[int],
+    queued: dict[int, int],
+    unreachable: set[int],
+    numbers: list[float],
+    sizes: list[int],
+) -> None:
+    view = view_of(count, leaderless=tuple(leaderless), brokers=brokers)
+    drawn = itertools.cycle(numbers)
+    partitioner = DefaultPartitioner(random=lambda: next(drawn))
+    partitioner.use_load(Load(queued, tuple(unreachable)))
+    led = {each.partition for each in view.topics["t"].partitions if each.leader is not None}
+    within_reach = {number for number in led if number % brokers + 1 not in unreachable}
+    for size in sizes:
+        chosen = partitioner.partition("t", None, b"v", view)
+        assert chosen in (within_reach or led or range(count))
+        partitioner.on_new_batch("t", chosen, size, view)
+
+
+def test_sticky_bytes_are_checked() -> None:
+    with pytest.raises(ConfigurationError, match="sticky_bytes=0"):
+        DefaultPartitioner(sticky_bytes=0)

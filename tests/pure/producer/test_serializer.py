@@ -6,45 +6,128 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.errors import SerializationError
-from aiokafka_lite.producer.serializer import BytesSerializer, headers_of, serialize
+from aiokafka_lite.errors import ConfigurationError, SerializationError
+from aiokafka_lite.producer.serializer import (
+    AnySerializer,
+    BytesSerializer,
+    IntSerializer,
+    JsonSerializer,
+    StrSerializer,
+    headers_of,
+    is_async,
+    serialize,
+    serialize_async,
+)
 from aiokafka_lite.types import Header
 
 
 class Upper:
-    def serialize(self, topic: str, data: object) -> bytes:
+    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
         assert isinstance(data, str)
         return data.upper().encode()
 
 
 class Careless:
-    def serialize(self, topic: str, data: object) -> Any:
+    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> Any:
         return "text"
 
 
 @pytest.mark.parametrize("data", ["é", "é".encode(), bytearray("é".encode()), memoryview("é".encode())])
 def test_text_and_buffers_become_bytes(data: object) -> None:
-    assert serialize(BytesSerializer(), "t", "value", data) == b"\xc3\xa9"
+    assert serialize(BytesSerializer(), "t", "value", data, ()) == b"\xc3\xa9"
 
 
 def test_a_buffer_is_copied() -> None:
     buffer = bytearray(b"before")
-    data = serialize(BytesSerializer(), "t", "value", buffer)
+    data = serialize(BytesSerializer(), "t", "value", buffer, ())
     buffer[:] = b"after!"
     assert data == b"before"
 
 
 def test_a_serializer_of_the_users_own_is_used() -> None:
-    assert serialize(Upper(), "t", "key", "abc") == b"ABC"
+    assert serialize(Upper(), "t", "key", "abc", ()) == b"ABC"
 
 
 @pytest.mark.parametrize("serializer", [BytesSerializer(), Upper(), Careless()])
 @pytest.mark.parametrize("part", ["key", "value"])
 def test_what_cannot_be_serialized_is_named(serializer: Any, part: str) -> None:
-    with pytest.raises(SerializationError, match=rf"{part}.*'orders'|{part} of a record") as caught:
-        serialize(serializer, "orders", part, 5)
+    with pytest.raises(SerializationError, match=part) as caught:
+        serialize(serializer, "orders", part, 5, ())
     assert "orders" in str(caught.value)
+    assert "int" in str(caught.value)
     assert type(serializer).__name__ in str(caught.value)
+
+
+class Waiting:
+    """Async, and looks at the context that it is given."""
+
+    async def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+        return f"{topic} {data} {len(headers)}".encode()
+
+
+class Disguised:
+    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> Any:
+        return Waiting().serialize(topic, data, headers)
+
+
+BUILT_IN: list[tuple[AnySerializer, object, bytes]] = [
+    (StrSerializer(), "é", b"\xc3\xa9"),
+    (StrSerializer("latin-1"), "é", b"\xe9"),
+    (JsonSerializer(), {"b": [1, None, "é"], "a": 0.5}, '{"b":[1,null,"é"],"a":0.5}'.encode()),
+    (JsonSerializer(sort_keys=True), {"b": 1, "a": 2}, b'{"a":2,"b":1}'),
+    (JsonSerializer(default=str), [1j], b'["1j"]'),
+    (IntSerializer(), -2, b"\xff\xff\xff\xff\xff\xff\xff\xfe"),
+    (IntSerializer(4), 258, b"\0\0\1\2"),
+    (IntSerializer(1), 127, b"\x7f"),
+]
+
+
+@pytest.mark.parametrize("serializer, data, expected", BUILT_IN)
+def test_what_is_built_in(serializer: AnySerializer, data: object, expected: bytes) -> None:
+    assert serialize(serializer, "t", "value", data, ()) == expected
+
+
+@pytest.mark.parametrize(
+    "serializer, data",
+    [
+        (StrSerializer(), b"bytes"),
+        (StrSerializer("ascii"), "é"),
+        (JsonSerializer(), {1, 2}),
+        (JsonSerializer(), float("nan")),
+        (IntSerializer(), "1"),
+        (IntSerializer(), True),
+        (IntSerializer(2), 2**15),
+    ],
+)
+def test_what_is_built_in_refuses_other_types_and_says_which(serializer: AnySerializer, data: object) -> None:
+    with pytest.raises(SerializationError, match=rf"value.*'t'.*{type(data).__name__}.*{type(serializer).__name__}"):
+        serialize(serializer, "t", "value", data, ())
+
+
+@pytest.mark.parametrize("make", [lambda: StrSerializer("utf-9"), lambda: IntSerializer(3)])
+def test_a_built_in_one_refuses_wrong_settings(make: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        make()
+
+
+async def test_an_async_serializer_is_awaited_and_one_that_is_not_is_called() -> None:
+    headers = (Header("a", None),)
+    assert await serialize_async(Waiting(), "t", "key", 5, headers) == b"t 5 1"
+    assert await serialize_async(IntSerializer(1), "t", "key", 5, headers) == b"\5"
+    with pytest.raises(SerializationError, match="text"):
+        await serialize_async(StrSerializer(), "text", "key", 5, ())
+
+
+def test_whether_a_serializer_is_async_is_told_by_its_definition() -> None:
+    assert is_async(Waiting())
+    assert not is_async(Disguised())
+    with pytest.raises(ConfigurationError, match="no method serialize"):
+        is_async(object())  # type: ignore[arg-type]
+
+
+def test_a_serializer_that_hides_that_it_waits_is_told_how_to_say_so() -> None:
+    with pytest.raises(SerializationError, match=r"coroutine, not bytes.*async def"):
+        serialize(Disguised(), "t", "key", 5, ())
 
 
 def test_headers_are_pairs_or_a_mapping() -> None:

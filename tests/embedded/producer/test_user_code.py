@@ -1,0 +1,264 @@
+"""Serializers and interceptors of the user's own, on the way of a record."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import (
+    BrokerError,
+    BufferFull,
+    ErrorCode,
+    IllegalStateError,
+    KafkaTimeout,
+    RecordTooLarge,
+    SerializationError,
+    UnknownTopic,
+)
+from aiokafka_lite.producer import IntSerializer, JsonSerializer, Producer, ProducerRecord
+from aiokafka_lite.protocol.messages import ProduceRequest
+from aiokafka_lite.types import Header, RecordMetadata
+from tests.embedded.producer.logs import batches_of, producer_of, values_of
+
+
+class Registry:
+    """An async serializer that takes as long as the value says, in seconds."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def serialize(self, topic: str, data: float, headers: tuple[Header, ...]) -> bytes:
+        self.calls += 1
+        if data < 0:
+            raise ValueError("time does not go back")
+        await asyncio.sleep(data)
+        return b"%s %g %d" % (topic.encode(), data, len(headers))
+
+
+async def begin(*calls: Any) -> list[asyncio.Task[Any]]:
+    """Tasks that begin in this order."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_keys_and_values_are_serialized(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, key_serializer=IntSerializer(2), value_serializer=JsonSerializer()) as producer:
+        metadata = await producer.send("t", {"a": [1]}, key=258)
+        await producer.send("t")
+        assert (metadata.serialized_key_size, metadata.serialized_value_size) == (2, 9)
+        with pytest.raises(SerializationError, match="key of a record for topic 't' is of type str"):
+            await producer.send("t", {}, key="258")
+        with pytest.raises(SerializationError, match="value of a record for topic 't' is of type set"):
+            producer.send_nowait("t", {1})
+    assert values_of(cluster, "t") == [b'{"a":[1]}', None]
+    assert batches_of(cluster, "t")[0].columns().keys == [b"\1\2"]
+
+
+async def test_records_are_written_in_the_order_of_calls_however_long_serializing_takes(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, value_serializer=Registry()) as producer:
+        before = loop.time()
+        sends = await begin(*(producer.send("t", wait, headers={"h": b""}) for wait in (3.0, 1.0, 0.0, 2.0)))
+        offsets = [metadata.offset for metadata in await asyncio.gather(*sends)]
+        assert loop.time() - before < 3.5  # they overlap
+        assert offsets == [0, 1, 2, 3]
+        await producer.send_many("t", [0.2, 0.1])
+    assert values_of(cluster, "t") == [b"t 3 1", b"t 1 1", b"t 0 1", b"t 2 1", b"t 0.2 0", b"t 0.1 0"]
+
+
+async def test_a_record_that_fails_or_is_given_up_holds_up_nobody(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, value_serializer=Registry()) as producer:
+        before = loop.time()
+        failed, given_up, late, well = await begin(
+            producer.send("t", -1.0),
+            producer.send("t", 50.0),
+            producer.send("t", 50.0, timeout=2.0),
+            producer.send("t", 1.0),
+        )
+        given_up.cancel()
+        with pytest.raises(SerializationError, match=r"'t' is of type float.*Registry: time does not go back"):
+            await failed
+        with pytest.raises(KafkaTimeout, match="timeout=2 s"):
+            await late
+        assert (await well).offset == 0
+        assert 2.0 <= loop.time() - before < 2.5
+        assert len(producer._turns) == 0
+    assert values_of(cluster, "t") == [b"t 1 0"]
+
+
+async def test_one_that_gives_up_in_the_middle_lets_nobody_overtake(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, value_serializer=Registry()) as producer:
+        first, given_up, last = await begin(*(producer.send("t", wait) for wait in (3.0, 50.0, 0.0)))
+        given_up.cancel()
+        assert (await last).offset == 1
+        assert (await first).offset == 0
+
+
+async def test_topics_do_not_wait_for_one_another(cluster: EmbeddedCluster) -> None:
+    for topic in ("slow", "fast"):
+        await cluster.create_topic(topic, 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, value_serializer=Registry()) as producer:
+        before = loop.time()
+        slow, fast = await begin(producer.send("slow", 10.0), producer.send("fast", 0.0))
+        await fast
+        assert loop.time() - before < 1.0
+        await slow
+
+
+async def test_serializing_ends_within_max_block(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, value_serializer=Registry(), max_block=2.0) as producer:
+        with pytest.raises(KafkaTimeout, match=r"'t'.*not serialized within max_block=2 s"):
+            await producer.send("t", 1e6)
+        assert (await producer.send("t", 0.0)).offset == 0
+
+
+async def test_records_that_wait_for_room_keep_their_order_too(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, value_serializer=Registry(), buffer_memory=1_100) as producer:
+        waits = [index % 7 / 10 for index in range(100)]
+        sends = await begin(*(producer.send("t", wait) for wait in waits))
+        offsets = [metadata.offset for metadata in await asyncio.gather(*sends)]
+    assert offsets == list(range(100))
+    assert values_of(cluster, "t") == [b"t %g 0" % wait for wait in waits]
+
+
+async def test_send_nowait_cannot_wait_for_a_serializer(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, key_serializer=Registry()) as producer:
+        with pytest.raises(IllegalStateError, match="async serializer: use send"):
+            producer.send_nowait("t", b"v", key=0.0)
+
+
+async def test_close_ends_a_send_that_is_being_serialized(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    producer = producer_of(cluster, value_serializer=Registry())
+    await producer.start()
+    (waiting,) = await begin(producer.send("t", 50.0))
+    await producer.close()
+    with pytest.raises(IllegalStateError, match="closed"):
+        await waiting
+
+
+# Interceptors.
+
+
+class Watching:
+    """Notes everything, and marks the value."""
+
+    def __init__(self) -> None:
+        self.sent: list[ProducerRecord] = []
+        self.settled: list[tuple[RecordMetadata, Exception | None]] = []
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.sent.append(record)
+        return dataclasses.replace(record, value=b"%s!" % record.value, topic=record.topic.removeprefix("old-"))
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        self.settled.append((metadata, error))
+
+    @property
+    def outcomes(self) -> list[int | type[Exception]]:
+        return [metadata.offset if error is None else type(error) for metadata, error in self.settled]
+
+
+class Broken:
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        raise RuntimeError("this interceptor is broken")
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        raise RuntimeError("this interceptor is broken")
+
+
+async def test_an_interceptor_changes_records_and_is_told_of_each_once(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    watching = Watching()
+    async with producer_of(cluster, interceptors=[Broken(), watching]) as producer:
+        metadata = await producer.send("old-t", b"a", key=b"k")
+        deliveries = [producer.send_nowait("t", b"b") for _ in range(3)]
+        await asyncio.gather(*deliveries)
+        await producer.send_many("t", [b"c", b"d"])
+    assert values_of(cluster, "t") == [b"a!", b"b!", b"b!", b"b!", b"c!", b"d!"]
+    assert watching.outcomes == [0, 1, 2, 3, 4, 5]
+    assert watching.settled[0] == (metadata, None)
+    assert watching.sent[0] == ProducerRecord("old-t", b"a", key=b"k")
+
+
+async def test_an_interceptor_is_told_what_a_record_failed_with(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    watching = Watching()
+    async with producer_of(
+        cluster, interceptors=[watching], buffer_memory=2_000, max_request_size=2_000, max_block=1.0
+    ) as producer:
+        await producer.send("t", b"v")
+        with pytest.raises(SerializationError):
+            await producer.send("t", b"v", key=5)
+        with pytest.raises(RecordTooLarge):
+            await producer.send("t", b"v" * 3_000)
+        with pytest.raises(UnknownTopic):
+            await producer.send("t", b"v", partition=7)
+        with pytest.raises(UnknownTopic):
+            await producer.send("elsewhere", b"v")
+        cluster.on(ProduceRequest).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        with pytest.raises(BrokerError):
+            await producer.send("t", b"v")
+        cluster.on(ProduceRequest).delay(5.0)
+        slow = producer.send_nowait("t", b"v" * 1_500)
+        with pytest.raises(BufferFull):
+            producer.send_nowait("t", b"v" * 1_500)
+        with pytest.raises(KafkaTimeout):
+            await producer.send("t", b"v" * 1_500)
+        (given_up,) = await begin(producer.send("t", b"v" * 1_500))
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        await slow
+    assert watching.outcomes[1:5] == [SerializationError, RecordTooLarge, UnknownTopic, UnknownTopic]
+    assert issubclass(watching.outcomes[5], BrokerError)  # type: ignore[arg-type]
+    assert watching.outcomes[6:] == [BufferFull, KafkaTimeout, KafkaTimeout, 1]
+    assert len(watching.settled) == len(watching.sent)
+
+
+async def test_an_interceptor_is_told_of_the_records_of_a_batch_that_was_split(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1, configs={"max.message.bytes": "1000"})
+    watching = Watching()
+    async with producer_of(cluster, interceptors=[watching]) as producer:
+        await producer.partitions_for("t")
+        await producer.send_many("t", [b"a" * 600, b"b" * 1_500, b"c" * 600])
+    assert sorted(watching.outcomes, key=str) == [0, 1, RecordTooLarge]
+
+
+async def test_interceptors_go_before_async_serializers(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+
+    class Doubling(Watching):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            self.sent.append(record)
+            assert isinstance(record.value, float)
+            return dataclasses.replace(record, value=2 * record.value)
+
+    doubling = Doubling()
+    async with producer_of(cluster, interceptors=[doubling], value_serializer=Registry()) as producer:
+        await producer.send("t", 1.0)
+        with pytest.raises(SerializationError):
+            await producer.send("t", -1.0)
+    assert values_of(cluster, "t") == [b"t 2 0"]
+    assert doubling.outcomes == [0, SerializationError]
+
+
+async def test_the_constructor_refuses_what_is_neither() -> None:
+    for wrong in ({"key_serializer": object()}, {"value_serializer": object()}, {"interceptors": [object()]}):
+        with pytest.raises(ValueError, match=r"no serializer|no interceptor"):
+            Producer("localhost:9092", **wrong)
