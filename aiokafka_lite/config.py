@@ -7,8 +7,10 @@ is allowed. Defaults are the safe ones; the docs list where they differ from the
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 from .errors import ConfigurationError
@@ -19,7 +21,8 @@ MIB = 1024 * KIB
 INT32_MAX = 2**31 - 1
 
 Acks = Literal[0, 1, -1, "all"]
-OffsetReset = Literal["earliest", "latest", "none"]
+OffsetReset = str | timedelta
+"""``"earliest"``, ``"latest"``, ``"none"``, or how far back: a timedelta, or in Java's form, ``"by_duration:PT1H"``."""
 IsolationName = Literal["read_committed", "read_uncommitted"]
 
 
@@ -52,6 +55,22 @@ def _switch(settings: object, name: str) -> None:
     value = getattr(settings, name)
     if not isinstance(value, bool):
         raise _wrong(name, value, "True or False")
+
+
+_DURATION = re.compile(
+    r"by_duration:P(?=[\dT])(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d*)?)S)?)?", re.IGNORECASE
+)
+
+
+def _duration(value: OffsetReset) -> float | None:
+    """The seconds of ``by_duration:P1DT2H3M4.5S`` (ISO 8601, KIP-1106) or of a timedelta; None for anything else."""
+    if isinstance(value, timedelta):
+        return value.total_seconds() if value >= timedelta(0) else None
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _text(settings: object, name: str) -> None:
@@ -179,7 +198,10 @@ class ConsumerConfig:
     max_decompressed_size: int = 128 * MIB
 
     def __post_init__(self) -> None:
-        _one_of(self, "auto_offset_reset", ("earliest", "latest", "none"))
+        reset = self.auto_offset_reset
+        if reset not in ("earliest", "latest", "none") and self.reset_duration is None:
+            allowed = "'earliest', 'latest', 'none', a timedelta from 0 up, or a duration as in 'by_duration:PT1H'"
+            raise _wrong("auto_offset_reset", reset, allowed)
         _one_of(self, "isolation_level", ("read_committed", "read_uncommitted"))
         _whole(self, "fetch_min_bytes", 0)
         _whole(self, "fetch_max_bytes", 1)
@@ -187,6 +209,11 @@ class ConsumerConfig:
         _whole(self, "max_decompressed_size", 1)
         _seconds(self, "fetch_max_wait")
         _switch(self, "check_crcs")
+
+    @property
+    def reset_duration(self) -> float | None:
+        """How many seconds back reading begins where there is no offset; None unless ``auto_offset_reset`` says so."""
+        return _duration(self.auto_offset_reset)
 
     @property
     def isolation(self) -> IsolationLevel:

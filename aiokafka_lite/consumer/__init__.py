@@ -1,8 +1,9 @@
 """Reading records: ``Consumer`` and what it returns."""
 
 from .columns import Batch
-from .consumer import Batches, Consumer, GroupMetadata
+from .consumer import Batches, Consumer, GroupMetadata, OnOffsetReset
 from .offsets import OffsetAndTimestamp
+from .partition import ResetReason
 from .rebalance import RebalanceHandle, RebalanceListener
 from .session import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
 
@@ -16,6 +17,8 @@ __all__ = [
     "ConsumerGroupSession",
     "GroupMetadata",
     "OffsetAndTimestamp",
+    "OnOffsetReset",
     "RebalanceHandle",
     "RebalanceListener",
+    "ResetReason",
 ]

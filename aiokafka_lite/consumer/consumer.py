@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Self, Unpack
@@ -29,13 +30,16 @@ from .columns import Batch
 from .fetching import Fetching
 from .membership import Attendance, GroupReading
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
-from .partition import Hold, PartitionState, Reset
+from .partition import Hold, PartitionState, Reset, ResetReason
 from .reader import Reader
 from .rebalance import RebalanceHandle, RebalanceListener
 from .settings import ConsumerSettings, all_partitions_of, checked_topics, configs, default_strategies, described
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
+
+OnOffsetReset = Callable[[TopicPartition, int, int, ResetReason], None]
+"""Called with the partition, the offset that was next, the one where reading goes on, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,9 @@ class Consumer(Service):
     Usable between ``start()`` and ``close()``, or inside ``async with``; several may
     live in one loop. ``assign``, ``seek`` and ``pause`` may be called before the start already.
 
+    ``on_offset_reset`` is called when an offset could not be kept and ``auto_offset_reset`` gave another; what it
+    raises ends the consumer. ``clock`` gives seconds since the epoch, for a policy ``by_duration``.
+
     Every read may be cancelled and loses nothing by it: the position moves when a record is returned. Where a
     partition cannot be read (a damaged batch, an offset that is gone without a policy), reading raises once, the
     partition is left alone for a moment and tried again, and the others go on; ``seek`` gets past.
@@ -74,7 +81,9 @@ class Consumer(Service):
         group_id: str | None = None,
         strategies: Sequence[AssignmentStrategy] | None = None,
         listener: RebalanceListener | None = None,
+        on_offset_reset: OnOffsetReset | None = None,
         connector: Connector | None = None,
+        clock: Callable[[], float] = time.time,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         super().__init__()
@@ -87,7 +96,7 @@ class Consumer(Service):
         self._client_config = client_config
         self._config = config
         self._client = Client(client_config, connector=connector)
-        self._subscription = Subscription(Reset(config.auto_offset_reset), config.max_partition_fetch_bytes)
+        self._subscription = Subscription(Reset.of(config), config.max_partition_fetch_bytes)
         self._found = asyncio.Event()
         self._reader = Reader(self._subscription, client_config, config, self._hungry)
         self._fetching = Fetching(
@@ -99,7 +108,11 @@ class Consumer(Service):
             spawn=self.start_child,
             on_ready=self._ready,
             on_found=self._found.set,
+            settle=self._reader.settle,
+            report_reset=self._moved_by_reset,
+            wall_clock=clock,
         )
+        self._on_offset_reset = on_offset_reset
         self._records = _Records(self, self._reader)
         self._group_config = group_config
         self._coordinator: Coordinator | None = None
@@ -154,6 +167,7 @@ class Consumer(Service):
             self._locate_held()
 
     async def _on_close(self) -> None:
+        await self._fetching.close()
         config = self._group_config
         if self._coordinator is not None and config is not None:
             leave = config.group_instance_id is None if self._leave_group is None else self._leave_group
@@ -308,6 +322,23 @@ class Consumer(Service):
                 raise
             raise KafkaTimeout(f"the position of {partition} was not found within {limit} s") from error
 
+    async def lag(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """How many offsets lie between the position and the end that the isolation level lets this consumer see.
+
+        Of all assigned partitions, if none are given. Where records are being fetched the end is known from the last
+        answer, which costs nothing; leaders are asked for the others, as for those that are paused. What compaction and
+        transactions took out of a log counts. Raises as ``position`` and ``end_offsets``.
+        """
+        self.check()
+        states = self._states(partitions)
+        positions = {state.partition: await self.position(state.partition, timeout=timeout) for state in states}
+        ends = {state.partition: state.known_end(self._config.isolation) for state in states}
+        unknown = [partition for partition, end in ends.items() if end is None]
+        found = await self.end_offsets(unknown, timeout=timeout) if unknown else {}
+        return {each: max(0, (found[each] if end is None else end) - positions[each]) for each, end in ends.items()}
+
     def highwater(self, partition: TopicPartition) -> int | None:
         """The end of the partition when it was last fetched: the offset after the last replicated record, or None."""
         self._check_open()
@@ -409,6 +440,12 @@ class Consumer(Service):
         self._shared_topics = checked_topics(topics)
         if self.state is ServiceState.RUNNING:
             self._coordinator.subscribe(self._shared_topics)
+
+    def _moved_by_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
+        """Reading goes on elsewhere than the user has left off."""
+        self._moved([partition])
+        if self._on_offset_reset is not None:
+            self._on_offset_reset(partition, old, new, reason)
 
     def _moved(self, partitions: Sequence[TopicPartition]) -> None:
         """The user has moved positions: the next marks count also where they are lower."""

@@ -18,6 +18,7 @@ V = TypeVar("V")
 
 NO_SESSION = 0
 FULL = 0  # the epoch that asks for a new session
+FINAL = -1  # the epoch that ends one
 EPOCH_MAX = 2**31 - 1
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from ..aio.backoff import Backoff
 from ..cluster.client import Client
+from ..cluster.metadata import ClusterView
 from ..config import ClientConfig, ConsumerConfig
 from ..errors import CorruptRecord, ErrorCode, KafkaError, error_for
-from ..net.connection import Purpose
+from ..net.connection import Connection, Purpose
 from ..protocol.messages import (
     FetchRequest,
     FetchRequestForgottenTopic,
@@ -23,14 +25,20 @@ from ..protocol.messages import (
     FetchRequestTopic,
     FetchResponse,
     FetchResponsePartition,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestPartition,
+    OffsetForLeaderEpochRequestTopic,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponsePartition,
 )
 from ..protocol.records import split_batches
 from ..protocol.schema import ZERO_UUID
-from ..types import IsolationLevel
-from .fetch_session import FetchSession, SessionRequest
+from ..types import IsolationLevel, TopicPartition
+from .fetch_session import FINAL, NO_SESSION, FetchSession, SessionRequest
 from .fetched import AbortedTransactions
-from .offsets import is_passing
-from .partition import PartitionState, Reset
+from .offsets import CONSUMER, is_passing
+from .partition import ANY_LEADER, PartitionState, Reset, ResetReason
+from .positions import ReportReset
 from .subscription import FetchKey, FetchPlan, FetchTarget, Subscription, plan_fetch
 
 logger = logging.getLogger(__name__)
@@ -40,10 +48,58 @@ SHORT_WAIT = 0.01
 
 
 FIRST_WITH_EPOCHS = 12
-"""The first version of Fetch in which the broker compares logs: truncation goes unnoticed with older brokers."""
+"""The first version of Fetch in which the broker compares logs; older brokers are asked by ``_check_logs``."""
+
+FIRST_FOR_READERS = 3
+"""The first version of OffsetForLeaderEpoch for which the right to read is enough."""
+
+GOODBYE = 0.3
+"""Seconds that telling a broker of the end of a fetch session may take. It would find out by itself."""
 
 LAST_BY_NAME = 12
 """The last version of Fetch that names topics; later ones have only their ids (KIP-516)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A partition whose leader may not have what was read of it: ``leader`` is the one to ask, and its epoch."""
+
+    state: PartitionState
+    version: int
+    leader: tuple[int, int]
+    last_epoch: int
+
+
+def doubts_of(plan: FetchPlan, view: ClusterView) -> list[Doubt]:
+    """Partitions of a plan that were read under another leader than the one they have now (KIP-320).
+
+    Where nothing was read yet, as after a seek, there is nothing to compare, so the leader of the moment will do. So it
+    will where a leader has just given the offset: asking whether it has it could go round in a circle.
+    """
+    doubts: list[Doubt] = []
+    for key, (state, version) in plan.states.items():
+        target = plan.targets[key]
+        node = view.leader_of(state.partition)
+        leader = (-1 if node is None else node.node_id, target.current_leader_epoch)
+        if target.last_fetched_epoch < 0 or state.checked_with == ANY_LEADER:
+            state.checked_with = leader
+        elif state.checked_with != leader and node is not None:
+            doubts.append(Doubt(state, version, leader, target.last_fetched_epoch))
+    return doubts
+
+
+def epochs_request(doubts: Iterable[Doubt]) -> OffsetForLeaderEpochRequest:
+    """Ask where the epochs end that were read last."""
+    topics: dict[str, OffsetForLeaderEpochRequestTopic] = {}
+    for doubt in doubts:
+        name, number = doubt.state.partition
+        topic = topics.setdefault(name, OffsetForLeaderEpochRequestTopic(topic=name, partitions=[]))
+        topic.partitions.append(
+            OffsetForLeaderEpochRequestPartition(
+                partition=number, current_leader_epoch=doubt.leader[1], leader_epoch=doubt.last_epoch
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
 
 
 class Verdict(Enum):
@@ -135,6 +191,8 @@ class BrokerFetcher:
         on_ready: Callable[[], None],
         on_reset: Callable[[], None],
         on_move: Callable[[], None],
+        settle: Callable[[], None],
+        report_reset: ReportReset,
     ) -> None:
         self.node_id = node_id
         self._client = client
@@ -145,6 +203,9 @@ class BrokerFetcher:
         self._on_ready = on_ready
         self._on_reset = on_reset
         self._on_move = on_move
+        self._settle = settle
+        self._report_reset = report_reset
+        self._closing = False
         self._preferred_for = client_config.metadata_max_age
         self._session: FetchSession[FetchKey, FetchTarget] = FetchSession()
         self._wake = asyncio.Event()
@@ -170,9 +231,13 @@ class BrokerFetcher:
             # The leader is asked from time to time whether it would still send us here.
             self._leave(state for state in self._subscription if now >= state.preferred_until)
             plan = plan_fetch(self._subscription, self._client.view, self.node_id, now, self._config.fetch_max_bytes)
-            if not plan.assigned:
+            if self._closing:
                 return
-            if plan.targets:
+            if not plan.assigned:
+                if self._session.session_id == NO_SESSION:
+                    return
+                await self._end_session()  # and look again, as something may have been assigned meanwhile
+            elif plan.targets:
                 await self._fetch(plan)
             else:
                 await self._sleep_until(plan.retry_at)
@@ -187,11 +252,18 @@ class BrokerFetcher:
     async def _fetch(self, plan: FetchPlan) -> None:
         """One request and its answer."""
         loop = asyncio.get_running_loop()
-        asked = self._session.next(plan.targets)
         max_wait = self._max_wait(plan)
         began = loop.time()
         try:
-            response = await self._send(asked, plan, max_wait)
+            connection = await self._client.broker(self.node_id).connection(Purpose.FETCH)
+            compares = connection.versions.supports(FetchRequest, FIRST_WITH_EPOCHS)
+            if not compares and connection.versions.supports(OffsetForLeaderEpochRequest, FIRST_FOR_READERS):
+                doubts = doubts_of(plan, self._client.view)
+                if doubts:
+                    await self._check_logs(doubts)
+                    return
+            asked = self._session.next(plan.targets)
+            response = await self._send(connection, asked, plan, max_wait, with_epochs=compares)
         except KafkaError as error:
             self._session.lost()
             if not is_passing(error):
@@ -220,13 +292,109 @@ class BrokerFetcher:
             self._backoff.reset()
 
     async def _send(
-        self, asked: SessionRequest[FetchKey, FetchTarget], plan: FetchPlan, max_wait: float
+        self,
+        connection: Connection,
+        asked: SessionRequest[FetchKey, FetchTarget],
+        plan: FetchPlan,
+        max_wait: float,
+        *,
+        with_epochs: bool,
     ) -> FetchResponse:
-        connection = await self._client.broker(self.node_id).connection(Purpose.FETCH)
-        with_epochs = connection.versions.supports(FetchRequest, FIRST_WITH_EPOCHS)
         request = fetch_request(asked, plan, self._config, max_wait=max_wait, rack=self._rack, with_epochs=with_epochs)
         at_most = LAST_BY_NAME if plan.by_name else None
         return await connection.send(request, timeout=self._timeout, at_most=at_most)
+
+    async def close(self) -> None:
+        """Send no more fetches, and end the session. Takes ``GOODBYE`` seconds at most; never raises."""
+        self._closing = True
+        self.wake()
+        await self._end_session()
+
+    async def _end_session(self) -> None:
+        """Let the broker forget what it remembers for this session; it has room for a limited number of them.
+
+        Not on the connection that fetches: there it would have to wait for the long poll.
+        """
+        session_id = self._session.session_id
+        self._session = FetchSession()
+        if session_id == NO_SESSION:
+            return
+        goodbye = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=0,
+            isolation_level=int(self._config.isolation),
+            session_id=session_id,
+            session_epoch=FINAL,
+            topics=[],
+            forgotten_topics_data=[],
+        )
+        try:
+            async with asyncio.timeout(GOODBYE):
+                await self._client.send(
+                    goodbye, node=self.node_id, purpose=Purpose.OTHER, timeout=GOODBYE, retry=False
+                )
+        except (KafkaError, TimeoutError) as error:
+            logger.debug("broker %s was not told of the end of session %s: %s", self.node_id, session_id, error)
+
+    async def _check_logs(self, doubts: Iterable[Doubt]) -> None:
+        """Ask the leaders of brokers that do not compare logs when they fetch whether what was read is in theirs.
+
+        A follower does not know where epochs end, so its leader is asked. Nothing of these partitions is fetched until
+        there is an answer; an error that passes is tried again after the usual growing pause.
+        """
+        by_leader: dict[int, dict[TopicPartition, Doubt]] = {}
+        for doubt in doubts:
+            by_leader.setdefault(doubt.leader[0], {})[doubt.state.partition] = doubt
+        for node_id, share in by_leader.items():
+            response = await self._client.send(
+                epochs_request(share.values()),
+                node=node_id,
+                purpose=Purpose.FETCH,
+                timeout=self._timeout,
+                retry=False,
+            )
+            self._apply_epochs(share, response)
+
+    def _apply_epochs(self, asked: dict[TopicPartition, Doubt], response: OffsetForLeaderEpochResponse) -> None:
+        given = {
+            TopicPartition(topic.topic, each.partition): each for topic in response.topics for each in topic.partitions
+        }
+        for partition, doubt in asked.items():
+            state = doubt.state
+            if state.version != doubt.version or not self._subscription.holds(state):
+                continue  # the user has moved on
+            answer = given.get(partition)
+            if answer is None:
+                self._back_off(state)
+            else:
+                self._apply_epoch(doubt, answer)
+            self._subscription.update_ready(state)
+        if self._subscription.ready:
+            self._on_ready()
+
+    def _apply_epoch(self, doubt: Doubt, given: OffsetForLeaderEpochResponsePartition) -> None:
+        state = doubt.state
+        code = ErrorCode.of(given.error_code)
+        verdict = judge(code)
+        if verdict is Verdict.RAISE:
+            self._back_off(state)
+            state.fail(error_for(given.error_code, f"asking whether the log of {state.partition} was cut off"))
+        elif verdict is not Verdict.DATA:
+            if verdict is Verdict.REFRESH:
+                self._client.request_refresh()
+            self._back_off(state)
+        elif given.end_offset < 0:
+            # None of the epochs that were read is in that log, so there is no offset to go back to.
+            self._settle()
+            offset = state.position
+            logger.warning("the log of %s has no epoch up to %s, which was read", state.partition, doubt.last_epoch)
+            state.seek_by(Reset.of(self._config), out_of_range=offset, reason=ResetReason.TRUNCATED)
+            self._on_reset()
+        elif given.end_offset < state.fetch_offset or 0 <= given.leader_epoch < doubt.last_epoch:
+            self._truncated(state, given.end_offset)
+        else:
+            state.checked_with = doubt.leader
 
     def _max_wait(self, plan: FetchPlan) -> float:
         """How long the broker may wait for data, in seconds.
@@ -351,11 +519,12 @@ class BrokerFetcher:
         logger.warning(
             "%s has no offset %s; auto_offset_reset=%s decides", state.partition, offset, self._config.auto_offset_reset
         )
-        state.seek_by(Reset(self._config.auto_offset_reset), out_of_range=offset)
+        state.seek_by(Reset.of(self._config), out_of_range=offset)
         self._on_reset()
 
     def _truncated(self, state: PartitionState, end_offset: int) -> None:
         """Another log than the one that was read: records were lost in an unclean election (KIP-320)."""
+        self._settle()
         offset, position = state.fetch_offset, state.position
         if position is None or end_offset < 0:
             return
@@ -364,8 +533,9 @@ class BrokerFetcher:
         )
         if position <= end_offset:
             state.seek(position)  # only what was fetched ahead is gone
-        elif self._config.auto_offset_reset != Reset.NONE.value:
+        elif Reset.of(self._config) is not Reset.NONE:
             state.seek(end_offset)
+            self._report_reset(state.partition, position, end_offset, ResetReason.TRUNCATED)
         else:
             self._back_off(state)
             what = f"{state.partition} was cut off at offset {end_offset}, and was read up to {position}"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection
+
+import anyio
 
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ClientConfig, ConsumerConfig
 from ..protocol.schema import ZERO_UUID
 from .fetcher import BrokerFetcher
-from .partition import PartitionState, Reset
-from .positions import PositionKeeper, Spawn
+from .partition import PartitionState, Reset, ResetReason
+from .positions import PositionKeeper, ReportReset, Spawn
 from .subscription import Subscription, new_partitions, source_of
 
 logger = logging.getLogger(__name__)
@@ -21,7 +24,8 @@ class Fetching:
     """The fetchers and the position keeper of one consumer. Owner: the consumer, whose task group they run in.
 
     ``spawn`` starts a child of the consumer; ``on_ready`` is called when there may be something to read, ``on_found``
-    when an offset was found. ``topics`` are those of which every partition is to be read.
+    when an offset was found, ``settle`` before a position is moved that the reader may be in the midst of, and
+    ``report_reset`` after it. ``topics`` are those of which every partition is to be read.
     """
 
     def __init__(
@@ -35,6 +39,9 @@ class Fetching:
         spawn: Spawn,
         on_ready: Callable[[], None],
         on_found: Callable[[], None],
+        settle: Callable[[], None] = lambda: None,
+        report_reset: ReportReset = lambda *_: None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._subscription = subscription
@@ -44,6 +51,8 @@ class Fetching:
         self._spawn = spawn
         self._on_ready = on_ready
         self._on_found = on_found
+        self._settle = settle
+        self._report_reset = report_reset
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._keeper = PositionKeeper(
             client=client,
@@ -53,6 +62,8 @@ class Fetching:
             spawn=spawn,
             on_found=self._found,
             on_ready=on_ready,
+            report_reset=report_reset,
+            wall_clock=wall_clock,
         )
 
     def start(self) -> None:
@@ -92,9 +103,11 @@ class Fetching:
             return
         position = state.position
         logger.warning("%s was deleted and made anew; its offset %s means nothing now", state.partition, position)
-        reset = Reset(self._config.auto_offset_reset)
+        reset = Reset.of(self._config)
+        self._settle()
         # "latest" is a choice about records older than the consumer; those of the new topic are younger.
-        state.seek_by(Reset.NONE if reset is Reset.NONE else Reset.EARLIEST, out_of_range=position)
+        target = Reset.NONE if reset is Reset.NONE else Reset.EARLIEST
+        state.seek_by(target, out_of_range=position, reason=ResetReason.RECREATED)
         self._subscription.update_ready(state)
 
     def _place(self, view: ClusterView) -> None:
@@ -111,12 +124,20 @@ class Fetching:
                     on_ready=self._on_ready,
                     on_reset=self._keeper.wake,
                     on_move=self.changed,
+                    settle=self._settle,
+                    report_reset=self._report_reset,
                 )
                 self._spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()
         del self._fetchers[fetcher.node_id]
+
+    async def close(self) -> None:
+        """Stop fetching, and let the brokers forget the fetch sessions. Takes a moment at most; never raises."""
+        async with anyio.create_task_group() as group:
+            for fetcher in self._fetchers.values():
+                group.start_soon(fetcher.close)
 
     def _found(self) -> None:
         for fetcher in self._fetchers.values():

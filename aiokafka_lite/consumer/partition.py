@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Iterator
 from enum import Enum
 
+from ..config import ConsumerConfig
 from ..errors import KafkaError
 from ..protocol.records import RecordBatch
 from ..protocol.schema import ZERO_UUID
 from ..protocol.state import Transitions, next_state
-from ..types import TopicPartition
+from ..types import IsolationLevel, TopicPartition
 from .fetched import AbortedTransactions, Chunk, corrupt, decode
 
 
@@ -25,6 +26,24 @@ class Reset(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     NONE = "none"
+    BY_DURATION = "by_duration"
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> Reset:
+        """The policy that the user chose."""
+        return cls.BY_DURATION if config.reset_duration is not None else cls(config.auto_offset_reset)
+
+
+class ResetReason(Enum):
+    """Why reading goes on at another offset than the one that was next."""
+
+    OUT_OF_RANGE = "the partition has no such offset"
+    TRUNCATED = "the log was cut off below it, and other records may have taken the place of those that were read"
+    RECREATED = "the topic was deleted and made anew"
+
+
+ANY_LEADER = (-1, -1)
+"""As ``PartitionState.checked_with``: the offset has just come from a leader, so whichever it is need not be asked."""
 
 
 class Hold(Enum):
@@ -88,6 +107,7 @@ class PartitionState:
         "batches",
         "buffered",
         "buffered_records",
+        "checked_with",
         "chunk",
         "failure",
         "fetch_offset",
@@ -105,6 +125,7 @@ class PartitionState:
         "preferred",
         "preferred_until",
         "reset",
+        "reset_reason",
         "retry_at",
         "state",
         "topic_id",
@@ -120,11 +141,14 @@ class PartitionState:
         """What decides the offset while it is UNKNOWN."""
         self.out_of_range: int | None = None
         """The offset that the broker refused, while the policy decides what follows."""
+        self.reset_reason = ResetReason.OUT_OF_RANGE
         self.paused = False
         self.hold = Hold.NOT
         self._position = -1
         self.leader_epoch: int | None = None
         """The epoch of the batch that was delivered or fetched last before ``fetch_offset``."""
+        self.checked_with: tuple[int, int] | None = None
+        """The leader and its epoch whose log is known to hold what was read; see ``BrokerFetcher``."""
         self.topic_id = ZERO_UUID
 
         self.batches: deque[tuple[RecordBatch, AbortedTransactions | None]] = deque()
@@ -172,6 +196,12 @@ class PartitionState:
             return None
         return self._position if self.chunk is None else self.chunk.position
 
+    def known_end(self, isolation: IsolationLevel) -> int | None:
+        """The end of what may be read, as of the last fetch; None unless the partition is being fetched."""
+        if self.state is not PositionState.KNOWN or self.paused or self.hold or self.failure is not None:
+            return None
+        return self.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else self.high_watermark
+
     # ---- where to read from
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
@@ -179,12 +209,18 @@ class PartitionState:
         self._move(PositionEvent.SEEK)
         self._begin_at(offset, leader_epoch)
 
-    def seek_by(self, reset: Reset, *, out_of_range: int | None = None) -> None:
-        """Forget the offset; the policy decides the new one. ``out_of_range`` is the offset that was refused."""
+    def seek_by(
+        self,
+        reset: Reset,
+        *,
+        out_of_range: int | None = None,
+        reason: ResetReason = ResetReason.OUT_OF_RANGE,
+    ) -> None:
+        """Forget the offset; the policy decides the new one. ``out_of_range`` is the offset that cannot be kept."""
         self._move(PositionEvent.RESET)
         self._begin_at(-1, None)
         self.reset = reset
-        self.out_of_range = out_of_range
+        self.out_of_range, self.reset_reason = out_of_range, reason
 
     def asked(self) -> int:
         """The offset is being looked up; the version to give to ``found`` or ``not_found``."""
@@ -197,6 +233,7 @@ class PartitionState:
             return False
         self._move(PositionEvent.FOUND)
         self._begin_at(offset, leader_epoch)
+        self.checked_with = ANY_LEADER
         return True
 
     def not_found(self, version: int) -> bool:
@@ -214,6 +251,7 @@ class PartitionState:
         self.drop_buffer()
         self._position = self.fetch_offset = offset
         self.leader_epoch = leader_epoch
+        self.checked_with = None
         self.out_of_range = None
         self.succeeded()
 

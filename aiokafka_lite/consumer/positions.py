@@ -17,18 +17,21 @@ from ..errors import ErrorCode, KafkaError, error_for
 from ..net.connection import Purpose
 from ..types import TopicPartition
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, is_passing, lookup_request, read_lookup
-from .partition import PartitionState, Reset
+from .partition import PartitionState, Reset, ResetReason
 from .subscription import Subscription, plan_lookups
 
 logger = logging.getLogger(__name__)
 
 Spawn = Callable[..., object]
+ReportReset = Callable[[TopicPartition, int, int, ResetReason], None]
 
 
 class PositionKeeper:
     """Gives every assigned partition an offset. Owner: ``Fetching``, whose child ``run`` is.
 
-    ``on_found`` is called when partitions may be fetched, ``on_ready`` when an error waits for the reader.
+    ``on_found`` is called when partitions may be fetched, ``on_ready`` when an error waits for the reader,
+    ``report_reset`` when reading goes on elsewhere. ``wall_clock`` gives seconds since the epoch, which are what
+    timestamps of records are compared with.
     """
 
     def __init__(
@@ -41,6 +44,8 @@ class PositionKeeper:
         spawn: Spawn,
         on_found: Callable[[], None],
         on_ready: Callable[[], None],
+        report_reset: ReportReset,
+        wall_clock: Callable[[], float],
     ) -> None:
         self._client = client
         self._subscription = subscription
@@ -49,6 +54,8 @@ class PositionKeeper:
         self._spawn = spawn
         self._on_found = on_found
         self._on_ready = on_ready
+        self._report_reset = report_reset
+        self._wall_clock = wall_clock
         self._wake = asyncio.Event()
         self._refresh_backoff = self._backoff()
         self._refresh_at = 0.0
@@ -81,9 +88,13 @@ class PositionKeeper:
     # ---- offsets
 
     async def _look_up(self, node_id: int, asked: Sequence[tuple[PartitionState, int]]) -> None:
-        """Ask one leader for the offsets of its partitions. Without a policy, ask for both ends, to name them."""
+        """Ask one leader for the offsets of its partitions.
+
+        Without a policy, both ends are asked for, to name them; by duration the end as well, for a partition in which
+        nothing is that young.
+        """
         states = {state.partition: state for state, _ in asked}
-        low = {each: EARLIEST for each, state in states.items() if state.reset is not Reset.LATEST}
+        low = {each: self._low_of(state) for each, state in states.items() if state.reset is not Reset.LATEST}
         high = {each: LATEST for each, state in states.items() if state.reset is not Reset.EARLIEST}
         try:
             beginnings, low_errors = await self._ask(node_id, low)
@@ -102,10 +113,16 @@ class PositionKeeper:
             elif state.reset is Reset.NONE:
                 self._no_policy(state, version, beginnings[partition], ends[partition])
             else:
-                found = (beginnings if state.reset is Reset.EARLIEST else ends)[partition]
-                self._found(state, version, found)
+                found = beginnings.get(partition)
+                self._found(state, version, ends[partition] if found is None and partition in ends else found)
         self._on_found()
         self.wake()
+
+    def _low_of(self, state: PartitionState) -> int:
+        duration = self._config.reset_duration
+        if state.reset is not Reset.BY_DURATION or duration is None:
+            return EARLIEST
+        return max(0, round((self._wall_clock() - duration) * 1000))
 
     async def _ask(
         self, node_id: int, wanted: dict[TopicPartition, int]
@@ -121,9 +138,10 @@ class PositionKeeper:
 
     def _found(self, state: PartitionState, version: int, found: OffsetAndTimestamp | None) -> None:
         offset = 0 if found is None else found.offset
-        refused = state.out_of_range
+        refused, reason = state.out_of_range, state.reset_reason
         if state.found(version, offset, None if found is None else found.leader_epoch) and refused is not None:
             logger.warning("%s: reset from offset %s to %s (%s)", state.partition, refused, offset, state.reset.value)
+            self._report_reset(state.partition, refused, offset, reason)
 
     def _refused(self, state: PartitionState, version: int, code: ErrorCode) -> None:
         if not state.not_found(version):

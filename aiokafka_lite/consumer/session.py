@@ -332,7 +332,7 @@ class _Consumption(Service):
         self._group_config: GroupConfig = group._group_config
         self._client = Client(group._client_config, connector=group._connector)
         self._subscription = Subscription(
-            Reset(group._config.auto_offset_reset), group._config.max_partition_fetch_bytes
+            Reset.of(group._config), group._config.max_partition_fetch_bytes
         )
         self._fetching = Fetching(
             client=self._client,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -29,6 +30,12 @@ from aiokafka_lite.types import Compression
         (ProducerConfig, {"batch_size": 0}, "batch_size"),
         (ProducerConfig, {"linger": "5"}, "linger"),
         (ConsumerConfig, {"auto_offset_reset": "smallest"}, "auto_offset_reset"),
+        (ConsumerConfig, {"auto_offset_reset": "by_duration:"}, "auto_offset_reset"),
+        (ConsumerConfig, {"auto_offset_reset": "by_duration:P"}, "auto_offset_reset"),
+        (ConsumerConfig, {"auto_offset_reset": "by_duration:P1DT"}, "auto_offset_reset"),
+        (ConsumerConfig, {"auto_offset_reset": "by_duration:-PT1H"}, "auto_offset_reset"),
+        (ConsumerConfig, {"auto_offset_reset": "by_duration:P1Y"}, "auto_offset_reset"),
+        (ConsumerConfig, {"auto_offset_reset": timedelta(seconds=-1)}, "auto_offset_reset"),
         (ConsumerConfig, {"isolation_level": "serializable"}, "isolation_level"),
         (ConsumerConfig, {"check_crcs": 1}, "check_crcs"),
     ],
@@ -55,3 +62,18 @@ def test_acks_all_is_minus_one_on_the_wire() -> None:
 
 def test_compression_goes_by_kafkas_names() -> None:
     assert ProducerConfig(compression="zstd").compression is Compression.ZSTD
+
+
+@pytest.mark.parametrize(
+    "spelled, seconds",
+    [
+        ("by_duration:PT1H", 3600.0),
+        ("by_duration:P1D", 86400.0),
+        ("by_duration:P1DT2H3M4.5S", 93784.5),
+        ("by_duration:pt0s", 0.0),
+        (timedelta(minutes=2), 120.0),
+        ("earliest", None),
+    ],
+)
+def test_a_duration_is_read_as_java_spells_it(spelled: str | timedelta, seconds: float | None) -> None:
+    assert ConsumerConfig(auto_offset_reset=spelled).reset_duration == seconds

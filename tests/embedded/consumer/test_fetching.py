@@ -206,6 +206,49 @@ async def test_a_batch_that_does_not_come_whole_is_asked_for_with_more_room(clus
     assert sizes[:5] == [10_000, 20_000, 40_000, 80_000, 160_000]
 
 
+# ---- sessions
+
+
+async def test_a_consumer_that_ends_leaves_no_fetch_session_behind(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders, topics=["orders"]) as consumer:
+        await take(consumer, 300)
+        assert [readers_sessions(orders, node) for node in (1, 2, 3)] == [1, 1, 1]
+    assert [readers_sessions(orders, node) for node in (1, 2, 3)] == [0, 0, 0]
+
+
+async def test_a_broker_that_nothing_is_read_from_any_longer_forgets_the_session(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST, SECOND, THIRD])
+        await take(consumer, 300)
+        consumer.assign([FIRST])
+        await asyncio.sleep(2.0)
+        assert sum(readers_sessions(orders, node) for node in (1, 2, 3)) == 1
+        consumer.assign([FIRST, SECOND])
+        write(orders, SECOND, [b"more"])
+        assert (await take(consumer, 1))[0].value in (b"more", b"0")
+
+
+def readers_sessions(cluster: EmbeddedCluster, node: int) -> int:
+    """Fetch sessions that a node keeps for consumers."""
+    ended = [
+        each.request.session_id
+        for each in cluster.history.of(FetchRequest, node=node)
+        if isinstance(each.request, FetchRequest) and each.request.session_epoch == -1
+    ]
+    mine = {
+        each.response.session_id
+        for each in cluster.history.of(FetchRequest, node=node)
+        if isinstance(each.request, FetchRequest)
+        and each.request.replica_id < 0
+        and each.request.replica_state.replica_id < 0
+        and each.response is not None
+        and each.response.session_id
+    }
+    kept = cluster.nodes[node].fetch_sessions._sessions.keys() & mine
+    assert not kept.intersection(ended)
+    return len(kept)
+
+
 # ---- versions
 
 
@@ -232,7 +275,8 @@ async def test_topics_without_an_id_are_asked_for_by_name() -> None:
         fill(cluster, FIRST, 100)
         async with consumer_of(cluster, topics=["orders"]) as consumer:
             assert len(await take(consumer, 100)) == 100
-        assert {exchange.version for exchange in cluster.history.of(FetchRequest)} == {12}
+        exchanges = [each for each in cluster.history.of(FetchRequest) if each.request.topics]
+        assert {exchange.version for exchange in exchanges} == {12}
 
 
 # ---- brokers and leaders

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
+from aiokafka_lite.consumer import ResetReason
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     AuthorizationError,
@@ -159,6 +161,88 @@ async def test_what_was_fetched_is_read_before_an_offset_that_is_gone_is_reset(o
         assert fault.hits == 1
         taken += await take(consumer, 90)
         assert [record.offset for record in taken] == list(range(100))
+
+
+async def test_a_reset_by_duration_begins_with_what_is_that_young(cluster: EmbeddedCluster) -> None:
+    """Record ``n`` of 100 was written at 1,000 + n seconds; it is 1,100 s now."""
+    await cluster.create_topic("orders")
+    write(cluster, FIRST, [b"%d" % number for number in range(100)])
+    ways: list[tuple[str | timedelta, int]] = [
+        ("by_duration:PT1M", 40),
+        (timedelta(seconds=10), 90),
+        ("by_duration:P30DT0.5S", 0),
+        ("by_duration:PT0.5S", 100),  # nothing is that young: the end
+    ]
+    for policy, offset in ways:
+        async with consumer_of(cluster, auto_offset_reset=policy, clock=lambda: 1_100.0) as consumer:
+            consumer.assign([FIRST])
+            assert await consumer.position(FIRST) == offset, policy
+            consumer.seek(FIRST, 5_000)  # out of range
+            await asyncio.sleep(1.0)
+            assert await consumer.position(FIRST) == offset, policy
+
+
+async def test_a_log_start_that_passes_the_position_is_told_with_both_offsets(orders: EmbeddedCluster) -> None:
+    """As retention and DeleteRecords do it; what was fetched before is still read."""
+    resets: list[tuple[TopicPartition, int, int, ResetReason]] = []
+    async with consumer_of(
+        orders, max_partition_fetch_bytes=300, on_offset_reset=lambda *reset: resets.append(reset)
+    ) as consumer:
+        consumer.assign([FIRST])
+        offsets = [record.offset for record in await take(consumer, 10)]
+        leader(orders, FIRST).log.delete_before(60)
+        offsets += [record.offset for record in await take(consumer, 40)]
+    kept = resets[0][1]
+    assert resets == [(FIRST, kept, 60, ResetReason.OUT_OF_RANGE)]
+    assert 10 <= kept < 60
+    assert offsets == [*range(kept), *range(60, 60 + 50 - kept)]
+
+
+async def test_what_the_reset_callback_raises_ends_the_consumer(orders: EmbeddedCluster) -> None:
+    def refuse(partition: TopicPartition, old: int, new: int, why: ResetReason) -> None:
+        raise LookupError(f"{partition} {old} {new} {why.name}")
+
+    leader(orders, FIRST).log.delete_before(40)
+    consumer = consumer_of(orders, on_offset_reset=refuse)
+    await consumer.start()
+    consumer.assign([FIRST])
+    consumer.seek(FIRST, 7)
+    with pytest.raises(LookupError, match="orders-0 7 40 OUT_OF_RANGE"):
+        await anext(consumer)
+    with pytest.raises(LookupError):
+        await consumer.close()
+
+
+# ---- lag
+
+
+async def test_the_lag_is_known_without_asking_where_records_are_fetched(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST, SECOND])
+        assert await consumer.lag() == {FIRST: 100, SECOND: 100}
+        records = await take(consumer, 30)
+        await asyncio.sleep(1.0)  # both leaders have answered a fetch
+        orders.history.clear()
+        lag = await consumer.lag()
+        assert sum(lag.values()) == 170
+        assert orders.history.of(ListOffsetsRequest) == []
+        assert await consumer.lag([FIRST]) == {FIRST: lag[FIRST]}
+        await take(consumer, 200 - len(records))
+        assert await consumer.lag() == {FIRST: 0, SECOND: 0}
+        write(orders, FIRST, [b"more"] * 5)
+        await asyncio.sleep(1.0)
+        assert await consumer.lag() == {FIRST: 5, SECOND: 0}
+
+
+async def test_the_lag_of_what_is_not_fetched_is_asked_for(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        consumer.pause()
+        await asyncio.sleep(1.0)  # the last fetch is answered
+        write(orders, FIRST, [b"more"] * 5)
+        assert await consumer.lag() == {FIRST: 5}
+        assert consumer.highwater(FIRST) == 100  # when it was last fetched
 
 
 # ---- lookups

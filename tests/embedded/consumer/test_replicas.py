@@ -1,4 +1,4 @@
-"""Reading from the closest replica (KIP-392), and noticing that the log is another one (KIP-320)."""
+"""Reading from the closest replica (KIP-392)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ErrorCode, OffsetOutOfRange
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write
+from tests.embedded.consumer.logs import consumer_of, fill, take
 
 FIRST = TopicPartition("orders", 0)
 LEADER, NEAR = 1, 2
@@ -90,62 +90,3 @@ async def test_the_leader_is_asked_again_after_a_while(racks: EmbeddedCluster) -
         await consumer.poll(timeout=35.0)
         assert len(racks.history.of(FetchRequest, node=LEADER)) > asked
         assert records_from(racks, LEADER) == 0
-
-
-# ---- another log
-
-
-async def cut_off(cluster: EmbeddedCluster, offset: int) -> None:
-    """As an unclean election does: a replica leads that lacks the end of the log, and other records take its place."""
-    replica = leader(cluster, FIRST)
-    replica.truncate_to(offset)
-    await cluster.move_leader("orders", 0, cluster.leader_of("orders", 0))
-    for number in range(60):
-        write(cluster, FIRST, [b"other %d" % number])
-
-
-@pytest.fixture
-async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
-    await cluster.create_topic("orders")
-    fill(cluster, FIRST, 100)
-    return cluster
-
-
-async def test_a_log_that_was_cut_off_is_read_from_the_cut(
-    orders: EmbeddedCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with consumer_of(orders) as consumer:
-        consumer.assign([FIRST])
-        await take(consumer, 100)
-        await cut_off(orders, 60)
-        records = await take(consumer, 60)
-        assert [(record.offset, record.value) for record in records] == [
-            (60 + number, b"other %d" % number) for number in range(60)
-        ]
-    assert "orders-0 was cut off at offset 60; it was read up to 100" in caplog.text
-
-
-async def test_a_cut_beyond_the_position_costs_only_what_was_fetched_ahead(orders: EmbeddedCluster) -> None:
-    async with consumer_of(orders) as consumer:
-        consumer.assign([FIRST])
-        await take(consumer, 10)
-        await cut_off(orders, 60)
-        await asyncio.sleep(2.0)
-        records = await take(consumer, 110)
-        assert [record.offset for record in records] == list(range(10, 120))
-        assert records[50].value == b"other 0"
-
-
-async def test_without_a_policy_a_log_that_was_cut_off_is_an_error_that_names_the_offsets(
-    orders: EmbeddedCluster,
-) -> None:
-    async with consumer_of(orders, auto_offset_reset="none") as consumer:
-        consumer.assign([FIRST])
-        consumer.seek(FIRST, 0)
-        await take(consumer, 100)
-        await cut_off(orders, 60)
-        for _ in range(2):
-            with pytest.raises(OffsetOutOfRange, match=r"orders-0 was cut off at offset 60, and was read up to 100"):
-                await anext(consumer)
-        consumer.seek(FIRST, 60)
-        assert (await take(consumer, 1))[0].value == b"other 0"

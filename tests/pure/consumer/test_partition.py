@@ -290,3 +290,15 @@ def test_every_record_is_delivered_once_whatever_way_it_is_taken(sizes: list[int
             left = [batch(start, size) for start, size in zip(starts, sizes) if start + size > len(taken)]
             state.add(batches(*left), None)
     assert taken == list(range(sum(sizes)))
+
+
+def test_a_batch_of_many_records_is_decoded_in_pieces() -> None:
+    """A record of seven bytes makes a hundred bytes of objects: a small batch must not become all of them at once."""
+    state = at(0)
+    rows = [(0, None, None, ())] * 150_000
+    state.add(batches(encode_batch(rows)), None)
+    sizes = []
+    while (chunk := state.next_chunk(check_crc=True, max_size=1 << 21)) is not None:
+        sizes.append(len(chunk))
+        chunk.advance(len(chunk))
+    assert sizes == [65_536, 65_536, 150_000 - 2 * 65_536]

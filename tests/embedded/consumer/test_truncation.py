@@ -1,0 +1,206 @@
+"""Noticing that the log is another one than the one that was read (KIP-320).
+
+Brokers with Fetch v12 compare logs themselves; older ones are asked by OffsetForLeaderEpoch after the leader changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiokafka_lite.consumer import ResetReason
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.node import default_versions
+from aiokafka_lite.errors import AuthorizationError, ErrorCode, OffsetOutOfRange
+from aiokafka_lite.protocol.messages import (
+    FetchRequest,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponsePartition,
+    OffsetForLeaderEpochResponseTopic,
+)
+from aiokafka_lite.types import TopicPartition
+from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write
+
+FIRST = TopicPartition("orders", 0)
+LAST_THAT_DOES_NOT_COMPARE, FIRST_THAT_COMPARES = 11, 12
+
+
+async def cluster_with_fetch(newest: int) -> AsyncIterator[EmbeddedCluster]:
+    versions = {**default_versions(), FetchRequest.api_key: (4, newest)}
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, versions=versions) as cluster:
+        await cluster.create_topic("orders")
+        fill(cluster, FIRST, 100)
+        yield cluster
+
+
+@pytest.fixture(params=[LAST_THAT_DOES_NOT_COMPARE, FIRST_THAT_COMPARES, 18])
+async def orders(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
+    """A topic of 100 records in batches of ten, on brokers of several ages."""
+    async for cluster in cluster_with_fetch(request.param):
+        yield cluster
+
+
+@pytest.fixture
+async def old_orders() -> AsyncIterator[EmbeddedCluster]:
+    async for cluster in cluster_with_fetch(LAST_THAT_DOES_NOT_COMPARE):
+        yield cluster
+
+
+async def cut_off(cluster: EmbeddedCluster, offset: int) -> None:
+    """As an unclean election does: a replica leads that lacks the end of the log, and other records take its place."""
+    replica = leader(cluster, FIRST)
+    replica.truncate_to(offset)
+    await cluster.move_leader("orders", 0, cluster.leader_of("orders", 0))
+    for number in range(60):
+        write(cluster, FIRST, [b"other %d" % number])
+
+
+def asked(cluster: EmbeddedCluster) -> list[OffsetForLeaderEpochRequest]:
+    """The questions of readers, not those of followers."""
+    requests = [exchange.request for exchange in cluster.history.of(OffsetForLeaderEpochRequest)]
+    return [request for request in requests if request.replica_id < 0]
+
+
+async def test_a_log_that_was_cut_off_is_read_from_the_cut(
+    orders: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    resets: list[tuple[TopicPartition, int, int, ResetReason]] = []
+    async with consumer_of(orders, on_offset_reset=lambda *reset: resets.append(reset)) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        await cut_off(orders, 60)
+        records = await take(consumer, 60)
+        assert [(record.offset, record.value) for record in records] == [
+            (60 + number, b"other %d" % number) for number in range(60)
+        ]
+    assert "orders-0 was cut off at offset 60; it was read up to 100" in caplog.text
+    assert resets == [(FIRST, 100, 60, ResetReason.TRUNCATED)]
+
+
+@pytest.mark.parametrize("read", [5, 10])
+async def test_a_cut_beyond_the_position_costs_only_what_was_fetched_ahead(orders: EmbeddedCluster, read: int) -> None:
+    """Also in the midst of a batch, whose rest must not come twice."""
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        records = await take(consumer, read)
+        await cut_off(orders, 60)
+        await asyncio.sleep(2.0)
+        records += await take(consumer, 120 - read)
+        assert [record.offset for record in records] == list(range(120))
+        assert records[60].value == b"other 0"
+
+
+async def test_without_a_policy_a_log_that_was_cut_off_is_an_error_that_names_the_offsets(
+    orders: EmbeddedCluster,
+) -> None:
+    async with consumer_of(orders, auto_offset_reset="none") as consumer:
+        consumer.assign([FIRST])
+        consumer.seek(FIRST, 0)
+        await take(consumer, 100)
+        await cut_off(orders, 60)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRange, match=r"orders-0 was cut off at offset 60, and was read up to 100"):
+                await anext(consumer)
+        consumer.seek(FIRST, 60)
+        assert (await take(consumer, 1))[0].value == b"other 0"
+
+
+async def test_an_old_broker_is_asked_once_after_each_change_of_the_leader(old_orders: EmbeddedCluster) -> None:
+    async with consumer_of(old_orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        assert asked(old_orders) == []  # what was read came from that very leader
+        for number in range(3):
+            await old_orders.move_leader("orders", 0, old_orders.leader_of("orders", 0))
+            write(old_orders, FIRST, [b"more"])
+            assert (await take(consumer, 1))[0].offset == 100 + number
+        assert len(asked(old_orders)) == 3
+        await consumer.poll(timeout=30.0)
+        assert len(asked(old_orders)) == 3
+
+
+async def test_brokers_that_compare_logs_are_not_asked(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        await cut_off(orders, 60)
+        await take(consumer, 60)
+    newest = orders.history.of(FetchRequest)[-1].version
+    assert (len(asked(orders)) > 0) == (newest == LAST_THAT_DOES_NOT_COMPARE)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR]
+)
+async def test_a_leader_that_cannot_say_is_asked_again_at_a_bounded_rate(
+    old_orders: EmbeddedCluster, code: ErrorCode
+) -> None:
+    async with consumer_of(old_orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        fault = old_orders.on(OffsetForLeaderEpochRequest, times=None).fail(code)
+        await cut_off(old_orders, 60)
+        fetches = len(old_orders.history.of(FetchRequest))
+        assert await consumer.poll(timeout=30.0) == []
+        assert 25 <= fault.hits <= 45
+        assert len(old_orders.history.of(FetchRequest)) <= fetches + 1  # nothing is fetched before there is an answer
+        fault.remove()
+        assert (await take(consumer, 1))[0].value == b"other 0"
+
+
+async def test_a_connection_that_breaks_while_a_leader_is_asked_costs_nothing(old_orders: EmbeddedCluster) -> None:
+    async with consumer_of(old_orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        old_orders.on(OffsetForLeaderEpochRequest, times=3).disconnect()
+        await cut_off(old_orders, 60)
+        assert (await take(consumer, 1))[0].value == b"other 0"
+
+
+async def test_a_leader_that_may_not_be_asked_is_an_error(old_orders: EmbeddedCluster) -> None:
+    async with consumer_of(old_orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        old_orders.on(OffsetForLeaderEpochRequest, times=1).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        await cut_off(old_orders, 60)
+        with pytest.raises(AuthorizationError, match=r"whether the log of orders-0 was cut off"):
+            await anext(consumer)
+        assert (await take(consumer, 1))[0].value == b"other 0"
+
+
+@pytest.mark.parametrize("policy, offset", [("earliest", 0), ("latest", 120), ("none", None)])
+async def test_a_log_without_any_epoch_that_was_read_is_read_as_the_policy_says(
+    old_orders: EmbeddedCluster, policy: str, offset: int | None
+) -> None:
+    def knows_nothing(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        part = OffsetForLeaderEpochResponsePartition(error_code=0, partition=0, leader_epoch=-1, end_offset=-1)
+        topic = OffsetForLeaderEpochResponseTopic(topic="orders", partitions=[part])
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=[topic])
+
+    async with consumer_of(old_orders, auto_offset_reset=policy) as consumer:
+        consumer.assign([FIRST])
+        consumer.seek(FIRST, 0)
+        await take(consumer, 100)
+        old_orders.on(OffsetForLeaderEpochRequest, times=None).answer(knows_nothing)
+        await cut_off(old_orders, 60)
+        if offset is None:
+            with pytest.raises(OffsetOutOfRange, match=r"orders-0 has no offset 100"):
+                await anext(consumer)
+            return
+        await asyncio.sleep(2.0)
+        assert await consumer.position(FIRST) == offset
+
+
+async def test_a_seek_while_a_leader_is_asked_counts(old_orders: EmbeddedCluster) -> None:
+    async with consumer_of(old_orders) as consumer:
+        consumer.assign([FIRST])
+        await take(consumer, 100)
+        fault = old_orders.on(OffsetForLeaderEpochRequest, times=1).delay(3.0)
+        await cut_off(old_orders, 60)
+        await asyncio.sleep(2.0)
+        assert fault.hits == 1
+        consumer.seek(FIRST, 20)
+        assert (await take(consumer, 1))[0].offset == 20
