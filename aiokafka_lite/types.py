@@ -78,7 +78,7 @@ class Record(NamedTuple):
     """A record as a consumer gets it. ``timestamp`` is in milliseconds since the epoch, -1 where the log has none.
 
     A NamedTuple and not a frozen dataclass: records are made by the million, and this is the cheapest immutable thing
-    with names that the language has (decoding to frozen dataclasses takes 1.7 times as long: ``benchmarks/records.py``).
+    with names that the language has (frozen dataclasses decode 1.7 times as slowly: ``benchmarks/records.py``).
     """
 
     topic: str
