@@ -30,6 +30,10 @@ _LOG_TO_STDOUT = ["-Dorg.slf4j.simpleLogger.logFile=System.out", "-Dorg.slf4j.si
 # The tools moved from Kafka's core to a module of their own, release by release.
 _TOOLS = {
     "console-consumer": ("org.apache.kafka.tools.consumer.ConsoleConsumer", "kafka.tools.ConsoleConsumer"),
+    "consumer-groups": (
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        "kafka.admin.ConsumerGroupCommand",
+    ),
     "console-producer": ("org.apache.kafka.tools.ConsoleProducer", "kafka.tools.ConsoleProducer"),
     "topics": ("org.apache.kafka.tools.TopicCommand", "kafka.admin.TopicCommand"),
 }

@@ -1,0 +1,349 @@
+"""Groups on every broker: among ourselves, and mixed with members of other clients, under each shared strategy."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from aiokafka_lite import (
+    Claim,
+    Consumer,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    ConsumerGroupSession,
+    CooperativeStickyStrategy,
+    MemberState,
+    Producer,
+    RangeStrategy,
+    RoundRobinStrategy,
+    StickyStrategy,
+    TopicPartition,
+)
+from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.reading import DEADLINE, take
+
+_numbers = itertools.count(1)
+
+SETTLED = 30.0
+"""Seconds for a group to settle: brokers wait three seconds for company when the first member joins."""
+
+
+def new_group() -> str:
+    return f"group-{os.getpid()}-{next(_numbers)}"
+
+
+async def write(kafka: Kafka, topic: str, partitions: int, each: int, first: int = 0) -> None:
+    """``each`` records into every partition, with values that count from ``first``."""
+    async with Producer(kafka.bootstrap_servers) as producer:
+        for number in range(first, first + each):
+            for partition in range(partitions):
+                producer.send_nowait(topic, b"%d" % number, partition=partition)
+        await producer.flush()
+
+
+async def test_a_group_goes_on_where_it_left_off(kafka: Kafka) -> None:
+    topic, group = await kafka.create_topic(partitions=3), new_group()
+    await write(kafka, topic, 3, 10)
+    async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+        assert len(await take(consumer, 30)) == 30
+        assert await consumer.poll(timeout=0.2) == []
+        committed = await consumer.commit()
+        assert {offset.offset for offset in committed.committed.values()} == {10}
+    await write(kafka, topic, 3, 5, first=10)
+    async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+        records = await take(consumer, 15)
+        assert sorted({record.offset for record in records}) == [10, 11, 12, 13, 14]
+        found = await consumer.committed(consumer.assignment)
+        assert {offset and offset.offset for offset in found.values()} == {10}
+
+
+async def test_what_was_not_asked_beyond_is_read_again(kafka: Kafka) -> None:
+    topic, group = await kafka.create_topic(partitions=1), new_group()
+    await write(kafka, topic, 1, 10)
+    async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+        async for record in consumer:
+            if record.offset == 4:
+                break
+    async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+        assert (await take(consumer, 1))[0].offset == 4
+
+
+async def test_topics_that_match_are_read_also_those_that_come_later(kafka: Kafka) -> None:
+    group, stem = new_group(), f"match-{os.getpid()}-{next(_numbers)}"
+    first = await kafka.create_topic(f"{stem}.one", partitions=1)
+    await kafka.create_topic(f"other-{stem}", partitions=1)
+    await write(kafka, first, 1, 3)
+    pattern = re.compile(re.escape(stem) + r"\..*")
+    settings: dict[str, Any] = {"group_id": group, "metadata_max_age": 1.0}
+    async with Consumer(kafka.bootstrap_servers, topics=pattern, **settings) as consumer:
+        assert {record.topic for record in await take(consumer, 3)} == {first}
+        second = await kafka.create_topic(f"{stem}.two", partitions=1)
+        await write(kafka, second, 1, 3)
+        assert {record.topic for record in await take(consumer, 3)} == {second}
+
+
+async def test_a_static_member_that_restarts_costs_no_rebalance(kafka: Kafka) -> None:
+    if not kafka.speaks("2.3.0"):
+        pytest.skip("Kafka has static members since 2.3 (KIP-345)")
+    topic, group = await kafka.create_topic(partitions=2), new_group()
+    await write(kafka, topic, 2, 3)
+
+    def member(name: str) -> Consumer:
+        return Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group, group_instance_id=name)
+
+    async with member("a") as first:
+        second = member("b")
+        await second.start()
+        await settled(lambda: len(first.assignment) == len(second.assignment) == 1, first, second)
+        generation, owned = first.group_metadata().generation_id, second.assignment
+        await second.close()
+        async with member("b") as second:
+            await settled(lambda: second.assignment == owned, first, second)
+            assert second.group_metadata().generation_id == generation
+            assert first.group_metadata().generation_id == generation
+
+
+async def test_a_handler_reads_claims(kafka: Kafka) -> None:
+    topic, group = await kafka.create_topic(partitions=3), new_group()
+    await write(kafka, topic, 3, 20)
+    counts: dict[int, int] = {}
+    done = asyncio.Event()
+
+    class Handler(ConsumerGroupHandler):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            async for record in claim:
+                counts[claim.partition] = counts.get(claim.partition, 0) + 1
+                session.mark_message(record)
+                if sum(counts.values()) == 60:
+                    done.set()
+
+    async with ConsumerGroup(kafka.bootstrap_servers, group_id=group) as consumer_group:
+        task = asyncio.create_task(consumer_group.consume([topic], Handler()))
+        async with asyncio.timeout(DEADLINE):
+            await done.wait()
+        await consumer_group.close()
+        await task
+    assert counts == {0: 20, 1: 20, 2: 20}
+    async with Consumer(kafka.bootstrap_servers, group_id=group) as reader:
+        found = await reader.committed([TopicPartition(topic, number) for number in range(3)])
+        assert {offset and offset.offset for offset in found.values()} == {20}
+
+
+async def test_kafkas_own_tool_describes_the_group(kafka: Kafka) -> None:
+    topic, group = await kafka.create_topic(partitions=2), new_group()
+    await write(kafka, topic, 2, 5)
+    settings: dict[str, Any] = {"group_id": group, "client_id": "describe-me"}
+    async with Consumer(kafka.bootstrap_servers, topics=[topic], **settings) as consumer:
+        await take(consumer, 10)
+        await consumer.poll(timeout=0.1)
+        await consumer.commit()
+        await write(kafka, topic, 2, 2, first=5)
+        said = await asyncio.to_thread(kafka.tool, "consumer-groups", "--describe", "--group", group)
+    rows = [line.split() for line in said.splitlines() if line.startswith(group)]
+    assert [(row[1], row[2], row[3], row[4], row[5]) for row in sorted(rows)] == [
+        (topic, "0", "5", "7", "2"),
+        (topic, "1", "5", "7", "2"),
+    ]
+    assert all("describe-me" in row[-1] for row in rows)
+
+
+# ---- with other clients
+
+
+class Peer(Protocol):
+    """A member by another client, that reads in a thread or task of its own."""
+
+    async def start(self, servers: str, topic: str, group: str, strategy: str) -> None: ...
+
+    def assignment(self) -> set[int]: ...
+
+    async def stop(self) -> None: ...
+
+
+class ConfluentPeer:
+    """A librdkafka member."""
+
+    strategies = ("range", "roundrobin", "cooperative-sticky")
+
+    async def start(self, servers: str, topic: str, group: str, strategy: str) -> None:
+        confluent_kafka = pytest.importorskip("confluent_kafka")
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": group,
+                "partition.assignment.strategy": strategy,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 500,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._over = threading.Event()
+        self._owned: set[int] = set()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._consumer.poll(0.1)
+            self._owned = {each.partition for each in self._consumer.assignment()}
+        self._consumer.close()
+
+    def assignment(self) -> set[int]:
+        return self._owned
+
+    async def stop(self) -> None:
+        self._over.set()
+        await asyncio.to_thread(self._thread.join)
+
+
+KAFKA_PYTHON_ASSIGNORS = {
+    "range": ("range", "RangePartitionAssignor"),
+    "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
+    "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
+    "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
+}
+
+
+class KafkaPythonPeer:
+    """A kafka-python member."""
+
+    strategies = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+    async def start(self, servers: str, topic: str, group: str, strategy: str) -> None:
+        kafka_python = pytest.importorskip("kafka")
+        assignor = self._assignor(strategy)
+        self._make = lambda: kafka_python.KafkaConsumer(
+            topic,
+            bootstrap_servers=servers.split(","),
+            group_id=group,
+            partition_assignment_strategy=[assignor],
+            auto_offset_reset="earliest",
+            session_timeout_ms=10_000,
+            heartbeat_interval_ms=500,
+        )
+        self._over = threading.Event()
+        self._owned: set[int] = set()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @staticmethod
+    def _assignor(strategy: str) -> Any:
+        module, name = KAFKA_PYTHON_ASSIGNORS[strategy]
+        return getattr(pytest.importorskip(f"kafka.coordinator.assignors.{module}"), name)
+
+    def _run(self) -> None:
+        consumer = self._make()
+        while not self._over.is_set():
+            consumer.poll(100)
+            self._owned = {each.partition for each in consumer.assignment()}
+        consumer.close()
+
+    def assignment(self) -> set[int]:
+        return self._owned
+
+    async def stop(self) -> None:
+        self._over.set()
+        await asyncio.to_thread(self._thread.join)
+
+
+class AiokafkaPeer:
+    """An aiokafka member."""
+
+    strategies = ("range", "roundrobin", "sticky")
+
+    async def start(self, servers: str, topic: str, group: str, strategy: str) -> None:
+        aiokafka = pytest.importorskip("aiokafka")
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+        from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+        from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+        assignors = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+        found = {each.name: each for each in assignors}
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=servers,
+            group_id=group,
+            partition_assignment_strategy=[found[strategy]],
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=500,
+        )
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        await self._consumer.start()
+        try:
+            while True:
+                await self._consumer.getmany(timeout_ms=100)
+        finally:
+            await self._consumer.stop()
+
+    def assignment(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+OURS = {
+    "range": RangeStrategy,
+    "roundrobin": RoundRobinStrategy,
+    "sticky": StickyStrategy,
+    "cooperative-sticky": CooperativeStickyStrategy,
+}
+PEERS: list[tuple[Callable[[], Peer], str]] = [
+    (peer, strategy) for peer in (ConfluentPeer, KafkaPythonPeer, AiokafkaPeer) for strategy in peer.strategies
+]
+
+
+async def settled(condition: Callable[[], bool], *consumers: Consumer) -> None:
+    """Wait until the condition holds and our members are stable, while they read."""
+    ends = time.monotonic() + SETTLED
+    while not (condition() and all(each.membership is MemberState.STABLE for each in consumers)):
+        assert time.monotonic() < ends, [(each.membership, each.assignment) for each in consumers]
+        await asyncio.gather(asyncio.sleep(0.05), *(each.poll(timeout=0.1) for each in consumers))
+
+
+def whole(sets: Sequence[set[int]], count: int) -> bool:
+    return sorted(number for each in sets for number in each) == list(range(count)) and all(sets)
+
+
+@pytest.mark.parametrize("leads", ["ours", "theirs"])
+@pytest.mark.parametrize("make,strategy", PEERS, ids=[f"{peer.__name__}-{strategy}" for peer, strategy in PEERS])
+async def test_a_group_of_two_clients_shares_partitions(
+    kafka: Kafka, make: Callable[[], Peer], strategy: str, leads: str
+) -> None:
+    topic, group = await kafka.create_topic(partitions=5), new_group()
+    await write(kafka, topic, 5, 20)
+    peer = make()
+    ours = Consumer(
+        kafka.bootstrap_servers, topics=[topic], group_id=group, strategies=[OURS[strategy]()], heartbeat_interval=0.5
+    )
+
+    def own() -> set[int]:
+        return {partition.partition for partition in ours.assignment}
+
+    if leads == "ours":
+        await ours.start()
+        await settled(lambda: len(own()) == 5, ours)
+    await peer.start(kafka.bootstrap_servers, topic, group, strategy)
+    try:
+        if leads == "theirs":
+            await settled(lambda: len(peer.assignment()) == 5)
+            await ours.start()
+        await settled(lambda: whole([own(), peer.assignment()], 5), ours)
+        await peer.stop()
+        await settled(lambda: len(own()) == 5, ours)
+    finally:
+        await peer.stop()
+        await ours.close()
