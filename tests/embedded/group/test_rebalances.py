@@ -13,6 +13,8 @@ from aiokafka_lite.group import RoundRobinStrategy, StickyStrategy
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, until_stable
 
+QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0}
+
 STRATEGIES: list[dict[str, Any]] = [
     {},
     {"strategies": [RoundRobinStrategy()]},
@@ -84,11 +86,7 @@ async def test_a_storm_with_members_that_die_loses_no_record(
             worker = workers.pop(choice.randrange(len(workers)))
             await (worker.die() if choice.random() < 0.5 else worker.stop())
         else:
-            workers.append(
-                await Worker(
-                    cluster, ownership, f"worker-{number}", work=0.2, session_timeout=6.0, heartbeat_interval=1.0, **settings
-                ).start()
-            )
+            workers.append(await Worker(cluster, ownership, f"worker-{number}", work=0.2, **QUICK, **settings).start())
         await asyncio.sleep(choice.choice([0.0, 0.5, 3.0]))
     await until_stable(*(worker.consumer for worker in workers), within=20.0)
     async with asyncio.timeout(300):

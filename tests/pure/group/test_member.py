@@ -1,0 +1,608 @@
+"""The machine of a group's member: what it does about each answer, and what it never does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from itertools import product
+from typing import Any, TypeVar
+
+import pytest
+
+from aiokafka_lite.errors import (
+    AuthorizationError,
+    BrokerError,
+    ConnectionLost,
+    ErrorCode,
+    IllegalStateError,
+    UnsupportedVersion,
+)
+from aiokafka_lite.group.member import (
+    TRANSITIONS,
+    Action,
+    Assign,
+    AwaitJoin,
+    Close,
+    CommitRefused,
+    Fail,
+    GatherTopics,
+    HeartbeatAnswer,
+    Identity,
+    JoinAnswer,
+    LeaveAnswer,
+    LetGo,
+    Lose,
+    Member,
+    MemberEvent,
+    MemberState,
+    Polled,
+    PollOverdue,
+    RequestFailed,
+    Revoke,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    Subscribe,
+    SyncAnswer,
+    TopicsGathered,
+    TopicsSeen,
+)
+from aiokafka_lite.group.payloads import read_assignment, read_subscription, write_assignment, write_subscription
+from aiokafka_lite.group.strategies import (
+    AssignmentStrategy,
+    CooperativeStickyStrategy,
+    GroupMember,
+    RangeStrategy,
+    StickyStrategy,
+    TopicRacks,
+)
+from aiokafka_lite.protocol.messages import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
+from aiokafka_lite.protocol.state import next_state
+from aiokafka_lite.types import TopicPartition
+
+A = TypeVar("A", bound=Action)
+NOWHERE: frozenset[str] = frozenset()
+
+
+def tp(*numbers: int, topic: str = "t") -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, number) for number in numbers)
+
+
+def only(actions: Iterable[Action], kind: type[A]) -> A:
+    (action,) = actions
+    assert isinstance(action, kind), action
+    return action
+
+
+class Driver:
+    """A member, and a coordinator that answers as it is told."""
+
+    def __init__(self, *strategies: AssignmentStrategy, **settings: Any) -> None:
+        settings = {"session_timeout": 10.0, "rebalance_timeout": 60.0, **settings}
+        self.member = Member("g", strategies=strategies or (RangeStrategy(),), **settings)
+        self.strategy = next(iter(strategies), RangeStrategy()).name
+        self.generation = 0
+
+    @property
+    def state(self) -> MemberState:
+        return self.member.state
+
+    def subscribe(self, *topics: str) -> SendJoin:
+        return only(self.member.handle(Subscribe(frozenset(topics or ("t",)))), SendJoin)
+
+    def refuse_join(self, join: SendJoin, code: ErrorCode, member_id: str = "") -> list[Action]:
+        response = JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id=member_id, members=[])
+        return self.member.handle(JoinAnswer(join.attempt, response))
+
+    def joined(
+        self, join: SendJoin, *, member_id: str = "m", leader: str = "other", members: Any = (), skip: bool = False
+    ) -> list[Action]:
+        self.generation += 1
+        response = JoinGroupResponse(
+            error_code=0,
+            generation_id=self.generation,
+            protocol_name=self.strategy,
+            leader=leader,
+            member_id=member_id,
+            skip_assignment=skip,
+            members=[
+                JoinGroupResponseMember(member_id=each, group_instance_id=None, metadata=metadata)
+                for each, metadata in members
+            ],
+        )
+        return self.member.handle(JoinAnswer(join.attempt, response))
+
+    def synced(self, sync: SendSync, partitions: Iterable[TopicPartition]) -> list[Action]:
+        response = SyncGroupResponse(error_code=0, assignment=write_assignment(tuple(partitions)))
+        return self.member.handle(SyncAnswer(sync.attempt, response))
+
+    def refuse_sync(self, sync: SendSync, code: ErrorCode) -> list[Action]:
+        return self.member.handle(SyncAnswer(sync.attempt, SyncGroupResponse(error_code=code, assignment=b"")))
+
+    def heartbeat(self, code: ErrorCode) -> list[Action]:
+        return self.member.handle(HeartbeatAnswer(self.member.identity, code))
+
+    def round(self, join: SendJoin, *numbers: int) -> list[Action]:
+        """From a join to an assignment."""
+        return self.synced(only(self.joined(join), SendSync), tp(*numbers))
+
+    def settle(self, *numbers: int) -> Driver:
+        self.round(self.subscribe(), *numbers)
+        assert self.state is MemberState.STABLE
+        return self
+
+
+def subscription_in(join: SendJoin) -> GroupMember:
+    return read_subscription("m", None, join.request.protocols[0].metadata)
+
+
+# ---- the table
+
+
+@pytest.mark.parametrize("state,event", list(product(MemberState, MemberEvent)))
+def test_the_table_allows_what_it_names_and_nothing_else(state: MemberState, event: MemberEvent) -> None:
+    following = TRANSITIONS[state].get(event)
+    if following is None:
+        with pytest.raises(IllegalStateError):
+            next_state(TRANSITIONS, state, event)
+    else:
+        assert next_state(TRANSITIONS, state, event) is following
+
+
+def test_from_every_state_but_the_last_a_member_can_leave() -> None:
+    for state in set(MemberState) - {MemberState.FATAL}:
+        assert TRANSITIONS[state][MemberEvent.LEAVE] is MemberState.LEAVING
+
+
+# ---- joining
+
+
+def test_a_member_comes_back_with_the_id_it_was_given() -> None:
+    driver = Driver()
+    join = driver.subscribe()
+    assert join.request.member_id == ""
+    again = only(driver.refuse_join(join, ErrorCode.MEMBER_ID_REQUIRED, "m-1"), SendJoin)
+    assert (again.request.member_id, again.pause) == ("m-1", False)
+    thrice = only(driver.refuse_join(again, ErrorCode.MEMBER_ID_REQUIRED, "m-2"), SendJoin)
+    assert (thrice.request.member_id, thrice.pause) == ("m-2", True)  # no hot loop, whatever the broker says
+
+
+def test_joining_leads_to_an_assignment() -> None:
+    driver = Driver()
+    sync = only(driver.joined(driver.subscribe()), SendSync)
+    assert (sync.request.member_id, sync.request.generation_id, sync.request.assignments) == ("m", 1, [])
+    assert only(driver.synced(sync, tp(0, 1)), Assign) == Assign(tp(0, 1), frozenset(tp(0, 1)))
+    assert driver.state is MemberState.STABLE
+    assert driver.member.beats
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+)
+def test_a_coordinator_that_is_not_ready_is_asked_again_under_the_same_id(code: ErrorCode) -> None:
+    driver = Driver().settle(0)
+    driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    join = only(driver.member.handle(LetGo(1)), SendJoin)
+    again = only(driver.refuse_join(join, code), SendJoin)
+    assert again.pause
+    assert again.request.member_id == "m"
+    sync = only(driver.joined(again), SendSync)
+    third = only(driver.refuse_sync(sync, code), SendJoin)
+    assert third.pause
+    assert third.request.member_id == "m"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_a_lasting_refusal_is_fatal_and_says_why(code: ErrorCode) -> None:
+    driver = Driver()
+    fail = only(driver.refuse_join(driver.subscribe(), code), Fail)
+    assert isinstance(fail.error, BrokerError)
+    assert fail.error.code is code
+    assert "'g'" in str(fail.error)
+    assert driver.state is MemberState.FATAL
+    assert driver.member.handle(Polled()) == []
+
+
+def test_a_missing_permission_has_its_own_type() -> None:
+    driver = Driver()
+    fail = only(driver.refuse_join(driver.subscribe(), ErrorCode.GROUP_AUTHORIZATION_FAILED), Fail)
+    assert isinstance(fail.error, AuthorizationError)
+
+
+def test_a_request_that_failed_is_tried_again_if_that_may_help() -> None:
+    driver = Driver()
+    join = driver.subscribe()
+    lost = ConnectionLost("gone", sent=True)
+    again = only(driver.member.handle(RequestFailed(join.attempt, lost, passing=True)), SendJoin)
+    assert again.pause
+    assert driver.member.handle(RequestFailed(join.attempt, lost, passing=True)) == []  # said of an older attempt
+    error = UnsupportedVersion("too old")
+    assert only(driver.member.handle(RequestFailed(again.attempt, error, passing=False)), Fail).error is error
+
+
+def test_a_late_answer_changes_nothing() -> None:
+    driver = Driver()
+    first = driver.subscribe()
+    second = only(driver.refuse_join(first, ErrorCode.NOT_COORDINATOR), SendJoin)
+    assert driver.joined(first) == []
+    sync = only(driver.joined(second), SendSync)
+    third = only(driver.refuse_sync(sync, ErrorCode.REBALANCE_IN_PROGRESS), SendJoin)
+    assert driver.synced(sync, tp(0)) == []
+    driver.round(third, 1)
+    old = Identity("m", 1, None)
+    assert driver.member.handle(HeartbeatAnswer(old, ErrorCode.UNKNOWN_MEMBER_ID)) == []
+    assert driver.member.handle(CommitRefused(old, ErrorCode.ILLEGAL_GENERATION)) == []
+    assert driver.state is MemberState.STABLE
+
+
+# ---- the leader
+
+
+def members_of(*subscriptions: tuple[str, tuple[str, ...]]) -> list[tuple[str, bytes]]:
+    return [(name, write_subscription(topics, (), -1, None, None)) for name, topics in subscriptions]
+
+
+def racks(**topics: int) -> TopicRacks:
+    return {name: [frozenset[str]()] * count for name, count in topics.items()}
+
+
+def test_the_leader_assigns_for_all() -> None:
+    driver = Driver()
+    members = members_of(("m", ("t", "u")), ("n", ("t",)))
+    gather = only(driver.joined(driver.subscribe("t", "u"), leader="m", members=members), GatherTopics)
+    assert gather.topics == {"t", "u"}
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=4))), SendSync)
+    given = {each.member_id: read_assignment(each.assignment) for each in sync.request.assignments}
+    assert given == {"m": frozenset(tp(0, 1)), "n": frozenset(tp(2, 3))}
+    driver.synced(sync, given["m"])
+    assert driver.state is MemberState.STABLE
+    # The topic that did not exist comes up, and a topic grows: the leader alone has to notice.
+    assert driver.member.handle(TopicsSeen({"t": 4})) == []
+    assert isinstance(driver.member.handle(TopicsSeen({"t": 4, "u": 1}))[0], Revoke)
+
+
+def test_a_follower_does_not_watch() -> None:
+    driver = Driver().settle(0)
+    assert driver.member.handle(TopicsSeen({"t": 9})) == []
+
+
+def test_partitions_that_come_while_the_assignment_is_made_bring_another_round() -> None:
+    driver = Driver()
+    members = members_of(("m", ("t",)))
+    gather = only(driver.joined(driver.subscribe(), leader="m", members=members), GatherTopics)
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
+    assert driver.member.handle(TopicsSeen({"t": 3})) == []
+    assign, revoke = driver.synced(sync, tp(0, 1))
+    assert isinstance(assign, Assign)
+    assert isinstance(revoke, Revoke)
+
+
+def test_a_leader_that_is_told_to_skips_the_assignment_and_watches_all_the_same() -> None:
+    driver = Driver(instance_id="i")
+    members = members_of(("m", ("t",)))
+    gather = only(driver.joined(driver.subscribe(), leader="m", members=members, skip=True), GatherTopics)
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
+    assert sync.request.assignments == []
+    driver.synced(sync, tp(0, 1))
+    assert driver.member.handle(TopicsSeen({"t": 3})) != []
+
+
+def test_a_strategy_that_gives_a_partition_twice_is_caught() -> None:
+    class Wrong(RangeStrategy):
+        def assign(self, members: Any, topics: TopicRacks) -> Any:
+            return {member.member_id: list(tp(0)) for member in members}
+
+    driver = Driver(Wrong())
+    members = members_of(("m", ("t",)), ("n", ("t",)))
+    gather = only(driver.joined(driver.subscribe(), leader="m", members=members), GatherTopics)
+    with pytest.raises(IllegalStateError, match="twice"):
+        driver.member.handle(TopicsGathered(gather.attempt, racks(t=2)))
+
+
+# ---- a rebalance
+
+
+def test_an_eager_member_lets_go_of_all_before_it_joins() -> None:
+    driver = Driver().settle(0, 1)
+    revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
+    assert revoke.partitions == tp(0, 1)
+    assert driver.state is MemberState.REVOKING
+    assert driver.member.beats  # user code may take its time
+    assert driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS) == []
+    join = only(driver.member.handle(LetGo(revoke.number)), SendJoin)
+    assert subscription_in(join).owned == ()
+    assert only(driver.round(join, 1, 2), Assign).added == tp(1, 2)
+
+
+def test_a_cooperative_member_reads_on_and_lets_go_of_the_difference_only() -> None:
+    driver = Driver(CooperativeStickyStrategy()).settle(0, 1, 2)
+    join = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), SendJoin)
+    assert driver.member.owned == frozenset(tp(0, 1, 2))
+    assert (subscription_in(join).owned, subscription_in(join).generation) == (tp(0, 1, 2), 1)
+    revoke, assign = driver.round(join, 0, 1, 5)
+    assert isinstance(revoke, Revoke)
+    assert isinstance(assign, Assign)
+    assert (revoke.partitions, assign.added) == (tp(2), tp(5))
+    assert driver.state is MemberState.REVOKING
+    again = only(driver.member.handle(LetGo(revoke.number)), SendJoin)
+    assert subscription_in(again).owned == tp(0, 1, 5)
+    assert only(driver.round(again, 0, 1, 5), Assign).added == ()
+
+
+def test_reading_on_needs_all_strategies_to_allow_it() -> None:
+    driver = Driver(RangeStrategy(), CooperativeStickyStrategy()).settle(0)
+    assert isinstance(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)[0], Revoke)
+
+
+def test_a_sticky_member_tells_the_leader_what_it_had_although_it_let_go() -> None:
+    driver = Driver(StickyStrategy()).settle(0, 1)
+    driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    join = only(driver.member.handle(LetGo(1)), SendJoin)
+    expected = StickyStrategy().user_data(tp(0, 1), 1)
+    assert subscription_in(join).user_data == expected
+
+
+def test_a_changed_subscription_is_joined_with_and_what_is_unwanted_goes_first() -> None:
+    driver = Driver(CooperativeStickyStrategy())
+    sync = only(driver.joined(driver.subscribe("t", "u")), SendSync)
+    driver.synced(sync, (*tp(0), *tp(0, topic="u")))
+    revoke = only(driver.member.handle(Subscribe(frozenset({"t", "v"}))), Revoke)
+    assert revoke.partitions == tp(0, topic="u")
+    join = only(driver.member.handle(LetGo(revoke.number)), SendJoin)
+    assert subscription_in(join).topics == ("t", "v")
+    assert subscription_in(join).owned == tp(0)
+
+
+def test_a_subscription_that_changes_during_a_rebalance_brings_another_one() -> None:
+    driver = Driver(CooperativeStickyStrategy())
+    sync = only(driver.joined(driver.subscribe("t")), SendSync)
+    assert driver.member.handle(Subscribe(frozenset({"t", "u"}))) == []
+    assign, join = driver.synced(sync, tp(0))
+    assert isinstance(assign, Assign)
+    assert isinstance(join, SendJoin)
+    assert subscription_in(join).topics == ("t", "u")
+
+
+# ---- losing the membership
+
+
+@pytest.mark.parametrize("code,kept", [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "m")])
+@pytest.mark.parametrize("strategy", [RangeStrategy(), CooperativeStickyStrategy()], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("by", ["heartbeat", "commit"])
+def test_a_member_that_is_thrown_out_loses_its_partitions_and_joins_anew(
+    code: ErrorCode, kept: str, strategy: AssignmentStrategy, by: str
+) -> None:
+    driver = Driver(strategy).settle(0, 1)
+    identity = driver.member.identity
+    event = HeartbeatAnswer(identity, code) if by == "heartbeat" else CommitRefused(identity, code)
+    lose = only(driver.member.handle(event), Lose)
+    assert lose.partitions == tp(0, 1)
+    assert driver.state is MemberState.FENCED
+    assert not driver.member.beats
+    join = only(driver.member.handle(LetGo(lose.number)), SendJoin)
+    assert (join.request.member_id, join.pause) == (kept, True)
+    assert (subscription_in(join).owned, subscription_in(join).generation) == ((), -1)
+
+
+def test_what_is_being_let_go_of_is_lost_too() -> None:
+    driver = Driver().settle(0, 1)
+    revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
+    lose = only(driver.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID), Lose)
+    assert lose.partitions == tp(0, 1)
+    assert driver.member.handle(LetGo(revoke.number)) == []
+    assert isinstance(only(driver.member.handle(LetGo(lose.number)), SendJoin), SendJoin)
+
+
+def test_a_joining_member_that_owns_nothing_has_nothing_to_lose() -> None:
+    driver = Driver()
+    join = only(driver.refuse_join(driver.subscribe(), ErrorCode.MEMBER_ID_REQUIRED, "m"), SendJoin)
+    again = only(driver.refuse_join(join, ErrorCode.UNKNOWN_MEMBER_ID), SendJoin)
+    assert (again.request.member_id, again.pause) == ("", True)
+
+
+def test_a_cooperative_member_that_is_thrown_out_while_it_joins_loses_what_it_read() -> None:
+    driver = Driver(CooperativeStickyStrategy()).settle(0)
+    join = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), SendJoin)
+    lose = only(driver.refuse_join(join, ErrorCode.UNKNOWN_MEMBER_ID), Lose)
+    assert lose.partitions == tp(0)
+    assert driver.state is MemberState.FENCED
+
+
+@pytest.mark.parametrize("by", ["heartbeat", "commit"])
+def test_the_older_of_two_static_members_fails_and_loses_its_partitions(by: str) -> None:
+    driver = Driver(instance_id="i").settle(0)
+    identity, code = driver.member.identity, ErrorCode.FENCED_INSTANCE_ID
+    event = HeartbeatAnswer(identity, code) if by == "heartbeat" else CommitRefused(identity, code)
+    lose, fail = driver.member.handle(event)
+    assert isinstance(lose, Lose)
+    assert isinstance(fail, Fail)
+    assert "group_instance_id" in str(fail.error)
+    assert driver.member.handle(Close(leave=True)) == []
+    assert driver.member.is_gone
+
+
+# ---- leaving
+
+
+def test_closing_lets_go_first_and_then_says_goodbye() -> None:
+    driver = Driver().settle(0)
+    revoke = only(driver.member.handle(Close(leave=True)), Revoke)
+    assert revoke.closing
+    assert not driver.member.is_gone
+    leave = only(driver.member.handle(LetGo(revoke.number)), SendLeave)
+    assert (leave.member_id, leave.instance_id) == ("m", None)
+    assert driver.member.handle(LeaveAnswer(leave.attempt)) == []
+    assert driver.member.is_gone
+    assert driver.member.handle(Close(leave=True)) == []
+
+
+def test_a_static_member_keeps_its_place_unless_told_to_leave() -> None:
+    driver = Driver(instance_id="i").settle(0)
+    revoke = only(driver.member.handle(Close(leave=False)), Revoke)
+    assert driver.member.handle(LetGo(revoke.number)) == []
+    assert driver.member.is_gone
+    told = Driver(instance_id="i").settle(0)
+    revoke = only(told.member.handle(Close(leave=True)), Revoke)
+    assert only(told.member.handle(LetGo(revoke.number)), SendLeave).instance_id == "i"
+
+
+def test_goodbyes_need_no_answer() -> None:
+    driver = Driver().settle()
+    leave = only(driver.member.handle(Close(leave=True)), SendLeave)
+    driver.member.handle(RequestFailed(leave.attempt, ConnectionLost("gone", sent=True), passing=True))
+    assert driver.member.is_gone
+
+
+def test_a_member_without_a_name_waits_for_it_so_that_nobody_waits_for_the_member() -> None:
+    driver = Driver()
+    join = driver.subscribe()
+    wait = only(driver.member.handle(Close(leave=True)), AwaitJoin)
+    leave = only(driver.refuse_join(join, ErrorCode.MEMBER_ID_REQUIRED, "m"), SendLeave)
+    assert leave.member_id == "m"
+    silent = Driver()
+    silent.subscribe()
+    wait = only(silent.member.handle(Close(leave=True)), AwaitJoin)
+    silent.member.handle(RequestFailed(wait.attempt, ConnectionLost("gone", sent=True), passing=True))
+    assert silent.member.is_gone
+
+
+def test_closing_before_anything_ends_at_once() -> None:
+    driver = Driver()
+    assert driver.member.handle(Close(leave=True)) == []
+    assert driver.member.is_gone
+    assert driver.member.handle(Subscribe(frozenset({"t"}))) == []
+
+
+def test_subscribing_to_nothing_leaves_and_to_something_comes_back() -> None:
+    driver = Driver().settle(0)
+    revoke = only(driver.member.handle(Subscribe(NOWHERE)), Revoke)
+    leave = only(driver.member.handle(LetGo(revoke.number)), SendLeave)
+    assert driver.member.handle(Subscribe(frozenset({"t"}))) == []  # still leaving
+    join = only(driver.member.handle(LeaveAnswer(leave.attempt)), SendJoin)
+    assert join.request.member_id == ""
+
+
+def test_a_member_that_does_not_read_leaves_until_it_does() -> None:
+    driver = Driver().settle(0)
+    lose, leave = driver.member.handle(PollOverdue())
+    assert isinstance(lose, Lose)
+    assert isinstance(leave, SendLeave)
+    assert driver.member.handle(LetGo(lose.number)) == []
+    assert driver.member.handle(Polled()) == []  # still leaving
+    assert driver.member.handle(LeaveAnswer(leave.attempt)) == []
+    assert driver.state is MemberState.UNJOINED
+    assert isinstance(only(driver.member.handle(Polled()), SendJoin), SendJoin)
+
+
+def test_a_static_member_that_does_not_read_only_falls_silent() -> None:
+    driver = Driver(instance_id="i").settle(0)
+    only(driver.member.handle(PollOverdue()), Lose)
+    assert driver.state is MemberState.UNJOINED
+    assert only(driver.member.handle(Polled()), SendJoin).request.member_id == "m"
+
+
+# ---- whatever happens
+
+
+CODES = [
+    ErrorCode.NONE,
+    ErrorCode.MEMBER_ID_REQUIRED,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+]
+
+
+@pytest.mark.parametrize("cooperative", [False, True])
+@pytest.mark.parametrize("seed", range(300))
+def test_no_order_of_events_breaks_it_and_nothing_is_owned_across_a_loss(seed: int, cooperative: bool) -> None:
+    """Random answers: actions stay consistent, and partitions are taken from the user exactly as they were given."""
+    choice = random.Random(seed)
+    strategy: AssignmentStrategy = CooperativeStickyStrategy() if cooperative else RangeStrategy()
+    driver = Driver(strategy, instance_id=choice.choice([None, "i"]))
+    member = driver.member
+    held: set[TopicPartition] = set()  # by the user
+    handovers: list[Action] = []
+    request: Action | None = None
+    for _ in range(120):
+        event: Any = None
+        match choice.randrange(9):
+            case 0:
+                event = Subscribe(frozenset(choice.sample(["t", "u"], choice.randrange(1, 3))))
+            case 1 | 2 | 3:
+                event = answer(request, driver, choice)
+                request = None
+            case 4:
+                event = HeartbeatAnswer(member.identity, choice.choice(CODES))
+            case 5:
+                event = PollOverdue() if choice.random() < 0.2 else Polled()
+            case 6:
+                event = TopicsSeen({"t": choice.randrange(3)})
+            case 7 | 8 if handovers:
+                done = handovers.pop(0)
+                if isinstance(done, Assign):
+                    held |= set(done.added)
+                else:
+                    assert isinstance(done, Revoke | Lose)
+                    held -= set(done.partitions)
+                    event = LetGo(done.number)
+        if event is None:
+            continue
+        for action in member.handle(event):
+            if isinstance(action, SendJoin | SendSync | GatherTopics | SendLeave):
+                request = action
+                if isinstance(action, SendJoin) and not cooperative:
+                    # What the user holds goes before the group may give it to others.
+                    assert not held or handovers
+            elif isinstance(action, Assign | Revoke | Lose):
+                if isinstance(action, Assign):
+                    assert not held & set(action.added) or handovers
+                handovers.append(action)
+        if not handovers and member.state is MemberState.STABLE:
+            assert held == member.owned
+        if member.state in (MemberState.UNJOINED, MemberState.FENCED, MemberState.FATAL):
+            assert not member.owned
+
+
+def answer(request: Action | None, driver: Driver, choice: random.Random) -> Any:
+    code = choice.choice([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, *CODES])
+    partitions = [TopicPartition(topic, number) for topic in "tu" for number in range(3)]
+    match request:
+        case SendJoin() if code is ErrorCode.NONE:
+            driver.generation += 1
+            leads = choice.random() < 0.5
+            members = [JoinGroupResponseMember(member_id="m", metadata=request.request.protocols[0].metadata)]
+            return JoinAnswer(
+                request.attempt,
+                JoinGroupResponse(
+                    error_code=0,
+                    generation_id=driver.generation,
+                    protocol_name=driver.strategy,
+                    leader="m" if leads else "n",
+                    member_id="m",
+                    members=members if leads else [],
+                ),
+            )
+        case SendJoin():
+            response = JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id="m", members=[])
+            return JoinAnswer(request.attempt, response)
+        case GatherTopics():
+            return TopicsGathered(request.attempt, racks(t=2))
+        case SendSync() if code is not ErrorCode.MEMBER_ID_REQUIRED:
+            given = write_assignment(choice.sample(partitions, 3)) if code is ErrorCode.NONE else b""
+            return SyncAnswer(request.attempt, SyncGroupResponse(error_code=code, assignment=given))
+        case SendLeave():
+            return LeaveAnswer(request.attempt)
+    return None
