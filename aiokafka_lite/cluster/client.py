@@ -150,12 +150,15 @@ class Client(Service):
         await self.until_failed(wait())
         return self.view
 
-    def known_topic(self, name: str) -> TopicView | None:
-        """The topic if it is known and usable, without waiting; noted as used, so that it stays known."""
+    def known_topic(self, name: str, *, in_use_for: float = 0.0) -> TopicView | None:
+        """The topic if it is known and usable, without waiting; noted as used, so that it stays known.
+
+        ``in_use_for`` seconds it counts as being used from now on.
+        """
         topic = self._updater.view.topics.get(name)
         if topic is None or not topic.is_usable:
             return None
-        self._updater.tracked.use(name, self._now())
+        self._updater.tracked.use(name, self._now() + in_use_for)
         return topic
 
     async def topic(self, name: str, timeout: float | None = None) -> TopicView:

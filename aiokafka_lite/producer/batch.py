@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ..protocol.records import BatchBuilder
+from ..protocol.schema import ZERO_UUID
 from .delivery import Fate
 from .idempotence import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
 
@@ -30,8 +31,11 @@ class Batch(Fate):
         "queued_bytes",
         "queued_for",
         "reserved",
+        "sent_to",
         "sequence",
         "timer",
+        "uncertain",
+        "written",
     )
 
     def __init__(self, topic: str, partition: int, builder: BatchBuilder, opened: float, deadline: float) -> None:
@@ -46,8 +50,11 @@ class Batch(Fate):
         self.identity: ProducerIdentity = NO_IDENTITY
         self.sequence = NO_SEQUENCE
         self.attempts = 0
+        self.sent_to: bytes | None = None
         self.last_error: Exception | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.uncertain = False
+        self.written = False
 
     @property
     def count(self) -> int:
@@ -62,6 +69,15 @@ class Batch(Fate):
     def unnumber(self) -> None:
         """Take the numbers back: a broker has said that it does not have the batch under them."""
         self.identity, self.sequence = NO_IDENTITY, NO_SEQUENCE
+
+    def note_topic(self, topic_id: bytes) -> None:
+        """It goes out to the topic of this id; to whatever bears the name if that is zero."""
+        if self.sent_to != ZERO_UUID:
+            self.sent_to = topic_id
+
+    def went_elsewhere(self, topic_id: bytes) -> bool:
+        """Whether it was sent, but surely never to the topic of this id."""
+        return self.sent_to not in (None, ZERO_UUID, topic_id)
 
     def encode(self) -> bytes:
         """The batch as it goes over the wire. The records themselves are encoded and compressed once only."""

@@ -258,8 +258,18 @@ class BrokerProducer:
             self._slots.release()
             self._failed(parcels, error)
             return
+        self._note_topics(connection, request, parcels)
         self.in_flight += 1
         promise.add_done_callback(partial(self._answered, connection, parcels, self._loop.time()))
+
+    def _note_topics(self, connection: Connection, request: ProduceRequest, parcels: list[Parcel]) -> None:
+        """Should a topic be created anew, it matters which one a batch was sent to."""
+        by_name = _newest_version(request) is not None or not connection.versions.supports(
+            ProduceRequest, LAST_VERSION_WITH_NAMES + 1
+        )
+        topics = self._router.client.view.topics
+        for _, batch in parcels:
+            batch.note_topic(ZERO_UUID if by_name else topics[batch.topic].topic_id)
 
     def _check_compression(self, connection: Connection) -> None:
         """A broker before 2.1 knows no zstd and fails in ways that do not say so (KIP-110)."""

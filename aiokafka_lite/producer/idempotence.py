@@ -35,6 +35,11 @@ def advance(sequence: int, count: int) -> int:
     return (sequence + count) & MAX_SEQUENCE
 
 
+def precedes(sequence: int, other: int) -> bool:
+    """Whether a sequence number comes before another of the same identity; the two lie close together."""
+    return 0 < (other - sequence) & MAX_SEQUENCE < MAX_SEQUENCE // 2
+
+
 class Identities:
     """The newest identity of a producer, and where partitions get theirs. Owned by the producer.
 

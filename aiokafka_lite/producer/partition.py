@@ -17,6 +17,9 @@ Rules that have been bugs in other clients:
    were sent with numbers before keep them and are resolved first: either the broker has them (success), or it refuses
    them for the gap, which proves that it does not. Only then does the partition begin anew under a newer epoch
    (KIP-360). To renumber a batch that the broker may have would write it twice.
+ - A refused sequence does not always prove that. A batch that was written while its answer was lost, and that failed
+   again when those behind it went through, is forgotten by the broker after five of those (it remembers no more) and
+   refused. But what went through behind it proves that it is written: it could not have, after a gap.
  - The first batch under an identity goes alone. A log that does not know the producer takes any sequence, so the second
    batch could be written in the first one's stead.
 """
@@ -30,7 +33,8 @@ from ..aio.backoff import Backoff
 from ..protocol.state import next_state
 from ..types import TopicPartition
 from .batch import Batch
-from .idempotence import NO_SEQUENCE, Identities, ProducerIdentity, advance
+from .idempotence import NO_SEQUENCE, Identities, ProducerIdentity, advance, precedes
+from .verdict import is_uncertain
 
 
 class PartitionState(Enum):
@@ -108,6 +112,7 @@ class PartitionProducer:
         "open",
         "sent",
         "state",
+        "topic_id",
         "topic_partition",
         "unsent",
     )
@@ -122,6 +127,7 @@ class PartitionProducer:
         on_sealed: Callable[[Batch], None],
     ) -> None:
         self.topic_partition = topic_partition
+        self.topic_id: bytes | None = None  # once the topic was created anew
         self.state = START
         self.level = 0
         self.leader: int | None = None
@@ -179,6 +185,9 @@ class PartitionProducer:
             return None
         batch = self.unsent[0] if self.unsent else self.open
         assert batch is not None
+        if self.topic_id is not None and batch.went_elsewhere(self.topic_id) and not self.in_flight:
+            self._renumber = True  # the topic that it was sent to is gone, and this one has never seen it
+            self._take_numbers_back()
         if self._identities is not None and batch.sequence == NO_SEQUENCE and not self._number(batch, self._identities):
             return None
         if batch is self.open:
@@ -206,21 +215,37 @@ class PartitionProducer:
     def delivered(self, batch: Batch) -> Next:
         """The broker has the batch; it leaves the partition."""
         self.in_flight -= 1
+        if self._idempotent:
+            self._prove_written_before(batch)
         if not batch.settled:
             self.sent.remove(batch)  # the first one, as brokers answer in order
             self._backoff = None
             self._introduced = self._introduced or batch.identity == self.identity
         return self._after_answer()
 
+    def _prove_written_before(self, batch: Batch) -> None:
+        """A broker takes no batch after a gap, so it has what was sent before one that it acknowledged.
+
+        A broker that has forgotten the producer takes anything, however: so nothing is proven of a batch that was
+        surely not written.
+        """
+        for earlier in self.sent:
+            if earlier is batch:
+                break
+            if earlier.identity == batch.identity and precedes(earlier.sequence, batch.sequence):
+                earlier.written = earlier.uncertain
+
     def failed(self, batch: Batch, error: Exception, *, unknown_sequence: bool = False) -> Next:
         """The batch has to be sent again. ``unknown_sequence``: the broker refused its sequence numbers.
 
         Behind a batch that failed, a refused sequence is only the consequence. For the first one it proves that the
-        broker has neither it nor any after it, so that all of them may be given new numbers.
+        broker has neither it nor any after it, so that all of them may be given new numbers; unless it is ``written``:
+        then the caller tells `delivered` instead.
         """
         self.in_flight -= 1
         if not batch.settled:
             batch.last_error = error
+            batch.uncertain = batch.uncertain or is_uncertain(error)
             if unknown_sequence and batch is self.sent[0]:
                 self._renumber = True
         self._failed = True
@@ -262,10 +287,10 @@ class PartitionProducer:
             self.open = None
         elif batch in self.sent:
             self.sent.remove(batch)
-            self._gap = self._gap or batch.sequence != NO_SEQUENCE
+            self._gap = self._gap or (batch.sequence != NO_SEQUENCE and not batch.written)
         else:
             self.unsent.remove(batch)
-            self._gap = self._gap or batch.sequence != NO_SEQUENCE
+            self._gap = self._gap or (batch.sequence != NO_SEQUENCE and not batch.written)
         return Next.OFFER if self.is_ready else Next.NOTHING
 
     # The leader and the pace.
@@ -323,12 +348,13 @@ class PartitionProducer:
         self._failed = self._hurry = False
         return Next.OFFER if self.is_ready else Next.NOTHING
 
-    def new_topic(self) -> None:
+    def new_topic(self, topic_id: bytes) -> None:
         """The topic was deleted and created again: its log, and what brokers knew of sequences, are gone.
 
-        Batches that were sent are resolved under their numbers, as the new log may have them already; whatever comes
-        after begins afresh.
+        So the partition begins afresh, with batches that were sent to the old topic by its id, too. Those that were
+        sent by name are resolved under their numbers, as the new log may have them already.
         """
+        self.topic_id = topic_id
         self._gap = self._idempotent
         self._introduced = False
         self.leader_epoch = None

@@ -595,7 +595,8 @@ class Producer(Service):
             if batch is not None:
                 partition.seal()
                 self._router.offer(partition)
-            self._client.known_topic(target.name)  # noted as in use, or metadata would drop it
+            # Noted as in use for as long as the batch may have to wait for a leader, or metadata would drop it.
+            self._client.known_topic(target.name, in_use_for=self.config.delivery_timeout)
             batch = self._router.new_batch(partition)
             batch.builder.append(record.timestamp, record.key, record.value, record.headers)
         batch.reserved += record.size

@@ -24,7 +24,7 @@ from ..protocol.records import BatchBuilder, RecordBatch
 from ..types import Compression
 from .batch import Batch
 from .broker import REQUEST_OVERHEAD, BrokerProducer, Parcel
-from .delivery import Fate
+from .delivery import UNKNOWN_OFFSET, Fate
 from .metrics import BrokerMetrics, Counters
 from .partition import Next, PartitionProducer
 from .topic import HeldRecord
@@ -240,6 +240,10 @@ class Router:
         verdict = judge(code, count=batch.count, blamed=len(blamed), idempotent=idempotent)
         if verdict is Verdict.DELIVERED:
             self.delivered(parcel, answer.base_offset if code is ErrorCode.NONE else -1, answer.log_append_time_ms)
+            return
+        if batch.written and verdict not in (Verdict.RETRY, Verdict.FATAL):
+            # The broker only fails to remember it. Sent again under other numbers it would be there twice.
+            self.delivered(parcel, UNKNOWN_OFFSET, -1)
             return
         what = f"writing {batch.count} records to {partition.topic_partition} on {peer}"
         error = error_for(answer.error_code, f"{what}: {answer.error_message}" if answer.error_message else what)

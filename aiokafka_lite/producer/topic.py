@@ -66,7 +66,7 @@ class TopicProducer:
         self.is_known = True
         if ZERO_UUID != self.topic_id != topic.topic_id != ZERO_UUID:
             for partition in self.partitions:
-                partition.new_topic()
+                partition.new_topic(topic.topic_id)
         if topic.topic_id != ZERO_UUID:
             self.topic_id = topic.topic_id
         for number in range(len(self.partitions), topic.partitions[-1].partition + 1):

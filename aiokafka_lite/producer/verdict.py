@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ..errors import AuthenticationError, ErrorCode, UnsupportedVersion
+from ..errors import AuthenticationError, BrokerError, ErrorCode, UnsupportedVersion
 
 
 class Verdict(Enum):
@@ -21,6 +21,7 @@ class Verdict(Enum):
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _UNKNOWN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+_NOT_APPENDED = (ErrorCode.NOT_ENOUGH_REPLICAS, *_UNKNOWN_SEQUENCE)
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
@@ -51,3 +52,11 @@ def is_retriable(error: BaseException) -> bool:
     timeout ends it if it goes on. A refused login is not, and a version that both lack is not.
     """
     return not isinstance(error, AuthenticationError | UnsupportedVersion)
+
+
+def is_uncertain(error: BaseException) -> bool:
+    """Whether a batch may have been written although its request ended in this error.
+
+    Few answers rule it out. Even a broker that no longer leads may have appended it before, and others have copied it.
+    """
+    return not (isinstance(error, BrokerError) and error.code in _NOT_APPENDED)

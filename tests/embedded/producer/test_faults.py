@@ -324,23 +324,6 @@ async def test_the_sequence_survives_a_moment_without_the_topic_in_metadata(clus
     assert [(batch.producer_epoch, batch.base_sequence) for batch in batches_of(cluster, "t")] == [(0, 0), (0, 1)]
 
 
-async def test_a_topic_created_anew_begins_anew(cluster: EmbeddedCluster) -> None:
-    await cluster.create_topic("t", 1)
-    async with producer_of(cluster) as producer:
-        for number in range(3):
-            await producer.send("t", b"old %d" % number)
-        await cluster.delete_topic("t")
-        await cluster.create_topic("t", 1)
-        for number in range(3):
-            assert (await producer.send("t", b"new %d" % number)).offset == number
-    # The first one was numbered for the old topic; a log that knows nothing of its producer takes it.
-    assert [(batch.producer_epoch, batch.base_sequence) for batch in batches_of(cluster, "t")] == [
-        (0, 3),
-        (1, 0),
-        (1, 1),
-    ]
-
-
 # Batches that a broker does not want as they are.
 
 

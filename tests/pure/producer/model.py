@@ -132,6 +132,10 @@ class Simulation:
             following = self.partition.delivered(batch)
             if not batch.settled:
                 batch.deliver(offset)
+        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.written:
+            following = self.partition.delivered(batch)
+            if not batch.settled:
+                batch.deliver(-1)
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             following = self.partition.failed(batch, BrokerError(code), unknown_sequence=True)
         elif code is ErrorCode.INVALID_PRODUCER_EPOCH:

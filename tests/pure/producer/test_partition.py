@@ -297,6 +297,83 @@ def test_a_refused_sequence_of_the_first_batch_gives_all_new_numbers_under_a_new
     assert [(batch.identity.epoch, batch.sequence) for batch in (first, second)] == [(1, 0), (1, 1)]
 
 
+REFUSED = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+@pytest.mark.parametrize("first_error, proven", [(LOST, True), (REFUSED, False)])
+def test_a_batch_is_written_if_it_may_be_and_one_behind_it_was_acknowledged(
+    first_error: Exception, proven: bool
+) -> None:
+    partition = with_sealed(a_partition(), b"a", b"b")
+    first = partition.take()
+    assert first is not None
+    partition.failed(first, first_error)
+    partition.backed_off()
+    assert partition.take() is first
+    second = partition.take()
+    assert second is not None
+    partition.failed(first, REFUSED)
+    assert not first.written
+    partition.delivered(second)
+    assert first.written is proven
+
+
+def test_nothing_is_proven_across_epochs_or_of_later_batches() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b", b"c")
+    first, second, third = (partition.take() for _ in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    partition.failed(third, LOST)
+    first.identity = ProducerIdentity(7, 5)
+    first.uncertain = True
+    partition.delivered(second)
+    assert not first.written
+    assert not third.written
+
+
+def test_a_batch_that_is_proven_written_leaves_no_gap_when_it_expires() -> None:
+    partition = with_sealed(a_partition(), b"a", b"b", b"c")
+    first, second = partition.take(), partition.take()
+    assert first is not None
+    assert second is not None
+    partition.failed(first, LOST)
+    partition.delivered(second)
+    partition.expired(first)
+    partition.backed_off()
+    third = partition.take()
+    assert third is not None
+    assert (third.identity.epoch, third.sequence) == (0, 2)
+
+
+@pytest.mark.parametrize("again", range(1, 4))
+def test_a_batch_that_the_broker_has_forgotten_is_not_written_again(again: int) -> None:
+    """It is written, its answer is lost, and each time that it is sent again the broker refuses it alone."""
+    simulation = Simulation(idempotent=True)
+    simulation.append()
+    for _ in range(2):
+        simulation.send()
+        simulation.broker_writes()
+        simulation.answer_arrives()
+        simulation.append()
+    simulation.send()
+    simulation.connection_breaks(written=1)
+    for _ in range(again):
+        simulation.pause_ends()
+        for _ in range(4):
+            simulation.append()
+        for _ in range(5):
+            simulation.send()
+        simulation.broker_refuses()
+        for _ in range(5):
+            simulation.broker_writes()
+            simulation.answer_arrives()
+        simulation.answer_arrives()
+    simulation.finish()
+    assert all(batch.settled for batch in simulation.appended)
+    assert simulation.log.values == sorted(set(simulation.log.values))
+
+
 def test_a_new_epoch_for_one_partition_leaves_the_others_theirs() -> None:
     one, other = with_sealed(a_partition(), b"a"), with_sealed(a_partition(), b"b", b"c")
     other._identities = one._identities
@@ -387,7 +464,8 @@ def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
         for batch in simulation.appended:
             if batch.error is None and batch.moved is None:
                 values = simulation.values[batch]
-                written = log[batch.base_offset : batch.base_offset + len(values)]
+                start = batch.base_offset if batch.base_offset >= 0 else log.index(values[0])
+                written = log[start : start + len(values)]
                 assert written == values, f"acknowledged, but not there, {seed=}"
 
 

@@ -1,0 +1,104 @@
+"""Topics that go away for a while, and topics that come back as others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.messages import InitProducerIdRequest, MetadataRequest, ProduceRequest
+from tests.embedded.producer.logs import batches_of, producer_of, values_of
+
+LONG = 1_000.0
+"""Seconds in which metadata of a topic that nobody uses is dropped."""
+
+
+def numbers_of(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> list[tuple[int, int]]:
+    """Epoch and first sequence of each batch in the log."""
+    return [(batch.producer_epoch, batch.base_sequence) for batch in batches_of(cluster, topic, partition)]
+
+
+async def test_records_for_a_partition_without_a_leader_wait_for_as_long_as_they_may(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1, assignments=[[2]])
+    async with producer_of(cluster, delivery_timeout=2 * LONG) as producer:
+        await producer.send("t", b"0")
+        await cluster.kill(2)
+        waiting = [producer.send_nowait("t", b"%d" % number) for number in (1, 2)]
+        await asyncio.sleep(LONG)
+        assert not waiting[0].done()
+        await cluster.start_node(2)
+        async with asyncio.timeout(30.0):
+            assert [(await delivery).offset for delivery in waiting] == [1, 2]
+            assert (await producer.send("t", b"3")).offset == 3
+    assert values_of(cluster, "t") == [b"0", b"1", b"2", b"3"]
+    assert numbers_of(cluster, "t") == [(0, 0), (0, 1), (0, 3)]
+
+
+@pytest.mark.parametrize("away", [10.0, LONG])
+async def test_sequences_go_on_after_a_topic_was_away(cluster: EmbeddedCluster, away: float) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"0")
+        with cluster.on(MetadataRequest, times=None).fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            producer._client.request_refresh(["t"])
+            await asyncio.sleep(away)
+        assert (await producer.send("t", b"1")).offset == 1
+    assert numbers_of(cluster, "t") == [(0, 0), (0, 1)]
+
+
+async def test_sequences_go_on_after_nobody_used_a_topic_for_long(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"0")
+        await asyncio.sleep(LONG)
+        assert "t" not in producer._client.view.topics
+        assert (await producer.send("t", b"1")).offset == 1
+    assert numbers_of(cluster, "t") == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("in_flight", [1, 5])
+async def test_a_topic_created_anew_begins_anew_with_batches_that_were_under_way(
+    cluster: EmbeddedCluster, in_flight: int
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, batch_size=100, max_in_flight_requests_per_connection=in_flight) as producer:
+        for _ in range(3):
+            await producer.send("t", b"old")
+        await cluster.delete_topic("t")
+        await cluster.create_topic("t", 1)
+        deliveries = [producer.send_nowait("t", b"%d" % number + b"x" * 50) for number in range(6)]
+        assert [(await delivery).offset for delivery in deliveries] == list(range(6))
+    assert [value[:1] for value in values_of(cluster, "t") if value] == [b"%d" % number for number in range(6)]
+    assert numbers_of(cluster, "t") == [(1, number) for number in range(6)]
+
+
+@pytest.mark.parametrize("release, lost", [("3.9", 1), (None, 2), (None, 3)])
+async def test_a_batch_that_the_new_topic_may_have_is_not_written_twice(release: str | None, lost: int) -> None:
+    """Brokers before 4.1 are asked by name: a lost answer may have been the new topic's, the id not being known yet."""
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1, auto_create_topics=False, as_kafka=release) as cluster:
+        await cluster.create_topic("t", 1)
+        async with producer_of(cluster) as producer:
+            await producer.send("t", b"old")
+            await cluster.delete_topic("t")
+            await cluster.create_topic("t", 1)
+            cluster.on(ProduceRequest, nth=lost).apply_then_disconnect()
+            for number in range(3):
+                assert (await producer.send("t", b"%d" % number)).offset == number
+        assert values_of(cluster, "t") == [b"0", b"1", b"2"]
+
+
+async def test_other_topics_keep_their_numbers_when_one_is_created_anew(cluster: EmbeddedCluster) -> None:
+    for topic in ("t", "u"):
+        await cluster.create_topic(topic, 1)
+    async with producer_of(cluster) as producer:
+        for topic in ("t", "u"):
+            await producer.send(topic, b"0")
+        await cluster.delete_topic("t")
+        await cluster.create_topic("t", 1)
+        for topic in ("t", "u"):
+            await producer.send(topic, b"1")
+    assert numbers_of(cluster, "t") == [(1, 0)]
+    assert numbers_of(cluster, "u") == [(0, 0), (0, 1)]
+    assert len(cluster.history.of(InitProducerIdRequest)) == 1

@@ -1,0 +1,21 @@
+"""What a batch knows of where it went."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite.protocol.schema import ZERO_UUID
+from tests.pure.producer.model import a_batch
+
+OLD, NEW = b"o" * 16, b"n" * 16
+
+
+@pytest.mark.parametrize(
+    "sent_to, elsewhere",
+    [([], False), ([OLD], True), ([NEW], False), ([OLD, NEW], False), ([ZERO_UUID], False), ([ZERO_UUID, OLD], False)],
+)
+def test_a_batch_went_elsewhere_only_if_the_new_topic_surely_lacks_it(sent_to: list[bytes], elsewhere: bool) -> None:
+    batch = a_batch(b"v")
+    for topic_id in sent_to:
+        batch.note_topic(topic_id)
+    assert batch.went_elsewhere(NEW) is elsewhere
