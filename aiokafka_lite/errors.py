@@ -209,6 +209,16 @@ class SerializationError(KafkaError):
     """A key, value or header cannot be turned into bytes, or back; the message names topic, part and type."""
 
 
+class DeserializationError(SerializationError):
+    """A deserializer could not read a key or a value; what it raised is the cause. Reading stays at this record."""
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
 class ProtocolError(KafkaError):
     """The peer sent what the protocol does not allow. The connection that it came by cannot be used any longer."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from .errors import ConfigurationError
 
@@ -74,8 +74,22 @@ class Node(NamedTuple):
         return f"{self.node_id} ({self.host}:{self.port})"
 
 
-class Record(NamedTuple):
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:  # Python has defaults of type variables from 3.13 on; at run time nobody asks for them
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class Record(NamedTuple, Generic[K, V]):
     """A record as a consumer gets it. ``timestamp`` is in milliseconds since the epoch, -1 where the log has none.
+
+    Keys and values are bytes unless the consumer has deserializers; null ones are None.
 
     A NamedTuple and not a frozen dataclass: records are made by the million, and this is the cheapest immutable thing
     with names that the language has (frozen dataclasses decode 1.7 times as slowly: ``benchmarks/records.py``).
@@ -86,8 +100,8 @@ class Record(NamedTuple):
     offset: int
     timestamp: int
     timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: tuple[Header, ...] = ()
     leader_epoch: int | None = None
 

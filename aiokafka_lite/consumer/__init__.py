@@ -2,6 +2,8 @@
 
 from .columns import Batch
 from .consumer import Batches, Consumer, GroupMetadata, OnOffsetReset
+from .deserializer import Deserializer, IntDeserializer, JsonDeserializer, StrDeserializer
+from .deserializing import OnDeserializationError
 from .offsets import OffsetAndTimestamp
 from .partition import ResetReason
 from .rebalance import RebalanceHandle, RebalanceListener
@@ -15,10 +17,15 @@ __all__ = [
     "ConsumerGroup",
     "ConsumerGroupHandler",
     "ConsumerGroupSession",
+    "Deserializer",
     "GroupMetadata",
+    "IntDeserializer",
+    "JsonDeserializer",
     "OffsetAndTimestamp",
+    "OnDeserializationError",
     "OnOffsetReset",
     "RebalanceHandle",
     "RebalanceListener",
     "ResetReason",
+    "StrDeserializer",
 ]

@@ -69,6 +69,25 @@ def take(chunk: Chunk, max_records: int) -> Batch:
     )
 
 
+def records_of(chunk: Chunk, max_records: int) -> Iterator[Record]:
+    """The next records of a chunk, which must be settled, without delivering them."""
+    some = slice(chunk.index, chunk.index + max_records)
+    return map(
+        make_record,
+        zip(
+            repeat(chunk.topic),
+            repeat(chunk.partition),
+            chunk.offsets[some],
+            chunk.timestamps[some],
+            repeat(chunk.timestamp_type),
+            chunk.keys[some],
+            chunk.values[some],
+            chunk.headers[some],
+            repeat(chunk.leader_epoch),
+        ),
+    )
+
+
 def continues(batch: Batch, chunk: Chunk) -> bool:
     """Whether the records of ``chunk`` may join a batch: all of a batch shares partition, epoch and kind of time."""
     return (

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Self, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack, cast
 
 import anyio
 import anyio.abc
@@ -25,8 +25,10 @@ from ..group.member import MemberState
 from ..group.offsets import CommitResult, Offsets
 from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector
-from ..types import OffsetAndMetadata, Record, TopicPartition
+from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .columns import Batch
+from .deserializer import Deserializer
+from .deserializing import Deserializing, OnDeserializationError
 from .fetching import Fetching
 from .membership import Attendance, GroupReading
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
@@ -37,6 +39,8 @@ from .settings import ConsumerSettings, all_partitions_of, checked_topics, confi
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 OnOffsetReset = Callable[[TopicPartition, int, int, ResetReason], None]
 """Called with the partition, the offset that was next, the one where reading goes on, and why."""
@@ -52,7 +56,7 @@ class GroupMetadata:
     group_instance_id: str | None
 
 
-class Consumer(Service):
+class Consumer(Service, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
     Give ``topics`` to read all their partitions, those added later too; or call ``assign``. With a ``group_id`` the
@@ -64,6 +68,10 @@ class Consumer(Service):
 
     Usable between ``start()`` and ``close()``, or inside ``async with``; several may
     live in one loop. ``assign``, ``seek`` and ``pause`` may be called before the start already.
+
+    With a ``key_deserializer`` or ``value_deserializer``, records have what these make of bytes; ``batches`` always has
+    bytes. ``on_deserialization_error`` says what becomes of a record that they refuse: ``"raise"`` (reading stays there
+    until ``seek``), ``"skip"``, ``"raw"``, or a function.
 
     ``on_offset_reset`` is called when an offset could not be kept and ``auto_offset_reset`` gave another; what it
     raises ends the consumer. ``clock`` gives seconds since the epoch, for a policy ``by_duration``.
@@ -81,6 +89,9 @@ class Consumer(Service):
         group_id: str | None = None,
         strategies: Sequence[AssignmentStrategy] | None = None,
         listener: RebalanceListener | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        on_deserialization_error: OnDeserializationError = "raise",
         on_offset_reset: OnOffsetReset | None = None,
         connector: Connector | None = None,
         clock: Callable[[], float] = time.time,
@@ -112,6 +123,11 @@ class Consumer(Service):
             report_reset=self._moved_by_reset,
             wall_clock=clock,
         )
+        self._deserializing: Deserializing | None = None
+        if key_deserializer is not None or value_deserializer is not None or on_deserialization_error != "raise":
+            self._deserializing = Deserializing(
+                self._reader, key_deserializer, value_deserializer, on_deserialization_error
+            )
         self._on_offset_reset = on_offset_reset
         self._records = _Records(self, self._reader)
         self._group_config = group_config
@@ -390,7 +406,7 @@ class Consumer(Service):
             raise IllegalStateError("this consumer has no group_id, so nothing keeps its offsets")
         return self._offsets
 
-    def mark(self, record: Record) -> None:
+    def mark(self, record: Record[K, V]) -> None:
         """Everything up to this record is done with, as asking for the next one says by itself."""
         partition = TopicPartition(record.topic, record.partition)
         self.offsets.mark(partition, record.offset + 1, leader_epoch=record.leader_epoch)
@@ -495,38 +511,56 @@ class Consumer(Service):
 
     # ---- reading
 
-    def __aiter__(self) -> _Records:
+    def __aiter__(self) -> _Records[K, V]:
         """Iterate over records for as long as the consumer lives; the iteration ends when it is closed."""
         self.check()
         return self._records
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[K, V]:
         self.check()
         return await self._records.__anext__()
 
-    async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record]:
+    async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record[K, V]]:
         """What is there, up to ``max_records``; if nothing is, whatever comes within ``timeout`` seconds, or nothing.
 
         The list may hold records of several partitions, those of each in order. Reading ends within ``timeout``, save
-        for the time that unpacking what has arrived takes.
+        for the time that unpacking what has arrived takes; an async deserializer is cut off by it.
         """
         self.check()
         _at_least_one("max_records", max_records)
         if self._reader.needs_breath:
             await asyncio.sleep(0)
         with self._attending:
-            records = self._reader.take(max_records)
+            if self._deserializing is not None:
+                return await self._poll_deserialized(self._deserializing, max_records, timeout)
+            # Without deserializers these are bytes, and so are K and V.
+            records = cast("list[Record[K, V]]", self._reader.take(max_records))
             if records:
                 return records
             try:
                 async with asyncio.timeout(timeout) as scope:
                     while not records:
                         await self.until_failed(self._reader.wait())
-                        records = self._reader.take(max_records)
+                        records = cast("list[Record[K, V]]", self._reader.take(max_records))
             except TimeoutError:
                 if not scope.expired():  # a KafkaTimeout is one, too
                     raise
             return records
+
+    async def _poll_deserialized(
+        self, deserializing: Deserializing, max_records: int, timeout: float
+    ) -> list[Record[K, V]]:
+        try:
+            async with asyncio.timeout(timeout) as scope:
+                while True:
+                    records = await self.until_failed(deserializing.take(max_records))
+                    if records:
+                        return records
+                    await self.until_failed(self._reader.wait())
+        except TimeoutError:
+            if not scope.expired():
+                raise
+        return []
 
     def batches(self, max_records: int = 10_000, timeout: float = 0.0) -> Batches:
         """Iterate over batches of columns, each of one partition and of at most ``max_records``.
@@ -538,26 +572,30 @@ class Consumer(Service):
         return Batches(self, self._reader, max_records, timeout)
 
 
-class _Records:
+class _Records(Generic[K, V]):
     """The iteration over single records; all iterations over a consumer are this one."""
 
     __slots__ = ("_consumer", "_reader")
 
-    def __init__(self, consumer: Consumer, reader: Reader) -> None:
+    def __init__(self, consumer: Consumer[K, V], reader: Reader) -> None:
         self._consumer = consumer
         self._reader = reader
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[K, V]:
         for record in self._reader.current:  # hot: most records leave here, without a look at anything else
-            return record
-        reader = self._reader
+            return record  # type: ignore[return-value]  # of bytes, and with deserializers there is no ``current``
+        reader, deserializing = self._reader, self._consumer._deserializing
         with self._consumer._attending:
             while await _may_read(self._consumer, reader):
-                if reader.iterate():
-                    return next(reader.current)
+                if deserializing is not None:
+                    records = await _until_closed(self._consumer, deserializing.take(1))
+                    if records:
+                        return records[0]
+                elif reader.iterate():
+                    return next(reader.current)  # type: ignore[return-value]
                 await _wait(self._consumer, reader)
         raise StopAsyncIteration
 
@@ -567,7 +605,7 @@ class Batches:
 
     __slots__ = ("_consumer", "_max_records", "_reader", "_timeout")
 
-    def __init__(self, consumer: Consumer, reader: Reader, max_records: int, timeout: float) -> None:
+    def __init__(self, consumer: Consumer[Any, Any], reader: Reader, max_records: int, timeout: float) -> None:
         self._consumer = consumer
         self._reader = reader
         self._max_records = max_records
@@ -600,7 +638,7 @@ class Batches:
                 raise
 
 
-async def _may_read(consumer: Consumer, reader: Reader) -> bool:
+async def _may_read(consumer: Consumer[Any, Any], reader: Reader) -> bool:
     """Whether an iteration goes on; False once the consumer is closed. Raises what it died of."""
     if consumer.state in (ServiceState.CLOSING, ServiceState.CLOSED):
         return False
@@ -611,13 +649,19 @@ async def _may_read(consumer: Consumer, reader: Reader) -> bool:
     return True
 
 
-async def _wait(consumer: Consumer, reader: Reader, *, more: bool = False) -> None:
+async def _wait(consumer: Consumer[Any, Any], reader: Reader, *, more: bool = False) -> None:
     """Wait until there may be something (``more``: something else) to read, or the consumer is closed."""
+    await _until_closed(consumer, reader.wait(more=more))
+
+
+async def _until_closed(consumer: Consumer[Any, Any], awaitable: Awaitable[T]) -> T | None:
+    """As ``until_failed``, but a consumer that was closed meanwhile gives None: that ends an iteration."""
     try:
-        await consumer.until_failed(reader.wait(more=more))
+        return await consumer.until_failed(awaitable)
     except IllegalStateError:
         if consumer.state not in (ServiceState.CLOSING, ServiceState.CLOSED):
             raise
+        return None
 
 
 def _at_least_one(name: str, value: int) -> None:

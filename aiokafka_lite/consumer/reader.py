@@ -148,6 +148,30 @@ class Reader:
         self._count(max_records - left)
         return joined(batches)
 
+    def peek(self) -> tuple[PartitionState, Chunk] | None:
+        """What comes next and whose it is, without taking it; None if nothing is there. Raises as ``take``."""
+        chunk = self._next()
+        return None if chunk is None or self._served is None else (self._served, chunk)
+
+    def deliver(self, state: PartitionState, chunk: Chunk, start: int, count: int) -> bool:
+        """Count records of a peeked chunk as delivered; False if they are not what comes next any longer."""
+        self.settle()
+        moved = state.chunk is not chunk or chunk.index != start
+        if moved or not state.readable or not self._subscription.holds(state):
+            return False
+        if count:
+            chunk.advance(count)
+            self._count(count)
+            self._served = state
+            self._hand_out()
+        return True
+
+    def refuse(self, state: PartitionState) -> None:
+        """The user cannot have the next record of a partition: its turn ends, and it is left alone for a moment."""
+        state.drop_buffer()
+        self._turn_left = TURN
+        self._blame(state)
+
     def is_full(self, max_records: int) -> bool:
         """Whether a batch of that many records is there, or as much of a partition as is ever fetched ahead."""
         self.settle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..group.offsets import CommitResult
 from ..types import OffsetAndMetadata, TopicPartition
@@ -17,7 +17,7 @@ class RebalanceHandle:
 
     __slots__ = ("_consumer",)
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer[Any, Any]) -> None:
         self._consumer = consumer
 
     def __repr__(self) -> str:

@@ -1,0 +1,76 @@
+"""From bytes to the user's keys and values: the mirror of the producer's serializers."""
+
+from __future__ import annotations
+
+import codecs
+import inspect
+import json
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+from ..errors import ConfigurationError
+from ..types import Header
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Deserializer(Protocol[T_co]):
+    """Turns the bytes of a key or a value into what the user works with; a null stays None and is not passed.
+
+    ``deserialize`` may be an ``async def``, as when it asks a registry of schemas. It is called for one record after
+    the other, may be cancelled, and is called again for a record whose read was cancelled. Whatever it raises makes the
+    record one that cannot be deserialized; see ``Consumer``.
+    """
+
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T_co | Awaitable[T_co]:
+        """The key or value of a record that has these headers."""
+        ...
+
+
+class StrDeserializer:
+    """Gives text."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise ConfigurationError(f"encoding={encoding!r}: Python knows no such encoding") from None
+        self._encoding = encoding
+
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> str:
+        return data.decode(self._encoding)
+
+
+class JsonDeserializer:
+    """Gives what ``json.loads`` makes of UTF-8. NaN and infinity, which are not JSON, are refused."""
+
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> object:
+        return json.loads(data, parse_constant=_refuse_constant)
+
+
+class IntDeserializer:
+    """Gives an int of ``size`` bytes, big-endian two's complement: with 2, 4 and 8 Java's Short, Integer and Long."""
+
+    def __init__(self, size: int = 8) -> None:
+        if size not in (1, 2, 4, 8):
+            raise ConfigurationError(f"size={size!r}: 1, 2, 4 or 8 bytes")
+        self._size = size
+
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> int:
+        if len(data) != self._size:
+            raise ValueError(f"{self._size} bytes are needed, not {len(data)}")
+        return int.from_bytes(data, "big", signed=True)
+
+
+def is_async(deserializer: Deserializer[object]) -> bool:
+    """Whether its results have to be awaited. ConfigurationError for something that is no deserializer."""
+    function = getattr(deserializer, "deserialize", None)
+    if not callable(function):
+        raise ConfigurationError(
+            f"{deserializer!r} is no deserializer: it has no method deserialize(topic, data, headers)"
+        )
+    return inspect.iscoroutinefunction(function)
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,124 @@
+"""Handing out records with keys and values that deserializers made.
+
+A record counts as delivered when both of its parts are there, not before: a cancelled read loses nothing, and a record
+that cannot be deserialized stays the next one until the user has said what is to become of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from ..errors import ConfigurationError, DeserializationError
+from ..types import Record
+from .columns import records_of
+from .deserializer import Deserializer, is_async
+from .fetched import Chunk
+from .reader import Reader
+
+logger = logging.getLogger(__name__)
+
+AnyRecord = Record[Any, Any]
+OnDeserializationError = (
+    Literal["raise", "skip", "raw"]
+    | Callable[[DeserializationError, Record], AnyRecord | None]
+    | Callable[[DeserializationError, Record], Awaitable[AnyRecord | None]]
+)
+"""What becomes of a record that cannot be deserialized.
+
+``"raise"`` raises DeserializationError, again with each read, until the user seeks past it; ``"skip"`` leaves the
+record out, with a warning; ``"raw"`` hands it out as bytes. A function gets the error and the record as bytes, and
+returns the record to hand out, or None to leave it out; it may be async, and what it raises comes out of the read.
+"""
+
+
+class Deserializing:
+    """Takes records from the reader and runs deserializers over them. Owner: the consumer."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        key: Deserializer[object] | None,
+        value: Deserializer[object] | None,
+        on_error: OnDeserializationError,
+    ) -> None:
+        if not callable(on_error) and on_error not in ("raise", "skip", "raw"):
+            raise ConfigurationError(
+                f"on_deserialization_error={on_error!r}: 'raise', 'skip', 'raw', or a function of error and record"
+            )
+        self._reader = reader
+        self._key, self._value = key, value
+        self._key_is_async = key is not None and is_async(key)
+        self._value_is_async = value is not None and is_async(value)
+        self._on_error = on_error
+
+    async def take(self, max_records: int) -> list[AnyRecord]:
+        """Up to ``max_records`` of one partition; none if nothing is there. Raises what stands in the way."""
+        while (found := self._reader.peek()) is not None:
+            state, chunk = found
+            start = chunk.index
+            records, used, failure = await self._read(chunk, max_records)
+            if not self._reader.deliver(state, chunk, start, used):
+                continue  # another task has read, sought or paused meanwhile
+            if records:
+                return records
+            if failure is not None:
+                self._reader.refuse(state)
+                raise failure
+        return []
+
+    async def _read(self, chunk: Chunk, max_records: int) -> tuple[list[AnyRecord], int, Exception | None]:
+        """The next records, how many of the chunk's that takes, and what ended it before that."""
+        records: list[AnyRecord] = []
+        used = 0
+        for raw in records_of(chunk, max_records):
+            try:
+                record = await self._deserialize(raw)
+            except DeserializationError as error:
+                try:
+                    record = await self._decide(error, raw)
+                except Exception as failure:  # noqa: BLE001 - it is raised once what lies before is handed out
+                    return records, used, failure
+            used += 1
+            if record is not None:
+                records.append(record)
+        return records, used, None
+
+    async def _deserialize(self, raw: Record) -> AnyRecord | None:
+        key: object = raw.key
+        value: object = raw.value
+        part = "key"
+        try:
+            if raw.key is not None and self._key is not None:
+                key = self._key.deserialize(raw.topic, raw.key, raw.headers)
+                if self._key_is_async and isinstance(key, Awaitable):
+                    key = await key
+            part = "value"
+            if raw.value is not None and self._value is not None:
+                value = self._value.deserialize(raw.topic, raw.value, raw.headers)
+                if self._value_is_async and isinstance(value, Awaitable):
+                    value = await value
+        except Exception as error:  # a user's deserializer may raise anything, and the reader is told all of it
+            raise DeserializationError(
+                f"the {part} of {raw.topic}-{raw.partition} at offset {raw.offset} cannot be deserialized: {error!r}; "
+                f"seek to {raw.offset + 1} to skip the record, or set on_deserialization_error",
+                topic=raw.topic,
+                partition=raw.partition,
+                offset=raw.offset,
+            ) from error
+        decoded: AnyRecord = raw
+        return decoded._replace(key=key, value=value)
+
+    async def _decide(self, error: DeserializationError, raw: Record) -> AnyRecord | None:
+        if callable(self._on_error):
+            decided = self._on_error(error, raw)
+            return await decided if isinstance(decided, Awaitable) else decided
+        if self._on_error == "raise":
+            raise error
+        if self._on_error == "raw":
+            return raw
+        logger.warning(
+            "%s-%s: the record at offset %s is skipped: %r", raw.topic, raw.partition, raw.offset, error.__cause__
+        )
+        return None
