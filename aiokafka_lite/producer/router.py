@@ -369,8 +369,13 @@ class Router:
         self.unsettled.pop(fate, None)
 
     def _fail(self, batch: Batch, error: Exception) -> None:
-        if not batch.settled:
-            self._forget(batch)
+        """Give a batch up. One that is proven written has succeeded for all that; only its place was never told."""
+        if batch.settled:
+            return
+        self._forget(batch)
+        if batch.written:
+            batch.deliver(UNKNOWN_OFFSET)
+        else:
             self.counters.records_failed += batch.count
             batch.fail(error)
 

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import BrokerError, EmbeddedCluster, ErrorCode, KafkaTimeout, TopicPartition
+from aiokafka_lite.embedded.faults import Fault
+from aiokafka_lite.protocol.messages import ProduceRequest
 from tests.end_to_end.breakable import BreakableCluster, BreakableEmbedded, BreakableKafka
 from tests.end_to_end.conftest import missing
 from tests.end_to_end.history import Outcome, Send
@@ -55,9 +57,11 @@ def three_processes(servers: Servers) -> Iterator[JvmCluster]:
 @pytest.fixture
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BreakableCluster]:
     if request.param == "embedded":
-        session_timeout = BreakableEmbedded.session_timeout
         async with EmbeddedCluster(
-            brokers=3, auto_create_topics=False, broker_session_timeout=session_timeout
+            brokers=3,
+            auto_create_topics=False,
+            broker_session_timeout=BreakableEmbedded.session_timeout,
+            replication_delay=0.005,  # so that batches are on their way for a while, as they are elsewhere
         ) as embedded:
             yield BreakableEmbedded(embedded)
         return
@@ -80,9 +84,13 @@ class Topics:
 @pytest.fixture
 async def topics(cluster: BreakableCluster) -> Topics:
     topics = Topics()
+    await make(cluster, topics)
+    return topics
+
+
+async def make(cluster: BreakableCluster, topics: Topics) -> None:
     await cluster.create_topic(topics.alone, ALONE)
     await cluster.create_topic(topics.replicated, REPLICATED, SAFE)
-    return topics
 
 
 async def judge(cluster: BreakableCluster, topics: Topics, flow: Traffic) -> None:
@@ -114,6 +122,36 @@ async def test_leaders_move_while_records_are_sent(cluster: BreakableCluster, to
             await flow.flows(20)
     assert flow.failures() == []
     await judge(cluster, topics, flow)
+
+
+async def test_single_requests_fail_among_others_that_do_not() -> None:
+    """The embedded cluster can do what no real one can be told to: fail one request, and serve the next one."""
+    topics = Topics()
+    async with EmbeddedCluster(brokers=3, auto_create_topics=False, replication_delay=0.005) as embedded:
+        cluster = BreakableEmbedded(embedded)
+        await make(cluster, topics)
+        for number in range(5, 600, 5):
+            for lane in topics.lanes:
+                _break_one(embedded.on(ProduceRequest, topic=lane.topic, partition=lane.partition, nth=number), number)
+        hasty = {"retry_backoff": 0.01, "reconnect_backoff": 0.01, "reconnect_backoff_max": 0.1}
+        async with traffic(cluster.bootstrap_servers, topics.lanes, request_timeout=5.0, **hasty) as flow:
+            await flow.flows(200)
+        assert flow.failures() == []
+        await judge(cluster, topics, flow)
+
+
+def _break_one(fault: Fault, number: int) -> None:
+    match number // 5 % 5:
+        case 0:
+            fault.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        case 1:
+            fault.apply_then_disconnect()
+        case 2:
+            fault.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+        case 3:
+            fault.disconnect()
+        case _:
+            fault.fail(ErrorCode.REQUEST_TIMED_OUT)
 
 
 @pytest.mark.parametrize("way, rounds", [("stop", 1), ("kill", 2)])

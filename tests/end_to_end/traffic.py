@@ -17,13 +17,13 @@ from aiokafka_lite import Consumer, Delivery, KafkaError, Producer, TopicPartiti
 from tests.end_to_end.history import Finding, Found, History, Outcome, Promises, Send, violations
 
 DEADLINE = 30.0
-PACE = 0.04
+PACE = 0.1
 """Seconds from one group of records of a partition to the next."""
-GROUP = 4
-WINDOW = 40
+GROUP = 12
+WINDOW = 36
 """Records of a partition that are on their way at most."""
 BATCH_SIZE = 120
-"""Bytes: two records a batch, so that a group makes several."""
+"""Bytes: two records a batch, so that a group makes more batches than may be in flight."""
 
 
 @dataclass(frozen=True)

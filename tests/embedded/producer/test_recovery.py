@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from tests.embedded.producer.logs import producer_of
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.messages import ProduceRequest
+from tests.embedded.producer.logs import producer_of, values_of
 
 NOTICED_AFTER = 7.0
 SOON = 1.5
@@ -44,3 +46,21 @@ async def test_a_broker_that_metadata_lists_again_is_called_at_once(cluster: Emb
         await cluster.start_node(2)
         await waiting
         assert loop.time() - began < SOON
+
+
+async def test_a_batch_that_later_ones_prove_written_succeeds_even_if_nobody_ever_says_where_it_is(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, batch_size=1, delivery_timeout=10.0, request_timeout=3.0) as producer:
+        await producer.send("t", b"0")
+        # The first of the two is written without an answer, then refused, then never answered any more.
+        cluster.on(ProduceRequest).apply_then_disconnect()
+        cluster.on(ProduceRequest).fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+        with cluster.on(ProduceRequest, nth=2, times=None).drop():
+            first, second = producer.send_nowait("t", b"1"), producer.send_nowait("t", b"2")
+            assert (await second).offset == 2
+            assert not first.done()
+            assert (await first).offset == -1
+        assert (await producer.send("t", b"3")).offset == 3
+    assert values_of(cluster, "t") == [b"0", b"1", b"2", b"3"]
