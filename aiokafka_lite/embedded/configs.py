@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from ..types import Compression
+
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -158,6 +160,11 @@ def check_configs(keys: Mapping[str, ConfigKey], values: Mapping[str, str | None
         key.check(name, value)
 
 
+_COMPRESSIONS = {"uncompressed": Compression.NONE} | {
+    each.name.lower(): each for each in Compression if each is not Compression.NONE
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """A topic's settings, parsed; times are in milliseconds, sizes in bytes, negative limits are none."""
@@ -165,6 +172,8 @@ class TopicConfig:
     compacted: bool
     deleted: bool
     log_append_time: bool
+    compression: Compression | None
+    """What batches are compressed with, whatever their producer did; None leaves them as they come."""
     max_message_bytes: int
     min_insync_replicas: int
     retention_ms: int
@@ -189,6 +198,7 @@ class TopicConfig:
             compacted="compact" in policy,
             deleted="delete" in policy,
             log_append_time=value("message.timestamp.type") == "LogAppendTime",
+            compression=_COMPRESSIONS.get(value("compression.type")),
             max_message_bytes=whole("max.message.bytes"),
             min_insync_replicas=whole("min.insync.replicas"),
             retention_ms=whole("retention.ms"),

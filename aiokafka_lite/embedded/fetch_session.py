@@ -18,6 +18,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
 SLOTS = 1000
+UNKNOWN_EPOCH = -1
 FIRST_VERSION = 7
 FIRST_VERSION_WITH_IDS = 13
 
@@ -81,7 +82,10 @@ class FetchSession:
         for topic in request.topics:
             for part in topic.partitions:
                 wanted = FetchPartition(
-                    part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch, part.last_fetched_epoch
+                    part.fetch_offset,
+                    part.partition_max_bytes,
+                    max(part.current_leader_epoch, UNKNOWN_EPOCH),
+                    max(part.last_fetched_epoch, UNKNOWN_EPOCH),
                 )
                 key = (topic.topic, topic.topic_id, part.partition)
                 known = self._slots.get(key)
@@ -131,9 +135,6 @@ class FetchSessions:
             self._sessions.pop(request.session_id, None)
             session = self._begin(request, self._new_id())
             session.uses_ids = version >= FIRST_VERSION_WITH_IDS
-            if not session.partitions:
-                session.session_id = 0  # nothing worth remembering
-                return session
             while len(self._sessions) >= self._slots:
                 del self._sessions[next(iter(self._sessions))]
             self._sessions[session.session_id] = session

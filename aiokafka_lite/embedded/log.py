@@ -236,8 +236,8 @@ class Log:
     def read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool = False) -> bytes:
         """Bytes from the batch that holds ``offset``, of batches that end before ``end``.
 
-        At most ``max_bytes``, cut where that limit falls, as Kafka's file slices are; ``at_least_one`` gives the first
-        batch whole whatever its size. Raises OffsetOutOfRange.
+        At most ``max_bytes``, cut where that limit falls, as Kafka's file slices are, unless it falls into the first
+        batch: that one is left out, or, with ``at_least_one``, given whole. Raises OffsetOutOfRange.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.start_offset}..{self.end_offset}")
@@ -250,10 +250,9 @@ class Log:
                 break
             data = batch.data
             if len(data) > room:
-                if chunks or not at_least_one:
-                    if room > 0:
-                        chunks.append(data[:room])
-                else:
+                if chunks:
+                    chunks.append(data[:room])
+                elif at_least_one:
                     chunks.append(data)
                 break
             chunks.append(data)

@@ -20,9 +20,10 @@ from .configs import TopicConfig
 from .log import EpochEnd, Log, StoredBatch
 from .producer_state import BatchMetadata, ProducerStates, SequenceRejected
 from .topics import PartitionKey, PartitionState
-from .validator import RecordsRejected, validate
+from .validator import RecordsRejected, recompress, validate
 
 NO_TIMESTAMP = -1
+NO_EPOCH = -1
 
 
 class LogAppendInfo(NamedTuple):
@@ -128,7 +129,7 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Raise NotLeader when the client's leader epoch is not ours (KIP-320)."""
-        if current_leader_epoch < 0 or current_leader_epoch == self.state.leader_epoch:
+        if current_leader_epoch in (NO_EPOCH, self.state.leader_epoch):
             return
         stale = current_leader_epoch < self.state.leader_epoch
         code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -154,6 +155,8 @@ class Partition:
         log = self.log
         if duplicate is not None:
             return LogAppendInfo(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, log.start_offset)
+        if self.config.compression not in (None, batch.compression):
+            records = recompress(batch, self.config)
         first = log.end_offset
         append_time = now_ms if self.config.log_append_time else NO_TIMESTAMP
         epoch = self.state.leader_epoch
@@ -170,7 +173,7 @@ class Partition:
         log.append(StoredBatch(first, last, max_timestamp, epoch, data))
         if batch.producer_id >= 0:
             self.producers.update(
-                batch.producer_id, batch.producer_epoch, batch.base_sequence, first, last, append_time, max_timestamp
+                batch.producer_id, batch.producer_epoch, batch.base_sequence, first, last, max_timestamp
             )
         return LogAppendInfo(first, last, append_time, log.start_offset)
 
@@ -190,14 +193,12 @@ class Partition:
     def _note_producer(self, batch: StoredBatch) -> None:
         view = batch.view()
         if view.producer_id >= 0 and view.base_sequence >= 0:
-            append_time = batch.max_timestamp if self.config.log_append_time else NO_TIMESTAMP
             self.producers.update(
                 view.producer_id,
                 view.producer_epoch,
                 view.base_sequence,
                 batch.base_offset,
                 batch.last_offset,
-                append_time,
                 batch.max_timestamp,
             )
 
@@ -278,12 +279,10 @@ class Partition:
         return self.log.end_of_epoch(epoch)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """Where a reader's log left ours, if it did (KIP-595)."""
+        """Where a reader's log left ours, if it did (KIP-595); offset -1 when that cannot be told."""
         if last_fetched_epoch < 0:
             return None
         end = self.end_of_epoch(last_fetched_epoch)
-        if end.epoch < 0 or end.end_offset < 0:
-            return None
         if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
         return None

@@ -26,7 +26,10 @@ class SequenceRejected(Exception):
 
 
 class BatchMetadata(NamedTuple):
-    """A batch of the window, as much of it as a repeated answer needs."""
+    """A batch of the window, as much of it as a repeated answer needs.
+
+    That answer gives ``timestamp`` as the time of the append, whatever the topic's kind of timestamps, as Kafka does.
+    """
 
     first_sequence: int
     last_sequence: int
@@ -101,16 +104,12 @@ class ProducerStates:
         first_offset: int,
         last_offset: int,
         timestamp: int,
-        last_timestamp: int,
     ) -> None:
-        """Note a batch that has been appended.
-
-        ``timestamp`` is its log append time, -1 if it has none; ``last_timestamp`` the highest of its records.
-        """
+        """Note a batch that has been appended; ``timestamp`` is the highest of its records."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.epoch != epoch:
             entry = self.entries[producer_id] = ProducerStateEntry(epoch)
-        entry.last_timestamp = last_timestamp
+        entry.last_timestamp = timestamp
         last_sequence = add_sequence(first_sequence, last_offset - first_offset)
         entry.window.append(BatchMetadata(first_sequence, last_sequence, first_offset, last_offset, timestamp))
 

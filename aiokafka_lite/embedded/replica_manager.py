@@ -381,9 +381,8 @@ class ReplicaManager:
         found = False
         for key, partition_wanted in wanted.items():
             fetched = self._read(key, partition_wanted, parameters, room, at_least_one=not found)
-            if fetched.records:
-                found = True
-                room = max(0, room - len(fetched.records))
+            found = found or len(fetched.records) > 0
+            room = max(0, room - len(fetched.records))
             result[key] = fetched
         return result
 
@@ -401,15 +400,21 @@ class ReplicaManager:
         fetched = FetchedPartition(ErrorCode.NONE, log.high_watermark, partition.last_stable_offset, log.start_offset)
         fetched.diverging_epoch = partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch)
         if fetched.diverging_epoch is not None:
+            if fetched.diverging_epoch.end_offset < 0:
+                unknown = f"no leader here knows epoch {wanted.last_fetched_epoch}"
+                return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, message=unknown)
             return fetched
         fetched.preferred_read_replica = self.preferred_replica(partition, parameters, wanted)
         if fetched.preferred_read_replica >= 0:
             return fetched
         fetched.has_aborted = parameters.read_committed
+        size = min(wanted.max_bytes, room)
+        if size < 0 and log.start_offset <= wanted.fetch_offset < self.end_for(partition, parameters):
+            return FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR, message=f"{size} bytes cannot be read")
         try:
             fetched.records = log.read(
                 wanted.fetch_offset,
-                min(wanted.max_bytes, room),
+                size,
                 self.end_for(partition, parameters),
                 at_least_one=at_least_one,
             )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..errors import ErrorCode, KafkaError
 from ..protocol.codec import Buffer
-from ..protocol.records import RecordBatch, split_batches, why_not_produced
+from ..protocol.records import HEADER_SIZE, RecordBatch, check_lengths, encode_batch, split_batches, why_not_produced
 from ..types import Compression
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE
@@ -20,6 +20,9 @@ MAGIC_V2 = 2
 MAGIC_AT = 16
 LOG_OVERHEAD = 12
 SMALLEST_LENGTH = 14
+LARGEST_LENGTH = 2**31 - 1 - LOG_OVERHEAD
+ATTRIBUTES_AT = 22
+TRANSACTIONAL = 0x10
 FIRST_VERSION_WITH_ZSTD = 7
 NO_TIMESTAMP = -1
 
@@ -44,9 +47,17 @@ def is_framed(records: Buffer | None) -> bool:
     """Whether what begins here can be a batch, whole or cut. If not, Kafka refuses the whole request, unread."""
     if records is None or len(records) < LOG_OVERHEAD:
         return True
-    if int.from_bytes(records[8:12], "big", signed=True) < SMALLEST_LENGTH:
+    if not SMALLEST_LENGTH <= int.from_bytes(records[8:12], "big", signed=True) <= LARGEST_LENGTH:
         return False
     return len(records) <= MAGIC_AT or records[MAGIC_AT] <= MAGIC_V2
+
+
+def is_transactional(records: Buffer | None) -> bool:
+    """Whether the first batch here, if it is whole, says that it belongs to a transaction."""
+    if records is None or len(records) <= ATTRIBUTES_AT or records[MAGIC_AT] != MAGIC_V2:
+        return False
+    is_whole = int.from_bytes(records[8:12], "big") + LOG_OVERHEAD <= len(records)
+    return is_whole and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
@@ -54,7 +65,7 @@ def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
     try:
         batches = [] if records is None else split_batches(records)
     except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise RecordsRejected(_code_for_header(records), str(error)) from error
     if records is None or not batches:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, "there is no whole record batch for the partition")
     batch = batches[0]
@@ -71,12 +82,16 @@ def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
     return batch
 
 
+def _code_for_header(records: Buffer | None) -> ErrorCode:
+    """What to call a header that says what cannot be: too short a batch is corrupt, anything else is invalid."""
+    too_short = records is None or int.from_bytes(records[8:12], "big", signed=True) < HEADER_SIZE - LOG_OVERHEAD
+    return ErrorCode.CORRUPT_MESSAGE if too_short else ErrorCode.INVALID_RECORD
+
+
 def _check_tail(records: Buffer, start: int) -> None:
     """What follows a batch may be the beginning of another, which is dropped, as Kafka does; not something else."""
-    try:
-        split_batches(records[start:])
-    except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if not is_framed(records[start:]):
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "what follows the batch is not another one")
 
 
 def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
@@ -95,10 +110,35 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
     refusal = why_not_produced(batch)
     if refusal is not None:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, refusal)
+    try:
+        body = batch.body(MAX_DECOMPRESSED_SIZE)
+    except KafkaError as error:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    try:
+        check_lengths(body, batch.count)
+    except KafkaError as error:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, str(error)) from error
     if config.compacted:
         _check_keys(batch)
     if not config.log_append_time:
         _check_timestamps(batch, config, now_ms)
+
+
+def recompress(batch: RecordBatch, config: TopicConfig) -> bytes:
+    """A valid batch, compressed as the topic wants it; raises RecordsRejected."""
+    if batch.producer_id >= 0 and batch.producer_epoch < 0:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} has no epoch")
+    columns = batch.columns(MAX_DECOMPRESSED_SIZE)
+    records = encode_batch(
+        zip(columns.timestamps, columns.keys, columns.values, columns.headers),
+        compression=config.compression or Compression.NONE,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
+    if len(records) > config.max_message_bytes:
+        raise RecordsRejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {len(records)} bytes once compressed anew")
+    return records
 
 
 def _check_keys(batch: RecordBatch) -> None:

@@ -29,7 +29,7 @@ from ...protocol.messages import (
 )
 from ..authoriser import CLUSTER, Operation, Resource, ResourceType
 from ..partition import NotLeader, Partition
-from ..topics import PartitionKey
+from ..topics import PartitionKey, is_legal_name
 
 if TYPE_CHECKING:
     from ..connection import RequestContext
@@ -58,6 +58,9 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
         partition = _leader(context, (topic, wanted.partition_index), Operation.DELETE)
     except NotLeader as error:
         result.error_code = error.code
+        return result
+    if not partition.config.deleted:
+        result.error_code = ErrorCode.POLICY_VIOLATION  # a topic that is only compacted
         return result
     log = partition.log
     offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
@@ -121,6 +124,9 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
 
 def _producers(context: RequestContext, topic: str, index: int) -> DescribeProducersPartitionResult:
     result = DescribeProducersPartitionResult(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
+    if not is_legal_name(topic):
+        result.error_code, result.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is no legal topic name"
+        return result
     try:
         partition = _leader(context, (topic, index), Operation.READ)
     except NotLeader as error:

@@ -46,7 +46,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     topics = list(_all(context)) if wants_all else list(_asked_for(context, request))
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
@@ -71,11 +72,12 @@ def _all(context: RequestContext) -> Iterable[MetadataResponseTopic]:
 
 def _asked_for(context: RequestContext, request: MetadataRequest) -> Iterable[MetadataResponseTopic]:
     allowed = request.allow_auto_topic_creation and context.node.cluster.auto_create_topics
-    for wanted in request.topics or ():
-        if wanted.name is None or (wanted.name == "" and wanted.topic_id != ZERO_UUID):
-            yield _by_id(context, wanted)
-        else:
-            yield _by_name(context, wanted.name, may_create=allowed)
+    by_id = {each.topic_id: each for each in request.topics or () if each.topic_id != ZERO_UUID}
+    for wanted in by_id.values():
+        yield _by_id(context, wanted)
+    for name in {each.name: each for each in request.topics or () if not by_id}:
+        # Where one topic is asked for by id, names count for nothing.
+        yield _by_name(context, name or "", may_create=allowed)
 
 
 def _by_id(context: RequestContext, wanted: MetadataRequestTopic) -> MetadataResponseTopic:

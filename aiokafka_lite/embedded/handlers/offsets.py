@@ -4,12 +4,14 @@
   local and -5 latest tiered (v8, v9; there is no tiered storage here, so that -4 is -2 and -5 finds nothing), -6 the
   earliest that is to be uploaded (v11). Others: the first record at that time or later; none is offset -1.
 - v2 adds the isolation level: "latest" is the last stable offset or the high watermark. v4 adds leader epochs.
+- A partition asked for twice is answered once, with INVALID_REQUEST.
 - A time in the future, or later than all records, gives offset -1 and no error.
 - OffsetForLeaderEpoch gives the end of the largest epoch at or below the one asked for (KIP-279); v3 names the replica.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
@@ -43,22 +45,28 @@ CONSUMER = -1
 
 
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsResponseTopic(
-                name=topic.name,
-                partitions=[_list_one(context, request, topic.name, wanted) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    asked = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    topics: dict[str, ListOffsetsResponseTopic] = {}
+    for topic in request.topics:
+        answer = topics.setdefault(topic.name, ListOffsetsResponseTopic(name=topic.name, partitions=[]))
+        for wanted in topic.partitions:
+            count = asked.pop((topic.name, wanted.partition_index), 0)
+            if count == 1:
+                answer.partitions.append(_list_one(context, request, topic.name, wanted))
+            elif count > 1:
+                answer.partitions.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+    return ListOffsetsResponse(topics=list(topics.values()))
+
+
+def _failed(index: int, code: ErrorCode) -> ListOffsetsResponsePartition:
+    return ListOffsetsResponsePartition(partition_index=index, error_code=code)
 
 
 def _list_one(
     context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsRequestPartition
 ) -> ListOffsetsResponsePartition:
     answer = ListOffsetsResponsePartition(partition_index=wanted.partition_index, error_code=ErrorCode.NONE)
-    if context.version < FIRST_VERSION_WITH.get(wanted.timestamp, 0):
+    if wanted.timestamp < EARLIEST_PENDING_UPLOAD or context.version < FIRST_VERSION_WITH.get(wanted.timestamp, 0):
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         return answer
     try:

@@ -35,7 +35,7 @@ from ..authoriser import Operation, Resource, ResourceType
 from ..connection_signals import CloseConnection
 from ..replica_manager import PartitionResponse, ProducedBatch
 from ..topics import PartitionKey
-from ..validator import RecordsRejected, is_framed, parse_produced
+from ..validator import RecordsRejected, is_framed, is_transactional, parse_produced
 
 if TYPE_CHECKING:
     from ..connection import RequestContext
@@ -56,8 +56,11 @@ async def produce(context: RequestContext, request: ProduceRequest) -> ProduceRe
     node = context.node
     if request.transactional_id is not None:
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not all(is_framed(data.records) for topic in request.topic_data for data in topic.partition_data):
-        return _refuse_all(request, ErrorCode.CORRUPT_MESSAGE)
+    for data in (data for topic in request.topic_data for data in topic.partition_data):
+        if not is_framed(data.records):
+            return _refuse_all(request, ErrorCode.CORRUPT_MESSAGE)
+        if is_transactional(data.records):
+            return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     split = _split(context, request)
     size = sum(len(entry.records) for entry in split.entries.values())
     results: dict[PartitionKey, PartitionResponse] = {}
@@ -76,9 +79,10 @@ def _split(context: RequestContext, request: ProduceRequest) -> _Split:
         for data in topic.partition_data:
             slot = (topic.topic_id, topic.name, data.index)
             if error is not ErrorCode.NONE:
-                split.refused[slot] = PartitionResponse(error)
+                split.refused[slot] = PartitionResponse(error, message=error.description)
             elif context.node.partition_state((name, data.index)) is None:
-                split.refused[slot] = PartitionResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                split.refused[slot] = PartitionResponse(unknown, message=unknown.description)
             else:
                 try:
                     batch = parse_produced(data.records, context.version)
@@ -176,7 +180,9 @@ def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    ProduceResponsePartition(index=data.index, error_code=code, base_offset=-1)
+                    ProduceResponsePartition(
+                        index=data.index, error_code=code, base_offset=-1, error_message=code.description
+                    )
                     for data in topic.partition_data
                 ],
             )

@@ -14,11 +14,17 @@ from ...protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 if TYPE_CHECKING:
     from ..connection import RequestContext
 
+NONE = -1
+
 
 def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if request.transactional_id is not None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
         return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1)
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return InitProducerIdResponse(
+            throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1
+        )
     # Without a transactional id nobody remembers the old identity, so that a new one takes its place, as in Kafka.
     producer_id = context.node.cluster.controller.next_producer_id()
     return InitProducerIdResponse(

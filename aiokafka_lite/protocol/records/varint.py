@@ -40,7 +40,7 @@ class _Encodings(dict[int, bytes]):
 ENCODINGS: dict[int, bytes] = _Encodings()
 
 
-def read_raw_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_raw_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """Read an unsigned 32-bit number that starts at ``position``; return it, still zigzag, and where it ends.
 
     CorruptRecord if it runs past the end of ``data``, over 5 bytes or over 32 bits.
@@ -53,7 +53,7 @@ def read_raw_varlong(data: bytes, position: int) -> tuple[int, int]:
     return _read(data, position, 10, 64)
 
 
-def _read(data: bytes, position: int, max_bytes: int, bits: int) -> tuple[int, int]:
+def _read(data: bytes | bytearray | memoryview, position: int, max_bytes: int, bits: int) -> tuple[int, int]:
     raw = 0
     chunk = data[position : position + max_bytes]
     for index, byte in enumerate(chunk):

@@ -51,6 +51,17 @@ def test_a_batch_gets_its_offsets_and_the_leaders_epoch_and_stays_otherwise_as_i
     assert stored.data[17:] == records[17:]
 
 
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "zstd"])
+def test_a_topic_with_a_compression_of_its_own_compresses_anew(wanted: str) -> None:
+    partition = leader(compression_type=wanted)
+    append(partition, produced(b"a", b"b", producer_id=9, epoch=0, sequence=4, compression=Compression.LZ4))
+    (stored,) = partition.log.batches()
+    (batch,) = split_batches(stored.data)
+    batch.verify_crc()
+    assert batch.compression is (Compression.NONE if wanted == "uncompressed" else Compression.parse(wanted))
+    assert (batch.producer_id, batch.base_sequence, batch.columns().values) == (9, 4, [b"a", b"b"])
+
+
 def test_log_append_time_is_the_brokers_clock() -> None:
     partition = leader(message_timestamp_type="LogAppendTime")
     assert append(partition, produced(timestamp=5)).log_append_time == NOW_MS
@@ -107,7 +118,8 @@ def test_a_repeated_batch_is_answered_as_before_and_not_appended() -> None:
     partition = leader()
     first = append(partition, produced(b"a", b"b", producer_id=9, epoch=0, sequence=0))
     append(partition, produced(b"c", producer_id=9, epoch=0, sequence=2))
-    assert append(partition, produced(b"a", b"b", producer_id=9, epoch=0, sequence=0)) == first
+    again = append(partition, produced(b"a", b"b", producer_id=9, epoch=0, sequence=0))
+    assert (again.first_offset, again.last_offset) == (first.first_offset, first.last_offset)
     assert partition.log.end_offset == 3
     with pytest.raises(SequenceRejected):
         append(partition, produced(b"d", producer_id=9, epoch=0, sequence=4))

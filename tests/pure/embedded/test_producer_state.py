@@ -15,7 +15,7 @@ def with_batches(count: int, *, size: int = 2, epoch: int = 0, first: int = 0) -
     states = ProducerStates()
     for number in range(count):
         sequence = (first + number * size) & LAST_SEQUENCE
-        states.update(7, epoch, sequence, number * size, number * size + size - 1, -1, 1000)
+        states.update(7, epoch, sequence, number * size, number * size + size - 1, 1000)
     return states
 
 
@@ -59,7 +59,7 @@ def test_an_older_epoch_is_refused_and_a_newer_one_begins_at_zero() -> None:
 
 def test_a_forgotten_producer_may_go_on() -> None:
     states = ProducerStates()
-    states.update(7, 0, 0, 0, 0, -1, 1000)
+    states.update(7, 0, 0, 0, 0, 1000)
     states.expire(1001)
     assert states.check(7, 0, 55, 1) is None
 
@@ -78,7 +78,7 @@ class WindowMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 6))
     def send(self, count: int) -> None:
         assert self.states.check(1, self.epoch, self.sequence, count) is None
-        self.states.update(1, self.epoch, self.sequence, self.end, self.end + count - 1, -1, 1000)
+        self.states.update(1, self.epoch, self.sequence, self.end, self.end + count - 1, 1000)
         self.sent.append((self.epoch, self.sequence, count, self.end))
         self.end += count
         self.sequence = (self.sequence + count) & LAST_SEQUENCE

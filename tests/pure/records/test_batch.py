@@ -14,6 +14,7 @@ from aiokafka_lite.protocol.records import (
     HEADER_SIZE,
     BatchBuilder,
     RecordBatch,
+    check_lengths,
     RecordColumns,
     encode_batch,
     encode_records,
@@ -359,7 +360,6 @@ class TestForABroker:
             (encode_batch([]), "0 records"),
             (encode_batch(ROWS, last_offset_delta=5), "3 records do not fill offsets 0 to 5"),
             (encode_batch(ROWS, producer_id=5, producer_epoch=0), "sequence -1"),
-            (encode_batch(ROWS, producer_id=5, base_sequence=0), "epoch -1"),
             (encode_batch(ROWS, transactional=True), "needs a producer id"),
         ],
     )
@@ -375,3 +375,12 @@ class TestForABroker:
     def test_old_format_may_not_be_written(self) -> None:
         message = struct.pack(">qiIbbii", 0, 14, 0, 0, 0, -1, -1)
         assert "format v0" in (why_not_produced(single_batch(message)) or "")
+
+    @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+    def test_records_that_fill_their_batch_are_told_from_those_that_do_not(self, compression: Compression) -> None:
+        rows = [(T, None, b"x" * size, ()) for size in (0, 50, 70, 8000, 9000)]
+        body = RecordBatch(encode_batch(rows, compression=compression)).body()
+        check_lengths(body, len(rows))
+        for wrong, count in ((body, 4), (body, 6), (bytes(body) + b"\0", 5), (body[:-1], 5), (b"\1\0", 1)):
+            with pytest.raises(CorruptRecord):
+                check_lengths(wrong, count)
