@@ -32,6 +32,7 @@ from ..errors import (
     error_for,
 )
 from ..net.broker import Broker, Purpose
+from ..protocol.framing import WrongProtocol
 from ..protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ..types import TopicPartition
 from .brokers import Brokers
@@ -65,6 +66,7 @@ class Updater:
         self._served = 0
         self._refused = 0  # up to here tickets were ended by _refusal, which trying again would not cure
         self._refusal: KafkaError | None = None
+        self._useless_rounds = 0  # in a row, before there was any answer: each address spoke something strange
         self._whole = 0  # the newest ticket that wants all tracked topics
         self._wanted: dict[str, int] = {}  # the newest ticket that wants this topic
         self._unheard: set[str] = set()  # wanted, and never asked for yet: not paced
@@ -184,10 +186,24 @@ class Updater:
         if self._reached:
             self._reached = False
             logger.warning("no broker answers a request for metadata: %s", self.describe_failures())
-        if self.view.updated_at is None and all(_is_lasting(error) for error in self.failures.values()):
+        if self.view.updated_at is None and self._is_hopeless():
             self._refuse(_joined(self.failures))
             return True
         return False
+
+    def _is_hopeless(self) -> bool:
+        """Whether the addresses will say the same again: other protocols, or versions that we do not speak.
+
+        Bytes that make no sense may be an accident of this one connection, so they are believed the second time only.
+        """
+        errors = self.failures.values()
+        if not all(isinstance(error, (ProtocolError, UnsupportedVersion)) for error in errors):
+            self._useless_rounds = 0
+            return False
+        self._useless_rounds += 1
+        if self._useless_rounds > 1:
+            return True
+        return all(isinstance(error, (WrongProtocol, UnsupportedVersion)) for error in errors)
 
     def _failed(self, broker: Broker, error: KafkaError) -> None:
         self.failures[broker.address] = error
@@ -271,6 +287,7 @@ class Updater:
         """End the asking for all that wait now. The next ticket, or the interval, begins anew."""
         now = asyncio.get_running_loop().time()
         self._refusal, self._refused = error, self._given
+        self._useless_rounds = 0
         self._sent = self._given
         self._unheard.clear()
         self._settling = False
@@ -289,11 +306,6 @@ def _unusable(response: MetadataResponse) -> KafkaError | None:
     if not response.brokers:
         return error_for(ErrorCode.BROKER_NOT_AVAILABLE, "the answer to a request for metadata names no broker")
     return None
-
-
-def _is_lasting(error: KafkaError) -> bool:
-    """Whether the same address will say the same again: it speaks another protocol, or versions that we do not."""
-    return isinstance(error, (ProtocolError, UnsupportedVersion))
 
 
 def _joined(failures: dict[str, KafkaError]) -> KafkaError:

@@ -44,6 +44,10 @@ LATE = 0.5
 GRACE = 1.0
 """Seconds that a loop which was blocked gets to read what came meanwhile, before requests are said to be unanswered."""
 
+LONGEST_THROTTLE = 60.0
+"""Seconds for which a connection is quiet at the most, whatever throttle time an answer names. Brokers' quotas work in
+windows of some seconds and throttle again in the next answer if need be; a nonsensical number would mute for weeks."""
+
 _TICK = 0.001
 """A timer may fire a little before its time: clocks of loops are coarse."""
 
@@ -205,6 +209,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout):
                 await self._connect()
+                self._check_not_closed()
                 self._advance(ConnectionEvent.CONNECTED)
                 await self._check_api_versions()
         except KafkaError as error:
@@ -242,12 +247,18 @@ class Connection:
             future = self._loop.create_future()
             self._write(request, _Promise(future, ApiVersionsRequest, version, 0.0, float("inf")))
             answer = await future
+            self._check_not_closed()
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 break
             version = version_after_refusal(version, answer, self.peer)
         if answer.error_code:
             raise error_for(answer.error_code, f"{self.peer} refused to say what it speaks")
         self._versions = VersionTable.from_response(answer, self.peer)
+
+    def _check_not_closed(self) -> None:
+        """Raise what closed the connection, if that came between what was awaited and the turn of who awaited it."""
+        if self._state is ConnectionState.CLOSED:
+            raise self.closed.result() or ConnectionLost(f"the connection to {self.peer} was closed here", sent=False)
 
     def _too_late(self, timeout: float) -> KafkaTimeout:
         if self._state is ConnectionState.CONNECTING:
@@ -361,14 +372,15 @@ class Connection:
         else:
             self.close(ConnectionLost(f"{self.peer} closed the connection", sent=True))
 
-    # Throttling (KIP-219).
+    # Throttling (KIP-219), for as long as the broker says, but at most for LONGEST_THROTTLE.
 
     def _throttle(self, promise: _Promise, throttle_time_ms: int) -> None:
         if not client_throttles(cast(type[Request[Any]], promise.request), promise.version):
             return
-        until = self._loop.time() + throttle_time_ms / 1000
+        seconds = min(throttle_time_ms / 1000, LONGEST_THROTTLE)
+        until = self._loop.time() + seconds
         if until > self.throttled_until:
-            logger.info("%r is throttled for %d ms", self, throttle_time_ms)
+            logger.info("%r is throttled for %g s (the broker said %d ms)", self, seconds, throttle_time_ms)
             self.throttled_until = until
             if self._unmute_timer is not None:
                 self._unmute_timer.cancel()

@@ -28,6 +28,10 @@ _read_size = struct.Struct(">i").unpack_from
 _write_size = struct.Struct(">i").pack_into
 
 
+class WrongProtocol(ProtocolError):
+    """The peer speaks what is known not to be Kafka, as HTTP; so it will not speak Kafka the next time, either."""
+
+
 class FrameSplitter:
     """Yields whole frames, whatever way the stream was cut. Owned by the reader of one connection.
 
@@ -168,7 +172,7 @@ class FrameSplitter:
         if fits and not stranger:
             return None
         if stranger:
-            return ProtocolError(f"{self.peer} does not speak Kafka here: {stranger} (read as a frame size: {size})")
+            return WrongProtocol(f"{self.peer} does not speak Kafka here: {stranger} (read as a frame size: {size})")
         if size < 0:
             return ProtocolError(f"{self.peer} announced a frame of {size} bytes; a size is never negative")
         if size < LEAST_FRAME:

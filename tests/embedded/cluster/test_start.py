@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from aiokafka_lite.errors import (
     KafkaTimeout,
     ProtocolError,
 )
+from aiokafka_lite.net.connector import Connector
 from aiokafka_lite.protocol.messages import MetadataRequest
 from tests.embedded.cluster.simulation import (
     CountingConnector,
@@ -153,6 +155,86 @@ async def test_http_server_is_recognised_at_once() -> None:
     assert isinstance(error, ProtocolError)
     assert address in str(error)
     assert "HTTP" in str(error)
+
+
+class Garbling(asyncio.Protocol):
+    """In front of a client's connection: the first segments that it receives are not what was sent."""
+
+    def __init__(self, inner: asyncio.BufferedProtocol, garble: Callable[[bytes], bytes]) -> None:
+        self.inner = inner
+        self.garble = garble
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.inner.connection_lost(exc)
+
+    def eof_received(self) -> bool | None:
+        return self.inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.inner.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        data = self.garble(data)
+        while data:
+            room = self.inner.get_buffer(len(data))
+            part = data[: len(room)]
+            room[: len(part)] = part  # type: ignore[index]
+            self.inner.buffer_updated(len(part))
+            data = data[len(part) :]
+
+
+class GarblingConnector:
+    """Garbles what the first ``times`` connections receive."""
+
+    def __init__(self, inner: Connector, garble: Callable[[bytes], bytes], times: int) -> None:
+        self.inner = inner
+        self.garble = garble
+        self.times = times
+        self.made = 0
+
+    async def connect(self, host: str, port: int, protocol_factory: Callable[[], Any]) -> Any:
+        self.made += 1
+        if self.made > self.times:
+            return await self.inner.connect(host, port, protocol_factory)
+        wire = protocol_factory()
+        transport, _ = await self.inner.connect(host, port, lambda: Garbling(wire, self.garble))
+        return transport, wire
+
+
+GARBLES = {
+    "another correlation id": lambda data: data[:4] + b"\x00\x01\x86\x9f" + data[8:],
+    "twice": lambda data: data * 2,
+    "a size below zero": lambda data: b"\xff\xff\xff\xfb" + data,
+    "garbage": lambda data: data[:8] + b"\xff" * (len(data) - 8),
+}
+
+
+@pytest.mark.parametrize("garble", GARBLES)
+@simulated
+async def test_one_garbled_answer_of_the_only_server_does_not_end_the_start(garble: str) -> None:
+    async with memory_cluster(1) as cluster:
+        assert cluster.connector is not None
+        connector = GarblingConnector(cluster.connector, GARBLES[garble], times=1)
+        async with client_of(cluster, connector) as client:
+            assert set(client.view.nodes) == {1}
+
+
+@pytest.mark.parametrize("garble", GARBLES)
+@simulated
+async def test_a_server_that_garbles_again_and_again_ends_the_start_soon(garble: str) -> None:
+    async with memory_cluster(1) as cluster:
+        assert cluster.connector is not None
+        connector = GarblingConnector(cluster.connector, GARBLES[garble], times=1000)
+        with pytest.raises(ProtocolError, match="no bootstrap server can be used"):
+            await client_of(cluster, connector).start()
+        assert connector.made == 2
+        assert now() < 1.0
 
 
 async def test_one_wrong_port_among_silent_ones_does_not_end_the_start() -> None:

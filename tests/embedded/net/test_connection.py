@@ -19,7 +19,7 @@ from aiokafka_lite.errors import (
     ProtocolError,
     UnsupportedVersion,
 )
-from aiokafka_lite.net.connection import Connection
+from aiokafka_lite.net.connection import LONGEST_THROTTLE, Connection
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.protocol.connection import RequestHeader, encode_response
 from aiokafka_lite.protocol.messages import (
@@ -234,6 +234,41 @@ async def test_a_peer_that_hangs_up_at_once_is_a_lost_connection() -> None:
     error = await refused_opening(peer)
     assert isinstance(error, ConnectionLost)
     assert "TLS" in str(error)
+
+
+async def test_a_second_answer_to_the_first_question_is_a_protocol_error() -> None:
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        served.transport.write(bytes(encode_response(header, all_versions())) * 2)
+
+    error = await refused_opening(Peer(script))
+    assert isinstance(error, ProtocolError)
+    assert "nobody made" in str(error)
+
+
+async def test_a_connection_that_is_closed_in_the_last_turn_of_the_handshake_says_so() -> None:
+    connection = connection_to(Peer())
+    frames_received = connection._frames_received
+
+    def receive_and_close(frames: Any) -> None:
+        frames_received(frames)
+        connection.close()
+
+    connection._frames_received = receive_and_close  # type: ignore[method-assign]
+    with pytest.raises(ConnectionLost, match="closed here"):
+        await connection.connect(5)
+    assert connection.state is ConnectionState.CLOSED
+
+
+async def test_a_connection_that_is_lost_as_it_is_made_says_so() -> None:
+    class Fleeting(Peer):
+        async def connect(self, host: str, port: int, protocol_factory: Any) -> Any:
+            made = await super().connect(host, port, protocol_factory)
+            made[1].stream_ended(None)
+            return made
+
+    error = await refused_opening(Fleeting())
+    assert isinstance(error, ConnectionLost)
+    assert "closed the connection" in str(error)
 
 
 def test_a_silent_peer_ends_at_the_timeout() -> None:
@@ -455,6 +490,23 @@ def test_a_throttled_client_holds_its_requests_back() -> None:
         answers = await asyncio.gather(*promises)
         assert [answer.cluster_id for answer in answers] == ["t0", "t1", "t2"]
         assert loop.time() == pytest.approx(muted_at + 5)
+        await end(connection)
+
+    run_clean(main())
+
+
+def test_a_nonsensical_throttle_time_does_not_mute_the_connection_for_weeks() -> None:
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, HeartbeatRequest):
+            served.answer(header, HeartbeatResponse(error_code=0, throttle_time_ms=2**31 - 1))
+        else:
+            usual(served, header, request)
+
+    async def main() -> None:
+        connection = await open_to(Peer(script))
+        await connection.send(HEARTBEAT)
+        assert (await connection.send(ask("orders"), timeout=100.0)).cluster_id == "orders"
+        assert asyncio.get_running_loop().time() == pytest.approx(LONGEST_THROTTLE)
         await end(connection)
 
     run_clean(main())
