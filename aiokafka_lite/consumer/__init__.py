@@ -1,5 +1,6 @@
 """Reading records: ``Consumer`` and what it returns."""
 
+from .arrow import BytesColumn
 from .columns import Batch
 from .consumer import Batches, Consumer, GroupMetadata, OnOffsetReset
 from .deserializer import Deserializer, IntDeserializer, JsonDeserializer, StrDeserializer
@@ -12,6 +13,7 @@ from .session import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSe
 __all__ = [
     "Batch",
     "Batches",
+    "BytesColumn",
     "Claim",
     "Consumer",
     "ConsumerGroup",

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
 
 from ..types import Header, Record, TimestampType
+from .arrow import BytesColumn, bytes_column, int64_array, record_batch
 from .fetched import Chunk, make_record
+
+if TYPE_CHECKING:
+    import numpy
+    import numpy.typing
+    import pyarrow
 
 
 @dataclass(slots=True, eq=False)
@@ -15,7 +22,8 @@ class Batch:
     """Consecutive records of one partition, as columns of one length. Iterating over it gives records.
 
     Timestamps are in milliseconds, -1 where the log has none; keys and values are None where they are null. Offsets
-    rise, with gaps where a log was compacted or has transactions. The lists belong to whoever got the batch.
+    rise, with gaps where a log was compacted or has transactions. The lists belong to whoever got the batch. What needs
+    NumPy or Arrow raises ConfigurationError without the extra ``arrow``.
     """
 
     topic: str
@@ -46,6 +54,33 @@ class Batch:
                 repeat(self.leader_epoch),
             ),
         )
+
+    def key_buffer(self) -> BytesColumn:
+        """All keys in one buffer, with where each begins."""
+        return bytes_column(self.keys)
+
+    def value_buffer(self) -> BytesColumn:
+        """All values in one buffer, with where each begins."""
+        return bytes_column(self.values)
+
+    def offsets_array(self) -> numpy.typing.NDArray[numpy.int64]:
+        """The offsets as a NumPy array."""
+        array: numpy.typing.NDArray[numpy.int64] = int64_array(self.offsets)
+        return array
+
+    def timestamps_array(self) -> numpy.typing.NDArray[numpy.int64]:
+        """The timestamps, in milliseconds, as a NumPy array."""
+        array: numpy.typing.NDArray[numpy.int64] = int64_array(self.timestamps)
+        return array
+
+    def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> pyarrow.RecordBatch:
+        """An Arrow record batch with the columns, names and types of Spark's own Kafka source.
+
+        key and value: binary; topic: string; partition: int32; offset: int64; timestamp: microseconds of UTC, null
+        where there is none; timestampType: int32 (0 of the producer, 1 of the log, -1 none). ``headers`` adds a list of
+        key (string) and value (binary), null for a record without. ``columns`` are those wanted, in their order.
+        """
+        return record_batch(self, columns, headers)
 
     def __repr__(self) -> str:
         span = f"{self.offsets[0]}..{self.offsets[-1]}" if self.offsets else "none"
@@ -102,9 +137,9 @@ def joined(batches: Sequence[Batch]) -> Batch:
     """One batch of several that continue one another; the first of them is used up."""
     first = batches[0]
     if len(batches) > 1:
-        first.offsets = [each for batch in batches for each in batch.offsets]
-        first.timestamps = [each for batch in batches for each in batch.timestamps]
-        first.keys = [each for batch in batches for each in batch.keys]
-        first.values = [each for batch in batches for each in batch.values]
-        first.headers = [each for batch in batches for each in batch.headers]
+        first.offsets = list(chain.from_iterable([batch.offsets for batch in batches]))
+        first.timestamps = list(chain.from_iterable([batch.timestamps for batch in batches]))
+        first.keys = list(chain.from_iterable([batch.keys for batch in batches]))
+        first.values = list(chain.from_iterable([batch.values for batch in batches]))
+        first.headers = list(chain.from_iterable([batch.headers for batch in batches]))
     return first

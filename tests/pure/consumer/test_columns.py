@@ -1,0 +1,117 @@
+"""Batches as others want them: buffers, NumPy and Arrow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.consumer import Batch
+from aiokafka_lite.consumer.arrow import bytes_column
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.types import Header, TimestampType
+
+pyarrow = pytest.importorskip("pyarrow")
+numpy = pytest.importorskip("numpy")
+
+NOW = 1_700_000_000_123
+
+
+def batch(count: int = 3, **columns: object) -> Batch:
+    settings: dict[str, object] = {
+        "topic": "orders",
+        "partition": 7,
+        "timestamp_type": TimestampType.CREATE_TIME,
+        "leader_epoch": 1,
+        "offsets": list(range(10, 10 + count)),
+        "timestamps": [NOW + number for number in range(count)],
+        "keys": [None if number == 1 else b"k%d" % number for number in range(count)],
+        "values": [b"" if number == 2 else b"value %d" % number for number in range(count)],
+        "headers": [(Header("a", b"1"), Header("b", None)) if number == 0 else () for number in range(count)],
+    }
+    return Batch(**{**settings, **columns})  # type: ignore[arg-type]
+
+
+def test_an_arrow_batch_has_the_schema_of_sparks_own_source() -> None:
+    found = batch().to_arrow(headers=True)
+    found.validate(full=True)
+    assert found.schema == pyarrow.schema(
+        [
+            ("key", pyarrow.binary()),
+            ("value", pyarrow.binary()),
+            ("topic", pyarrow.string()),
+            ("partition", pyarrow.int32()),
+            ("offset", pyarrow.int64()),
+            ("timestamp", pyarrow.timestamp("us", tz="UTC")),
+            ("timestampType", pyarrow.int32()),
+            ("headers", pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))),
+        ]
+    )
+    assert found["key"].to_pylist() == [b"k0", None, b"k2"]
+    assert found["value"].to_pylist() == [b"value 0", b"value 1", b""]
+    assert found["topic"].to_pylist() == ["orders"] * 3
+    assert found["partition"].to_pylist() == [7] * 3
+    assert found["offset"].to_pylist() == [10, 11, 12]
+    assert found["timestamp"].cast(pyarrow.int64()).to_pylist() == [(NOW + number) * 1000 for number in range(3)]
+    assert found["timestampType"].to_pylist() == [0, 0, 0]
+    assert found["headers"].to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None, None]
+
+
+def test_only_the_wanted_columns_are_made_in_their_order() -> None:
+    assert batch().to_arrow(["offset", "value"]).schema.names == ["offset", "value"]
+    with pytest.raises(ConfigurationError, match="there are key, value"):
+        batch().to_arrow(["size"])
+
+
+@pytest.mark.parametrize("timestamps", [[-1, NOW, 2**62], [-1, -1, -1], [2**63 - 1, 0, NOW]])
+def test_a_timestamp_that_is_none_or_out_of_range_is_null(timestamps: list[int]) -> None:
+    found = batch(timestamps=timestamps).to_arrow(["timestamp"])["timestamp"].cast(pyarrow.int64()).to_pylist()
+    assert found == [time * 1000 if time in (0, NOW) else None for time in timestamps]
+
+
+def test_an_empty_batch_is_an_empty_arrow_batch() -> None:
+    found = batch(0).to_arrow(headers=True)
+    found.validate(full=True)
+    assert found.num_rows == 0
+
+
+def test_offsets_and_timestamps_are_numpy_arrays() -> None:
+    offsets, timestamps = batch().offsets_array(), batch().timestamps_array()
+    assert offsets.dtype == timestamps.dtype == numpy.int64
+    assert offsets.tolist() == [10, 11, 12]
+    assert timestamps.tolist() == [NOW, NOW + 1, NOW + 2]
+
+
+@given(st.lists(st.none() | st.binary(max_size=5)))
+def test_a_buffer_holds_every_value_in_its_place(values: list[bytes | None]) -> None:
+    column = bytes_column(values)
+    offsets = column.offsets
+    assert len(offsets) == len(values) + 1
+    assert [
+        None if index in column.nulls else column.data[offsets[index] : offsets[index + 1]]
+        for index in range(len(values))
+    ] == values
+    views = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(column.data)]
+    arrow = pyarrow.Array.from_buffers(pyarrow.large_binary(), len(values), views)
+    assert arrow.to_pylist() == [value or b"" for value in values]
+
+
+def test_keys_and_values_are_buffers_of_their_own() -> None:
+    assert batch().key_buffer().data == b"k0k2"
+    assert batch().value_buffer().data == b"value 0value 1"
+
+
+@pytest.mark.parametrize("call", ["to_arrow", "offsets_array"])
+def test_without_the_extra_the_error_says_what_to_install(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("pyarrow", "numpy"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigurationError, match=r"pip install aiokafka_lite\[arrow\]"):
+        getattr(batch(), call)()
+
+
+def test_a_consumer_is_imported_without_the_extra() -> None:
+    code = "import aiokafka_lite.consumer, sys; sys.exit('pyarrow' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
