@@ -76,6 +76,10 @@ RECORD_OVERHEAD = 24
 HEADER_OVERHEAD = 10
 """Bytes that a header takes besides its name and value, at most."""
 
+BATCH_OVERHEAD = 1_000
+"""Bytes that an unsettled batch takes besides its records, about. Records of batches smaller than eight times this
+are charged for it."""
+
 STALE_AFTER = 1.0
 """Seconds after which a batch that is due but cannot be sent takes no more records. Its delivery timeout counts from
 its first record; later ones should not lose more of theirs than this."""
@@ -171,6 +175,7 @@ class Producer(Service):
         self._clock = clock
         self._random = random
         self._budget = ByteBudget(config.buffer_memory)
+        self._has_small_batches = config.batch_size < 8 * BATCH_OVERHEAD
         self._largest = min(config.max_request_size - HEADER_SIZE, config.buffer_memory)
         self._identities = Identities(self._want_identity) if config.idempotence else None
         self._identity_wanted = asyncio.Event()
@@ -461,6 +466,8 @@ class Producer(Service):
                 size += len(value)
             if size > self._largest:
                 raise self._too_large(topic, size)
+            if self._has_small_batches:
+                size += min(BATCH_OVERHEAD, BATCH_OVERHEAD * size // self.config.batch_size, self._budget.total - size)
             if timestamp is None:
                 timestamp = int(self._clock() * 1000)
             elif type(timestamp) is not int or not 0 <= timestamp < 2**63:
