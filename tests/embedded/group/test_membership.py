@@ -1,0 +1,508 @@
+"""One member and what happens to it: lost coordinators, ended sessions, slow users, static members, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.consumer import Consumer, RebalanceHandle, RebalanceListener
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
+from aiokafka_lite.errors import (
+    AuthorizationError,
+    BrokerError,
+    ConfigurationError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+)
+from aiokafka_lite.group import MemberState
+from aiokafka_lite.protocol.messages import (
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
+from tests.embedded.consumer.logs import fill
+from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, member_of, read_all, until_stable
+
+QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0}
+"""So that the coordinator soon forgets who was only told that it is forgotten."""
+
+each_mode = pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def coordinator_of(cluster: EmbeddedCluster, group: str = "workers") -> int:
+    return cluster.leader_of(OFFSETS_TOPIC, partition_of(group, 3))
+
+
+async def reading(*consumers: Consumer) -> None:
+    """Read from all, so that the members come back again and again."""
+
+    async def read(consumer: Consumer) -> None:
+        with suppress(KafkaError):
+            while True:
+                await consumer.poll(timeout=1.0)
+
+    await asyncio.gather(*map(read, consumers))
+
+
+class Reading:
+    """Consumers that are read from in the background."""
+
+    def __init__(self, *consumers: Consumer) -> None:
+        self._consumers = consumers
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(reading(*self._consumers))
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+
+# ---- the coordinator
+
+
+@each_mode
+@pytest.mark.parametrize("how", ["kill", "stop", "move"])
+async def test_members_follow_their_coordinator_and_keep_what_they_own(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], how: str
+) -> None:
+    workers = [await Worker(cluster, ownership, f"worker-{number}", **settings).start() for number in range(2)]
+    await until_stable(*(worker.consumer for worker in workers))
+    generation = workers[0].consumer.group_metadata().generation_id
+    owned = [worker.consumer.assignment for worker in workers]
+    old = coordinator_of(cluster)
+    elsewhere = next(each for each in ORDERS if cluster.leader_of(*each) != old)
+    if how == "kill":
+        await cluster.kill(old)
+    elif how == "stop":
+        await cluster.stop(old)
+    else:
+        await cluster.move_leader(OFFSETS_TOPIC, partition_of("workers", 3))
+    assert coordinator_of(cluster) != old
+    began = now()
+    fill(cluster, elsewhere, 10)
+    await asyncio.sleep(10.0)
+    assert sum(ownership.read.values()) == 10
+    assert [worker.consumer.assignment for worker in workers] == owned
+    assert {worker.consumer.group_metadata().generation_id for worker in workers} == {generation}
+    beats = [each for each in cluster.history.of(HeartbeatRequest) if each.at > began and each.node_id != old]
+    assert beats
+    assert await workers[0].consumer.commit()
+    for worker in workers:
+        assert worker.error is None
+        await worker.stop()
+    assert ownership.clashes == []
+
+
+async def test_a_group_settles_within_ten_seconds_of_a_coordinator_that_dies_in_a_rebalance(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    first = await Worker(cluster, ownership, "first").start()
+    await until_stable(first.consumer)
+    second = await Worker(cluster, ownership, "second").start()
+    await asyncio.sleep(1.0)  # its JoinGroup is parked
+    await cluster.kill(coordinator_of(cluster))
+    await until_stable(first.consumer, second.consumer, within=10.0)
+    await first.stop()
+    await second.stop()
+    assert ownership.clashes == []
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+@pytest.mark.parametrize("request_type", [JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest])
+async def test_a_coordinator_that_is_not_ready_is_asked_again_at_a_bounded_rate(
+    cluster: EmbeddedCluster, request_type: type[Any], code: ErrorCode
+) -> None:
+    fault = cluster.on(request_type, times=None).fail(code, times=None)
+    async with member_of(cluster) as consumer, Reading(consumer):
+        await asyncio.sleep(20.0)
+        assert 3 <= fault.hits <= 45
+        assert len(cluster.history.of(FindCoordinatorRequest)) <= 45
+        fault.remove()
+        await until_stable(consumer, within=10.0)
+
+
+async def test_an_endless_refusal_of_the_generation_is_no_hot_loop(cluster: EmbeddedCluster) -> None:
+    cluster.on(HeartbeatRequest, times=None).fail(ErrorCode.ILLEGAL_GENERATION, times=None)
+    cluster.on(SyncGroupRequest, times=None).fail(ErrorCode.REBALANCE_IN_PROGRESS, times=None)
+    async with member_of(cluster) as consumer, Reading(consumer):
+        await asyncio.sleep(30.0)
+        assert len(cluster.history.of(JoinGroupRequest)) <= 60
+
+
+@pytest.mark.parametrize("fault", ["disconnect", "apply_then_disconnect", "drop"])
+@pytest.mark.parametrize("request_type", [JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest])
+async def test_requests_that_are_cut_off_are_made_again(
+    cluster: EmbeddedCluster, request_type: type[Any], fault: str
+) -> None:
+    settings: dict[str, Any] = {"request_timeout": 2.0, "rebalance_timeout": 4.0}
+    async with member_of(cluster, **settings) as consumer, Reading(consumer):
+        getattr(cluster.on(request_type), fault)()
+        await asyncio.sleep(4.0)
+        await until_stable(consumer, within=30.0)
+
+
+# ---- sessions
+
+
+@each_mode
+async def test_a_member_whose_session_ended_hears_that_its_partitions_are_lost(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
+) -> None:
+    worker = await Worker(cluster, ownership, "worker", **QUICK, **settings).start()
+    await until_stable(worker.consumer)
+    cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID)
+    await asyncio.sleep(5.0)
+    await until_stable(worker.consumer)
+    assert [what for _, what, _ in ownership.events] == ["assigned", "lost", "assigned"]
+    await worker.stop()
+
+
+async def test_a_late_commit_is_refused_and_reported_and_changes_nothing(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 10)
+    async with member_of(cluster, auto_commit=False, **QUICK) as slow:
+        await read_all(slow, 10)
+        cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID)
+        await asyncio.sleep(4.0)  # thrown out, while the user works on ten records
+        result = await slow.commit({ORDERS[0]: OffsetAndMetadata(10)})
+        assert set(result.refused) == {ORDERS[0]}
+        assert not result
+        assert result.committed == {}
+        async with Reading(slow):
+            await until_stable(slow)
+            assert (await slow.committed([ORDERS[0]]))[ORDERS[0]] is None
+
+
+@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
+async def test_a_commit_that_the_coordinator_refuses_ends_nothing(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+    fill(cluster, ORDERS[0], 10)
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 10)
+        await consumer.poll()
+        cluster.on(OffsetCommitRequest).fail(code)
+        result = await consumer.commit()
+        refused = result.refused[ORDERS[0]]
+        assert isinstance(refused, BrokerError)
+        assert refused.code is code
+        assert len(await read_all(consumer, 10)) == 10  # lost, joined again, and read from the last commit
+        await consumer.poll()
+        assert await consumer.commit()
+        assert consumer.membership is MemberState.STABLE
+
+
+@pytest.mark.parametrize("blocked", [1.0, 5.0, 20.0])
+async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session(
+    cluster: EmbeddedCluster, ownership: Ownership, blocked: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop: Any = asyncio.get_running_loop()
+    settings: dict[str, Any] = {"session_timeout": 10.0, "heartbeat_interval": 3.0}
+    worker = await Worker(cluster, ownership, "worker", **settings).start()
+    await until_stable(worker.consumer)
+    await asyncio.sleep(1.0)
+    with caplog.at_level(logging.WARNING, logger="aiokafka_lite.group"):
+        # What other processes' clocks do while this loop stands still: the coordinator's timers are due, too.
+        loop.now += blocked
+        await asyncio.sleep(4.0)
+    await until_stable(worker.consumer)
+    what = [each for _, each, _ in ownership.events]
+    assert what == (["assigned"] if blocked < 10.0 else ["assigned", "lost", "assigned"])
+    said = [record for record in caplog.records if "blocked" in record.getMessage()]
+    assert len(said) == (0 if blocked == 1.0 else 1)
+    await worker.stop()
+
+
+# ---- slow users
+
+
+@each_mode
+async def test_a_member_that_does_not_read_leaves_and_comes_back_when_it_does(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
+) -> None:
+    fill(cluster, ORDERS[0], 5)
+    worker = Worker(cluster, ownership, "worker", max_poll_interval=20.0, **settings)
+    async with worker.consumer as consumer:
+        await read_all(consumer, 5)
+        await asyncio.sleep(19.0)
+        assert consumer.membership is MemberState.STABLE
+        await asyncio.sleep(5.0)
+        assert consumer.membership is MemberState.UNJOINED
+        assert [what for _, what, _ in ownership.events] == ["assigned", "lost"]
+        assert len(cluster.history.of(LeaveGroupRequest)) == 1
+        assert len(await read_all(consumer, 5)) == 5  # they were never asked beyond
+        assert consumer.membership is MemberState.STABLE
+
+
+async def test_waiting_for_records_is_reading(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, max_poll_interval=20.0) as consumer:
+        assert await consumer.poll(timeout=100.0) == []
+        assert consumer.membership is MemberState.STABLE
+        assert len(cluster.history.of(JoinGroupRequest)) == 2  # with the id that the first was answered with
+
+
+async def test_going_through_a_long_batch_slowly_is_reading(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 100, batch_size=100)
+    worker = Worker(cluster, Ownership(), "worker", work=2.0, max_poll_interval=20.0)
+    await worker.start()
+    await asyncio.sleep(150.0)
+    assert len(worker.read) > 70
+    assert len(cluster.history.of(LeaveGroupRequest)) == 0
+    await worker.stop()
+
+
+@each_mode
+async def test_a_rebalance_waits_for_the_record_in_hand_but_not_for_ever(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
+) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 20)
+    slow = await Worker(cluster, ownership, "slow", work=15.0, rebalance_timeout=40.0, **settings).start()
+    await asyncio.sleep(1.0)
+    quick = await Worker(cluster, ownership, "quick", rebalance_timeout=40.0, **settings).start()
+    await until_stable(slow.consumer, quick.consumer, within=60.0)
+    await slow.stop()
+    await asyncio.sleep(30.0)
+    assert ownership.clashes == []
+    assert len(ownership.read) == 120
+    assert sum(ownership.read.values()) == 121  # the one in hand when the slow one was closed
+    await quick.stop()
+
+
+async def test_a_user_who_takes_longer_than_others_can_wait_loses_them_no_time(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    fill(cluster, ORDERS[0], 3)
+    stuck = await Worker(cluster, ownership, "stuck", work=10_000.0, rebalance_timeout=12.0).start()
+    await asyncio.sleep(1.0)
+    quick = await Worker(cluster, ownership, "quick", rebalance_timeout=12.0).start()
+    await until_stable(stuck.consumer, quick.consumer, within=16.0)
+    await stuck.stop()
+    await quick.stop()
+    assert ownership.clashes == []
+
+
+# ---- static members
+
+
+async def test_a_static_member_that_restarts_gets_its_place_back_without_a_rebalance(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    first = await Worker(cluster, ownership, "first", group_instance_id="a").start()
+    second = await Worker(cluster, ownership, "second", group_instance_id="b").start()
+    await until_stable(first.consumer, second.consumer)
+    generation = first.consumer.group_metadata().generation_id
+    owned = second.consumer.assignment
+    await second.stop()
+    assert cluster.history.of(LeaveGroupRequest) == []
+    again = await Worker(cluster, ownership, "again", group_instance_id="b").start()
+    await until_stable(first.consumer, again.consumer)
+    assert again.consumer.assignment == owned
+    assert first.consumer.group_metadata().generation_id == generation
+    await again.stop(leave_group=True)
+    assert len(cluster.history.of(LeaveGroupRequest)) == 1
+    await until_stable(first.consumer)
+    await first.stop()
+
+
+async def test_of_two_with_one_instance_id_the_older_ends_and_the_newer_lives(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    older = await Worker(cluster, ownership, "older", group_instance_id="a").start()
+    await until_stable(older.consumer)
+    newer = member_of(cluster, group_instance_id="a")
+    async with newer, Reading(newer):
+        await until_stable(newer)
+        await asyncio.sleep(5.0)
+        assert isinstance(older.error, BrokerError)
+        assert older.error.code is ErrorCode.FENCED_INSTANCE_ID
+        assert ("older", "lost", ORDERS) in ownership.events
+        with pytest.raises(BrokerError, match="group_instance_id"):
+            await older.consumer.poll()
+        assert newer.membership is MemberState.STABLE
+        await older.stop()
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
+async def test_a_lasting_refusal_comes_out_of_the_read(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+    cluster.on(JoinGroupRequest).fail(code)
+    consumer = member_of(cluster)
+    await consumer.start()
+    with pytest.raises(BrokerError, match=r"'workers'.*range") as caught:
+        await anext(consumer)
+    assert caught.value.code is code
+    assert isinstance(caught.value, AuthorizationError) == (code is ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(BrokerError):
+        await consumer.close()
+
+
+async def test_a_listener_that_fails_ends_the_consumer(cluster: EmbeddedCluster) -> None:
+    class Wrong(RebalanceListener):
+        async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            raise LookupError("no store")
+
+    consumer = member_of(cluster, listener=Wrong())
+    await consumer.start()
+    with pytest.raises(LookupError, match="no store"):
+        await consumer.poll(timeout=10.0)
+    with pytest.raises(LookupError, match="no store"):
+        await consumer.close()
+
+
+def test_settings_are_checked_when_they_are_given() -> None:
+    for wrong in (
+        {"group_id": ""},
+        {"group_id": "g", "group_instance_id": ""},
+        {"group_id": "g", "session_timeout": 0},
+        {"group_id": "g", "heartbeat_interval": 45.0},
+        {"group_id": "g", "max_poll_interval": -1.0},
+        {"group_id": "g", "auto_commit": 1},
+        {"group_id": "g", "strategies": []},
+        {"session_timeout": 10.0},
+        {"listener": RebalanceListener()},
+        {"topics": re.compile(".*")},
+    ):
+        with pytest.raises(ConfigurationError):
+            Consumer("localhost:9092", **{"topics": ["orders"], **wrong})  # type: ignore[arg-type]
+
+
+# ---- the listener's handle, and topics
+
+
+async def test_a_listener_may_seek_and_commit(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 10)
+    results: list[Any] = []
+
+    class Store(RebalanceListener):
+        async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            if ORDERS[0] in partitions:
+                handle.seek(ORDERS[0], 7)
+                results.append(await handle.position(ORDERS[0]))
+
+        async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            assert set(partitions) <= set(handle.assignment)
+            results.append(await handle.commit({ORDERS[0]: OffsetAndMetadata(9, "by hand")}))
+
+    async with member_of(cluster, listener=Store()) as consumer:
+        assert [record.offset for record in await read_all(consumer, 3)] == [7, 8, 9]
+    assert results[0] == 7
+    assert results[1].committed == {ORDERS[0]: OffsetAndMetadata(9, "by hand")}
+    async with member_of(cluster) as consumer:
+        assert (await read_all(consumer, 1))[0].offset == 9
+
+
+async def test_topics_may_be_changed_and_may_come_later(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("returns", partitions=2)
+    async with member_of(cluster, allow_auto_create_topics=False) as consumer, Reading(consumer):
+        await until_stable(consumer)
+        consumer.subscribe(["returns", "refunds"])
+        await asyncio.sleep(10.0)
+        assert {partition.topic for partition in consumer.assignment} == {"returns"}
+        await cluster.create_topic("refunds", partitions=1)
+        await asyncio.sleep(310.0)  # until metadata is looked at again
+        assert {partition.topic for partition in consumer.assignment} == {"returns", "refunds"}
+
+
+async def test_partitions_that_are_added_are_shared_too(cluster: EmbeddedCluster, ownership: Ownership) -> None:
+    workers = [
+        await Worker(cluster, ownership, f"worker-{number}", metadata_max_age=5.0).start() for number in range(2)
+    ]
+    await until_stable(*(worker.consumer for worker in workers))
+    cluster.controller.create_partitions("orders", 8, None)
+    await asyncio.sleep(15.0)
+    assert sorted(each for worker in workers for each in worker.consumer.assignment) == [
+        TopicPartition("orders", number) for number in range(8)
+    ]
+    for worker in workers:
+        await worker.stop()
+
+
+async def test_a_pattern_reads_what_matches_whole_and_is_nobodys_internal_topic(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("orders-2", partitions=1)
+    await cluster.create_topic("reorders", partitions=1)
+    async with member_of(cluster, topics=re.compile(r"orders.*|__.*")) as consumer, Reading(consumer):
+        await asyncio.sleep(10.0)
+        assert {partition.topic for partition in consumer.assignment} == {"orders", "orders-2"}
+
+
+# ---- closing
+
+
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.5, 3.5, 4.0])
+@each_mode
+async def test_closing_during_a_rebalance_is_quick_and_leaves_the_group(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], after: float
+) -> None:
+    first = await Worker(cluster, ownership, "first", work=0.3, **settings).start()
+    await until_stable(first.consumer)
+    second = await Worker(cluster, ownership, "second", **settings).start()
+    await asyncio.sleep(after)
+    began = now()
+    await second.stop()
+    assert now() - began <= 5.0
+    began = now()
+    await first.stop()
+    assert now() - began <= 5.0
+    assert ownership.owners == {}
+    fill(cluster, ORDERS[0], 1)
+    began = now()
+    async with member_of(cluster) as third:
+        await read_all(third, 1)
+        assert now() - began <= 1.0  # nobody is left whom the coordinator would wait for
+
+
+async def test_closing_is_bounded_when_the_cluster_is_silent(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 10)
+    consumer = member_of(cluster)
+    await consumer.start()
+    await read_all(consumer, 10)
+    await consumer.poll()
+    for node in cluster.nodes:
+        await cluster.freeze(node)
+    began = now()
+    await consumer.close()
+    assert now() - began <= 5.0
+
+
+async def test_closing_twice_and_from_another_task(cluster: EmbeddedCluster) -> None:
+    consumer = member_of(cluster)
+    await consumer.start()
+    await consumer.poll(timeout=1.0)
+    await asyncio.gather(consumer.close(), consumer.close())
+    await consumer.close()
+    with pytest.raises(IllegalStateError):
+        await consumer.commit()
+
+
+# ---- several groups
+
+
+async def test_several_groups_share_a_process(cluster: EmbeddedCluster) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 5)
+    consumers = [member_of(cluster, group_id=f"group-{number}") for number in range(5)]
+    for consumer in consumers:
+        await consumer.start()
+    records = await asyncio.gather(*(read_all(consumer, 30) for consumer in consumers))
+    assert [len(each) for each in records] == [30] * 5
+    for consumer in consumers:
+        await consumer.close()
