@@ -56,6 +56,11 @@ class Identities:
         """A broker has given out an identity."""
         self.newest = identity
 
+    def discard(self, identity: ProducerIdentity) -> None:
+        """Give out nothing of this producer id any more: brokers have seen a newer epoch of it than we know of."""
+        if self.newest is not None and self.newest.producer_id == identity.producer_id:
+            self.newest = None
+
     def after(self, old: ProducerIdentity | None) -> ProducerIdentity | None:
         """An identity that a partition which used ``old`` may begin at sequence 0 under; None if it has to be awaited.
 

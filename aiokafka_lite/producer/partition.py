@@ -252,6 +252,17 @@ class PartitionProducer:
         self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
+    def outdated(self, batch: Batch, error: Exception) -> Next:
+        """The broker has seen a newer epoch of the batch's producer id: what goes on does so under another id.
+
+        It has not written the batch now. If it may have before, under the same numbers, then it cannot be asked any
+        more, and the caller has to give the batch up (`expired`) first. Those behind it are asked about on their own.
+        """
+        if self._identities is not None:
+            self._identities.discard(batch.identity)
+        self._gap = self._gap or batch.identity == self.identity
+        return self.failed(batch, error, unknown_sequence=True)
+
     def refused(self, batch: Batch) -> Next:
         """The broker will never take the batch: the caller fails it, the partition forgets it."""
         self.in_flight -= 1

@@ -208,7 +208,7 @@ class Router:
             timer.cancel()
         self.act(partition, partition.backed_off())
         if partition.leader is None:
-            self.client.request_refresh()
+            self.client.request_refresh([partition.topic_partition.topic])
 
     def view_changed(self, view: ClusterView, partitions: Iterable[PartitionProducer]) -> None:
         """Tell the partitions of a topic who leads them now."""
@@ -235,11 +235,16 @@ class Router:
         """A broker's answer for one batch."""
         partition, batch = parcel
         code = ErrorCode.of(answer.error_code)
-        blamed = {error.batch_index: error.batch_index_error_message for error in answer.record_errors}
+        # Blaming what is not in the batch blames nothing: left as it is, and sent again, it would be so for ever.
+        blamed = {
+            error.batch_index: error.batch_index_error_message
+            for error in answer.record_errors
+            if 0 <= error.batch_index < batch.count
+        }
         idempotent = partition.identity is not None
         verdict = judge(code, count=batch.count, blamed=len(blamed), idempotent=idempotent)
         if verdict is Verdict.DELIVERED:
-            self.delivered(parcel, answer.base_offset if code is ErrorCode.NONE else -1, answer.log_append_time_ms)
+            self.delivered(parcel, self._offset_told(parcel, answer, peer), answer.log_append_time_ms)
             return
         if batch.written and verdict not in (Verdict.RETRY, Verdict.FATAL):
             # The broker only fails to remember it. Sent again under other numbers it would be there twice.
@@ -251,6 +256,8 @@ class Router:
             if code.stale_metadata and not self._leader_told(partition, answer, endpoints):
                 self.client.request_refresh()
             self.retry(parcel, error, unknown_sequence=verdict is Verdict.UNKNOWN_SEQUENCE)
+        elif verdict is Verdict.OUTDATED_EPOCH:
+            self._begin_under_another_id(parcel, error)
         elif verdict is Verdict.SPLIT:
             self._split(parcel)
         elif verdict is Verdict.PARTLY:
@@ -285,6 +292,26 @@ class Router:
         following = partition.refused(batch)
         self._fail(batch, error)
         self.act(partition, following)
+
+    def _offset_told(self, parcel: Parcel, answer: ProduceResponsePartition, peer: object) -> int:
+        """Where a batch is. An answer without an error that does not tell is no reason to write the batch again."""
+        if answer.error_code:
+            return UNKNOWN_OFFSET
+        if answer.base_offset < 0:
+            logger.warning("%r has written %r, it says, at offset %d", peer, parcel.batch, answer.base_offset)
+            return UNKNOWN_OFFSET
+        return answer.base_offset
+
+    def _begin_under_another_id(self, parcel: Parcel, error: KafkaError) -> None:
+        partition, batch = parcel
+        if not batch.settled and batch.uncertain:
+            partition.expired(batch)
+            self._fail(batch, error)
+        else:
+            self.counters.retries += 1
+        level = logging.WARNING if partition.state.name == "OPEN" else logging.DEBUG
+        logger.log(level, "%r: %s; another producer id is asked for", batch, error)
+        self.act(partition, partition.outdated(batch, error))
 
     def _leader_told(
         self,

@@ -13,6 +13,7 @@ class Verdict(Enum):
     DELIVERED = "the broker has it"
     RETRY = "send it again"
     UNKNOWN_SEQUENCE = "the broker refused its sequence numbers; send it again, if need be with new ones"
+    OUTDATED_EPOCH = "the broker has seen a newer epoch of the producer id; what is sent again needs another id"
     SPLIT = "too large as one: send its halves"
     PARTLY = "some records are to blame: fail those, and send the others again"
     REFUSED = "sending it again would not help"
@@ -21,12 +22,16 @@ class Verdict(Enum):
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _UNKNOWN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-_NOT_APPENDED = (ErrorCode.NOT_ENOUGH_REPLICAS, *_UNKNOWN_SEQUENCE)
-_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+_NOT_APPENDED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_PRODUCER_EPOCH, *_UNKNOWN_SEQUENCE)
 
 
 def judge(code: ErrorCode, *, count: int, blamed: int, idempotent: bool) -> Verdict:
-    """The verdict on a batch of ``count`` records, of which the answer blames ``blamed`` by name (KIP-467)."""
+    """The verdict on a batch of ``count`` records, of which the answer blames ``blamed`` by name (KIP-467).
+
+    Nobody else writes under the id of a producer without transactions. So an outdated epoch is a mishap and not a
+    successor, and the producer goes on under another id (Java's client goes on as well, under a newer epoch); only
+    PRODUCER_FENCED says in so many words that its time is over.
+    """
     if code is ErrorCode.NONE:
         return Verdict.DELIVERED
     if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -36,7 +41,9 @@ def judge(code: ErrorCode, *, count: int, blamed: int, idempotent: bool) -> Verd
         return Verdict.SPLIT if count > 1 else Verdict.REFUSED
     if idempotent and code in _UNKNOWN_SEQUENCE:
         return Verdict.UNKNOWN_SEQUENCE
-    if idempotent and code in _FENCED:
+    if idempotent and code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        return Verdict.OUTDATED_EPOCH
+    if idempotent and code is ErrorCode.PRODUCER_FENCED:
         return Verdict.FATAL
     if code.retriable:
         return Verdict.RETRY

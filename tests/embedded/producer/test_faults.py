@@ -278,11 +278,10 @@ async def test_a_duplicate_sequence_is_a_success_without_an_offset(cluster: Embe
         assert (await producer.send("t", b"w")).offset >= 0
 
 
-@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-async def test_a_fenced_producer_writes_no_more(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+async def test_a_fenced_producer_writes_no_more(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 2)
     async with producer_of(cluster) as producer:
-        cluster.on(ProduceRequest, topic="t", partition=0).fail(code)
+        cluster.on(ProduceRequest, topic="t", partition=0).fail(ErrorCode.PRODUCER_FENCED)
         with pytest.raises(ProducerFenced, match="t-0"):
             await producer.send("t", b"v", partition=0)
         cluster.history.clear()
@@ -293,6 +292,37 @@ async def test_a_fenced_producer_writes_no_more(cluster: EmbeddedCluster, code: 
         assert producer._budget.used == 0
         await producer.flush()
     assert not cluster.history.of(ProduceRequest)
+
+
+async def test_an_outdated_epoch_costs_the_producer_id_but_no_record(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 2, assignments=[[1], [1]])
+    async with producer_of(cluster, batch_size=100) as producer:
+        for partition in (0, 1):
+            await producer.send("t", b"first", partition=partition)
+        cluster.on(ProduceRequest, topic="t", partition=0, times=3).fail(ErrorCode.INVALID_PRODUCER_EPOCH)
+        results = await send_in_batches(producer, numbered(5))
+        await producer.send("t", b"last", partition=1)
+        assert [result.offset for result in results] == [1, 2, 3, 4, 5]
+    assert values_of(cluster, "t") == [b"first", *numbered(5)]
+    first, *later = batches_of(cluster, "t")
+    assert {batch.producer_id for batch in later} != {first.producer_id}
+    assert [batch.base_sequence for batch in later] == [batch.base_offset - 1 for batch in later]
+    assert {batch.producer_epoch for batch in later} == {0}
+    assert {batch.producer_id for batch in batches_of(cluster, "t", 1)} == {first.producer_id}
+
+
+async def test_a_batch_that_may_be_written_fails_at_an_outdated_epoch_and_is_not_written_again(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, batch_size=100) as producer:
+        await producer.send("t", b"first")
+        cluster.on(ProduceRequest, times=1).apply_then_disconnect()
+        cluster.on(ProduceRequest, times=2).fail(ErrorCode.INVALID_PRODUCER_EPOCH)
+        with pytest.raises(ProducerFenced, match="t-0"):
+            await producer.send("t", b"v")
+        assert (await producer.send("t", b"last")).offset == 2
+    assert values_of(cluster, "t") == [b"first", b"v", b"last"]
 
 
 async def test_a_producer_id_that_is_slow_to_come_holds_up_nothing_but_sending(cluster: EmbeddedCluster) -> None:
@@ -387,6 +417,48 @@ async def test_only_the_records_that_the_broker_blames_fail(cluster: EmbeddedClu
 
 
 # Silence and slowness.
+
+
+@pytest.mark.parametrize("blamed", [[99], [-1], [3], []])
+async def test_a_batch_without_a_record_to_blame_is_refused_as_a_whole(
+    cluster: EmbeddedCluster, blamed: list[int]
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"first")
+        answer = ProduceResponsePartition(
+            index=0,
+            error_code=ErrorCode.INVALID_RECORD,
+            base_offset=-1,
+            record_errors=[ProduceResponseRecordError(batch_index=index) for index in blamed],
+        )
+        cluster.history.clear()
+        cluster.on(ProduceRequest, times=None).answer(lambda request: answer_of(request, answer))
+        deliveries = [producer.send_nowait("t", value) for value in numbered(3)]
+        for delivery in deliveries:
+            with pytest.raises(BrokerError, match="INVALID_RECORD"):
+                await delivery
+        assert len(cluster.history.of(ProduceRequest)) == 1
+
+
+def answer_of(request: ProduceRequest, answer: ProduceResponsePartition) -> ProduceResponse:
+    """That answer for the one topic that the request is about."""
+    topic = request.topic_data[0]
+    return ProduceResponse(
+        responses=[ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])]
+    )
+
+
+async def test_an_offset_that_makes_no_sense_is_an_unknown_one(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"first")
+        answer = ProduceResponsePartition(index=0, error_code=0, base_offset=-7)
+        cluster.on(ProduceRequest, times=1).answer(lambda request: answer_of(request, answer))
+        assert (await producer.send("t", b"v")).offset == -1
+    assert "at offset -7" in caplog.text
 
 
 async def test_a_silent_broker_is_given_up_at_the_delivery_timeout(cluster: EmbeddedCluster) -> None:
