@@ -1,7 +1,103 @@
-"""What an operator asks of a cluster, one function per API. So far: topics are made and taken away."""
+"""What an operator asks of a cluster, one module for each family of calls, and ``Admin``, which has them all."""
 
 from __future__ import annotations
 
-from aiokafka_lite.admin.topics import create_topic, delete_topics
+from .admin import Admin
+from .cluster import ApiSupport, Cluster, ClusterDescription, Features, VersionRange
+from .configs import (
+    ConfigChange,
+    ConfigResource,
+    Configs,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    Operation,
+    ResourceType,
+    Setting,
+)
+from .groups import (
+    GroupDescription,
+    GroupLag,
+    GroupListing,
+    Groups,
+    GroupState,
+    GroupType,
+    MemberDescription,
+    PartitionLag,
+)
+from .leaders import Election, Leaders, Reassignment, Reassignments
+from .log_dirs import LogDir, LogDirs, ReplicaOnDisk
+from .offsets import EpochEnd, FoundOffset, OffsetsOfPartitions, OffsetSpec
+from .quotas import Match, QuotaEntity, Quotas
+from .records import Records
+from .resets import Reset, ResetOffset, read_offsets, write_offsets
+from .results import ItemsFailed, Results
+from .topics import (
+    CreatedSetting,
+    CreatedTopic,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+    TopicPages,
+    Topics,
+    create_topic,
+    delete_topics,
+)
 
-__all__ = ["create_topic", "delete_topics"]
+__all__ = [
+    "Admin",
+    "ApiSupport",
+    "Cluster",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "Configs",
+    "CreatedSetting",
+    "CreatedTopic",
+    "Election",
+    "EpochEnd",
+    "Features",
+    "FoundOffset",
+    "GroupDescription",
+    "GroupLag",
+    "GroupListing",
+    "GroupState",
+    "GroupType",
+    "Groups",
+    "ItemsFailed",
+    "Leaders",
+    "LogDir",
+    "LogDirs",
+    "Match",
+    "MemberDescription",
+    "NewTopic",
+    "OffsetSpec",
+    "OffsetsOfPartitions",
+    "Operation",
+    "PartitionDescription",
+    "PartitionLag",
+    "QuotaEntity",
+    "Quotas",
+    "Reassignment",
+    "Reassignments",
+    "Records",
+    "ReplicaOnDisk",
+    "Reset",
+    "ResetOffset",
+    "ResourceType",
+    "Results",
+    "Setting",
+    "TopicDescription",
+    "TopicListing",
+    "TopicPages",
+    "Topics",
+    "VersionRange",
+    "create_topic",
+    "delete_topics",
+    "read_offsets",
+    "write_offsets",
+]

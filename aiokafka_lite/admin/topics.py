@@ -1,21 +1,536 @@
-"""Topics: create and delete. Both go to the controller and wait until it has done the work."""
+"""Topics: create, delete, describe (whole or in pages), list, add partitions.
+
+Changes go to the controller. Questions go to any broker, which may be a moment behind: a topic that was created just
+now may not be listed yet, and one that was deleted may be listed still.
+
+- Topics are deleted and described by id since Kafka 2.8 and 3.1.
+- Pages are DescribeTopicPartitions (KIP-966) where a broker has it, and cut from Metadata where it has not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from aiokafka_lite.errors import UnsupportedVersion, error_for
-from aiokafka_lite.protocol.messages import (
+from ..cluster.topics import check_topic_name
+from ..errors import BrokerError, ErrorCode, KafkaError, UnsupportedVersion, error_for
+from ..protocol.messages import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicResult,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestTopic,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+    TopicPartitionCursor,
 )
+from ..protocol.schema import ZERO_UUID
+from . import arguments
+from .arguments import INT32_MAX
+from .calls import Calls, Peer, answer_of
+from .configs import ConfigSource, SettingValue, setting_text
+from .results import Results
 
 if TYPE_CHECKING:
-    from aiokafka_lite.cluster.client import Client
+    from ..cluster.client import Client
+
+BY_ID = 6
+DEFAULTS_BY_BROKER = 4
+METADATA_BY_ID = 12
+CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create.
+
+    Partition count and replication factor are the broker's defaults if None (since Kafka 2.4; before, a count must be
+    given, and the factor is taken as 1). ``assignments`` has the brokers of each partition, the first of them to lead,
+    and stands instead of both. ``configs`` are settings under Kafka's names.
+    """
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignments: Sequence[Sequence[int]] | None = None
+    configs: Mapping[str, SettingValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.partitions is not None:
+            arguments.whole("partitions", self.partitions, 1, INT32_MAX)
+        if self.replication_factor is not None:
+            arguments.whole("replication_factor", self.replication_factor, 1, 2**15 - 1)
+        if self.assignments is not None and (self.partitions or self.replication_factor):
+            raise ValueError("assignments say how many partitions and replicas there are; give one or the other")
+        for setting, value in self.configs.items():
+            setting_text(setting, value)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedSetting:
+    """A setting of a topic as it was created."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as it was created, or would be if that was only to be validated.
+
+    All but the name is None where the broker does not tell: the rest since Kafka 2.4, ids since 2.8.
+    """
+
+    name: str
+    topic_id: uuid.UUID | None = None
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, CreatedSetting] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A topic in short. ``topic_id`` is None before Kafka 2.8."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    partitions: int
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition: broker ids of its leader (None while there is none) and its replicas, the preferred leader first.
+
+    ``eligible_leaders`` may lead although they are not in sync, ``last_known_eligible`` were the last that could; both
+    are None where the broker does not keep track (before Kafka 4.0) or was not asked for pages.
+    """
+
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+    eligible_leaders: tuple[int, ...] | None = None
+    last_known_eligible: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its partitions, in order of their numbers; on a page, those that are on it."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+class Topics:
+    """What ``admin.topics`` does."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def create(
+        self,
+        topics: str | NewTopic | Iterable[str | NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, CreatedTopic]:
+        """Create topics, by name alone with the broker's defaults; or only ask whether they could be."""
+        wanted = _new_topics(topics)
+
+        async def ask(peer: Peer, names: list[str]) -> Mapping[str, CreatedTopic | KafkaError]:
+            has_defaults = peer.speaks(CreateTopicsRequest, DEFAULTS_BY_BROKER)
+            answers: dict[str, CreatedTopic | KafkaError] = {}
+            sendable = []
+            for name in names:
+                try:
+                    sendable.append(_creatable(wanted[name], has_defaults))
+                except UnsupportedVersion as error:
+                    answers[name] = error
+            request = CreateTopicsRequest(topics=sendable, timeout_ms=peer.timeout_ms, validate_only=validate_only)
+            for each in (await peer.send(request)).topics:
+                what = f"creating topic {each.name!r}"
+                answers[each.name] = answer_of(each.error_code, what, _created(each), each.error_message)
+            return answers
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle("creating topics", wanted, self._calls.controller, ask, deadline, grace=0.0)
+
+    async def delete(
+        self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
+    ) -> Results[str | uuid.UUID, None]:
+        """Delete topics, by name or by id (UnsupportedVersion for an id before Kafka 2.8)."""
+        wanted = _names_or_ids(topics)
+
+        async def ask(peer: Peer, items: list[str | uuid.UUID]) -> Mapping[str | uuid.UUID, KafkaError | None]:
+            answers: dict[str | uuid.UUID, KafkaError | None] = {}
+            if peer.speaks(DeleteTopicsRequest, BY_ID):
+                states = [
+                    DeleteTopicState(topic_id=item.bytes)
+                    if isinstance(item, uuid.UUID)
+                    else DeleteTopicState(name=item)
+                    for item in items
+                ]
+                request = DeleteTopicsRequest(topics=states, timeout_ms=peer.timeout_ms)
+            else:
+                by_name = [item for item in items if isinstance(item, str)]
+                request = DeleteTopicsRequest(topic_names=by_name, timeout_ms=peer.timeout_ms)
+                too_old = UnsupportedVersion("deleting topics by id came with Kafka 2.8, and the controller is older")
+                answers.update({item: too_old for item in items if isinstance(item, uuid.UUID)})
+            for each in (await peer.send(request)).responses:
+                by_id = uuid.UUID(bytes=each.topic_id)
+                item: str | uuid.UUID = by_id if by_id in items else each.name or ""
+                answers[item] = answer_of(each.error_code, f"deleting topic {item}", None, each.error_message)
+            return answers
+
+        deadline = self._calls.deadline(timeout)
+        gone = dict.fromkeys((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID), _nothing)
+        return await self._calls.settle(
+            "deleting topics", wanted, self._calls.controller, ask, deadline, grace=0.0, already=gone
+        )
+
+    async def add_partitions(
+        self,
+        totals: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Let topics have that many partitions in all. Records with keys will go to other partitions than before.
+
+        ``assignments`` has the brokers of each new partition, by topic.
+        """
+        arguments.mapping(totals, "topic to number of partitions")
+        places = assignments or {}
+        if unknown := places.keys() - totals.keys():
+            raise ValueError(f"assignments for {sorted(unknown)}, of which no number of partitions is given")
+        wanted = [
+            CreatePartitionsTopic(
+                name=name,
+                count=arguments.whole(f"partitions of {name!r}", count, 1, INT32_MAX),
+                assignments=None
+                if name not in places
+                else [CreatePartitionsAssignment(broker_ids=arguments.brokers(each)) for each in places[name]],
+            )
+            for name, count in totals.items()
+        ]
+
+        async def ask(peer: Peer, names: list[str]) -> Mapping[str, KafkaError | None]:
+            request = CreatePartitionsRequest(
+                topics=[each for each in wanted if each.name in names],
+                timeout_ms=peer.timeout_ms,
+                validate_only=validate_only,
+            )
+            return {
+                each.name: answer_of(
+                    each.error_code, f"adding partitions to topic {each.name!r}", None, each.error_message
+                )
+                for each in (await peer.send(request)).results
+            }
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle("adding partitions", totals, self._calls.controller, ask, deadline, grace=0.0)
+
+    async def list(self, *, internal: bool = False, timeout: float | None = None) -> tuple[TopicListing, ...]:
+        """All topics that this client may see, in order of their names; Kafka's own internal ones only if asked for."""
+
+        async def ask(peer: Peer) -> tuple[TopicListing, ...]:
+            answer = await peer.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+            return tuple(
+                TopicListing(each.name or "", _uuid(each.topic_id), len(each.partitions), each.is_internal)
+                for each in sorted(answer.topics, key=lambda each: each.name or "")
+                if internal or not each.is_internal
+            )
+
+        return await self._calls.one("listing topics", self._calls.any_broker, ask, self._calls.deadline(timeout))
+
+    async def describe(
+        self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
+    ) -> Results[str | uuid.UUID, TopicDescription]:
+        """Describe topics, by name or by id (UnsupportedVersion for an id before Kafka 3.1)."""
+        wanted = _names_or_ids(topics)
+
+        async def ask(
+            peer: Peer, items: list[str | uuid.UUID]
+        ) -> Mapping[str | uuid.UUID, TopicDescription | KafkaError]:
+            named = [item for item in items if isinstance(item, str)]
+            by_id = [item for item in items if isinstance(item, uuid.UUID)]
+            answers: dict[str | uuid.UUID, TopicDescription | KafkaError] = {}
+            if named:
+                answers.update(await _describe_named(peer, named))
+            if by_id:
+                try:
+                    peer.require(MetadataRequest, METADATA_BY_ID, "describing topics by id", "3.1")
+                    answers.update(await _describe_by_id(peer, by_id))
+                except UnsupportedVersion as error:
+                    answers.update(dict.fromkeys(by_id, error))
+            return answers
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle("describing topics", wanted, self._calls.any_broker, ask, deadline)
+
+    def pages(
+        self, topics: str | Iterable[str] | None = None, *, size: int = 2000, timeout: float | None = None
+    ) -> TopicPages:
+        """Describe topics, or all of them, in pages of at most ``size`` partitions, for clusters with very many.
+
+        ``async for page in admin.topics.pages()``: each page is a tuple of descriptions in order of their names; a
+        topic that does not fit goes on on the next one. ``timeout`` is for each page. A topic that is named and does
+        not exist raises its error; one that vanishes between pages is left out.
+        """
+        named = None if topics is None else sorted(arguments.names(topics, "topic"))
+        return TopicPages(self._calls, named, arguments.whole("size", size, 1, INT32_MAX), timeout)
+
+
+class TopicPages:
+    """An iterator over pages. A cancelled ``anext`` loses nothing: the next one asks for the same page."""
+
+    def __init__(self, calls: Calls, names: Sequence[str] | None, size: int, timeout: float | None) -> None:
+        self._calls = calls
+        self._names = names
+        self._size = size
+        self._timeout = timeout
+        self._cursor: TopicPartitionCursor | None = None
+        self._rest: list[TopicDescription] | None = None  # where pages are cut here
+        self._over = False
+
+    def __aiter__(self) -> TopicPages:
+        return self
+
+    async def __anext__(self) -> tuple[TopicDescription, ...]:
+        while not self._over:
+            page = await self._next()
+            if page:
+                return page
+        raise StopAsyncIteration
+
+    async def _next(self) -> tuple[TopicDescription, ...]:
+        if self._rest:
+            return self._cut()
+        deadline = self._calls.deadline(self._timeout)
+        return await self._calls.one("describing a page of topics", self._calls.any_broker, self._ask, deadline)
+
+    async def _ask(self, peer: Peer) -> tuple[TopicDescription, ...]:
+        if not peer.speaks(DescribeTopicPartitionsRequest) or self._names == []:
+            return await self._ask_for_all(peer)
+        cursor = self._cursor
+        names = [name for name in self._names or () if cursor is None or name >= cursor.topic_name]
+        request = DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequestTopic(name=name) for name in names],
+            response_partition_limit=self._size,
+            cursor=cursor,
+        )
+        answer = await peer.send(request)
+        page = []
+        for each in answer.topics:
+            if each.error_code and not (cursor is not None and each.error_code in _VANISHED):
+                raise error_for(each.error_code, f"describing topic {each.name!r}")
+            if not each.error_code:
+                page.append(_description(each))
+        self._cursor = answer.next_cursor
+        self._over = answer.next_cursor is None
+        return tuple(page)
+
+    async def _ask_for_all(self, peer: Peer) -> tuple[TopicDescription, ...]:
+        """Everything in one answer, as the broker cannot do it in pages; the pages are cut from it."""
+        answers = await _describe_named(peer, self._names)
+        described = []
+        for answer in answers.values():
+            if not isinstance(answer, KafkaError):
+                described.append(answer)
+            elif self._names is not None or not isinstance(answer, BrokerError) or answer.code not in _VANISHED:
+                raise answer
+        # Names that a cursor has already gone past were given by a newer broker of a cluster that is being upgraded.
+        self._rest = [_from(each, self._cursor) for each in sorted(described, key=lambda each: each.name)]
+        return self._cut()
+
+    def _cut(self) -> tuple[TopicDescription, ...]:
+        page, room = [], self._size
+        rest = self._rest or []
+        while rest and room:
+            first = rest.pop(0)
+            page.append(_part(first, first.partitions[:room]))
+            if len(first.partitions) > room:
+                rest.insert(0, _part(first, first.partitions[room:]))
+            room -= min(room, len(first.partitions))
+        self._over = not rest
+        return tuple(each for each in page if each.partitions)
+
+
+_VANISHED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def _part(topic: TopicDescription, partitions: tuple[PartitionDescription, ...]) -> TopicDescription:
+    return TopicDescription(topic.name, topic.topic_id, topic.is_internal, partitions)
+
+
+def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> TopicDescription:
+    """What of the topic is not before the cursor."""
+    if cursor is None or topic.name > cursor.topic_name:
+        return topic
+    if topic.name < cursor.topic_name:
+        return _part(topic, ())
+    return _part(topic, tuple(each for each in topic.partitions if each.partition >= cursor.partition_index))
+
+
+# Requests.
+
+
+def _new_topics(given: str | NewTopic | Iterable[str | NewTopic]) -> dict[str, NewTopic]:
+    listed = [given] if isinstance(given, str | NewTopic) else list(given)
+    topics: dict[str, NewTopic] = {}
+    for each in listed:
+        topic = NewTopic(each) if isinstance(each, str) else each
+        if not isinstance(topic, NewTopic):
+            raise TypeError(f"{each!r} is neither a name nor a NewTopic")
+        check_topic_name(topic.name)
+        if topic.name in topics:
+            raise ValueError(f"topic {topic.name!r} is to be created twice")
+        topics[topic.name] = topic
+    return topics
+
+
+def _creatable(topic: NewTopic, has_defaults: bool) -> CreatableTopic:
+    placed = topic.assignments is not None
+    if not (placed or has_defaults or topic.partitions is not None):
+        text = (
+            f"creating topic {topic.name!r} with the broker's number of partitions came with Kafka 2.4; give a number"
+        )
+        raise UnsupportedVersion(text)
+    factor = -1 if placed or has_defaults else 1
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if placed or topic.partitions is None else topic.partitions,
+        replication_factor=factor if placed or topic.replication_factor is None else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=number, broker_ids=arguments.brokers(brokers))
+            for number, brokers in enumerate(topic.assignments or ())
+        ],
+        configs=[
+            CreatableTopicConfig(name=setting, value=setting_text(setting, value))
+            for setting, value in topic.configs.items()
+        ],
+    )
+
+
+def _names_or_ids(given: str | uuid.UUID | Iterable[str | uuid.UUID]) -> list[str | uuid.UUID]:
+    listed = [given] if isinstance(given, str | uuid.UUID) else list(given)
+    for each in listed:
+        if not isinstance(each, str | uuid.UUID):
+            raise TypeError(f"{each!r} is neither a name nor a UUID")
+    return list(dict.fromkeys(listed))
+
+
+def _nothing(item: object) -> None:
+    return None
+
+
+# Answers.
+
+
+async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, TopicDescription | KafkaError]:
+    """Topics by name, all of them if None, some hundreds at a time, so that no answer grows beyond measure."""
+    if names is None:
+        answer = await peer.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        return {each.name or "": _described(each, each.name) for each in answer.topics}
+    answers: dict[str, TopicDescription | KafkaError] = {}
+    sendable = []
+    for name in names:
+        try:
+            check_topic_name(name)
+            sendable.append(name)
+        except KafkaError as error:
+            answers[name] = error
+    for first in range(0, len(sendable), CHUNK):
+        wanted = [MetadataRequestTopic(name=name) for name in sendable[first : first + CHUNK]]
+        answer = await peer.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        answers |= {each.name or "": _described(each, each.name) for each in answer.topics}
+    return answers
+
+
+async def _describe_by_id(peer: Peer, ids: Sequence[uuid.UUID]) -> dict[str | uuid.UUID, TopicDescription | KafkaError]:
+    wanted = [MetadataRequestTopic(topic_id=each.bytes, name=None) for each in ids]
+    answer = await peer.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+    return {uuid.UUID(bytes=each.topic_id): _described(each, uuid.UUID(bytes=each.topic_id)) for each in answer.topics}
+
+
+def _described(topic: MetadataResponseTopic, asked: object) -> TopicDescription | KafkaError:
+    if topic.error_code:
+        return error_for(topic.error_code, f"describing topic {asked}")
+    return _description(topic)
+
+
+def _description(topic: MetadataResponseTopic | DescribeTopicPartitionsResponseTopic) -> TopicDescription:
+    partitions = sorted((_partition(each) for each in topic.partitions), key=lambda each: each.partition)
+    return TopicDescription(topic.name or "", _uuid(topic.topic_id), topic.is_internal, tuple(partitions))
+
+
+def _partition(given: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
+    described = PartitionDescription(
+        partition=given.partition_index,
+        leader=given.leader_id if given.leader_id >= 0 else None,
+        leader_epoch=given.leader_epoch if given.leader_epoch >= 0 else None,
+        replicas=tuple(given.replica_nodes),
+        in_sync=tuple(given.isr_nodes),
+        offline=tuple(given.offline_replicas),
+    )
+    if isinstance(given, MetadataResponsePartition):
+        return described
+    return replace(
+        described,
+        eligible_leaders=_tuple(given.eligible_leader_replicas),
+        last_known_eligible=_tuple(given.last_known_elr),
+    )
+
+
+def _tuple(given: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if given is None else tuple(given)
+
+
+def _uuid(given: bytes) -> uuid.UUID | None:
+    return None if given == ZERO_UUID else uuid.UUID(bytes=bytes(given))
+
+
+def _created(given: CreatableTopicResult) -> CreatedTopic:
+    configs = None
+    if given.configs is not None and given.num_partitions >= 0:
+        configs = {
+            each.name: CreatedSetting(
+                each.name, each.value, ConfigSource.of(each.config_source), each.read_only, each.is_sensitive
+            )
+            for each in given.configs
+        }
+    return CreatedTopic(
+        given.name,
+        _uuid(given.topic_id),
+        given.num_partitions if given.num_partitions >= 0 else None,
+        given.replication_factor if given.replication_factor >= 0 else None,
+        configs,
+    )
+
+
+# For those who hold a client already.
 
 
 async def create_topic(
@@ -27,36 +542,11 @@ async def create_topic(
     configs: Mapping[str, str] | None = None,
     timeout: float = 30.0,
 ) -> None:
-    """Create one topic. The error is the broker's own, TOPIC_ALREADY_EXISTS among others.
-
-    Every broker learns of it a moment later: a client that asks at once may still be told that there is none.
-    """
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replication_factor,
-        assignments=[],
-        configs=[CreatableTopicConfig(name=setting, value=value) for setting, value in (configs or {}).items()],
-    )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=round(timeout * 1000))
-    answer = await client.send(request, controller=True, timeout=timeout)
-    for result in answer.topics:
-        if result.error_code:
-            raise error_for(result.error_code, f"creating topic {result.name}: {result.error_message or ''}".rstrip())
+    """Create one topic with a client that is there already. Raises the broker's own error, if any."""
+    topic = NewTopic(name, partitions, replication_factor, configs=configs or {})
+    (await Topics(Calls(client)).create(topic, timeout=timeout)).raise_for_errors()
 
 
 async def delete_topics(client: Client, names: Sequence[str], *, timeout: float = 30.0) -> None:
-    """Delete topics; the first error that the broker reports is raised after all of them were tried."""
-    if not names:
-        return
-    timeout_ms = round(timeout * 1000)
-    try:
-        states = [DeleteTopicState(name=name) for name in names]
-        request = DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
-        answer = await client.send(request, controller=True, timeout=timeout)
-    except (UnsupportedVersion, ValueError):  # before Kafka 2.8 there is no such list, only one of bare names
-        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
-        answer = await client.send(request, controller=True, timeout=timeout)
-    for result in answer.responses:
-        if result.error_code:
-            raise error_for(result.error_code, f"deleting topic {result.name}")
+    """Delete topics with a client that is there already; what failed is raised after all of them were tried."""
+    (await Topics(Calls(client)).delete(names, timeout=timeout)).raise_for_errors()

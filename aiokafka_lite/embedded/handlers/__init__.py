@@ -22,6 +22,7 @@ from . import (
     produce,
     producer_id,
     quotas,
+    topic_partitions,
     topics,
 )
 
@@ -40,6 +41,7 @@ FAMILIES = (
     produce,
     producer_id,
     quotas,
+    topic_partitions,
     topics,
 )
 

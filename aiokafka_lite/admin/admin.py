@@ -1,0 +1,88 @@
+"""The client that operators and their programs hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypedDict, Unpack
+
+import anyio.abc
+
+from ..aio.service import Service
+from ..cluster.client import Client
+from ..config import ClientConfig
+from ..errors import ConfigurationError
+from ..net.connector import Connector
+from .calls import Calls
+from .cluster import Cluster
+from .configs import Configs
+from .groups import Groups
+from .leaders import Leaders, Reassignments
+from .log_dirs import LogDirs
+from .offsets import OffsetsOfPartitions
+from .quotas import Quotas
+from .records import Records
+from .topics import Topics
+
+
+class AdminSettings(TypedDict, total=False):
+    """What ``Admin`` takes besides servers; ``ClientConfig`` explains each."""
+
+    client_id: str
+    client_rack: str
+    request_timeout: float
+    api_timeout: float
+    connect_timeout: float
+    retry_backoff: float
+    retry_backoff_max: float
+    reconnect_backoff: float
+    reconnect_backoff_max: float
+    metadata_max_age: float
+    connections_max_idle: float
+    max_response_size: int
+
+
+class Admin(Service):
+    """Asks for and changes what a cluster is made of: topics, settings, groups and their offsets, leaders, quotas.
+
+    Calls are grouped: ``admin.topics.create(...)``, ``admin.groups.lag(...)``. Usable between ``start()`` and
+    ``close()``, or inside ``async with``; any number of tasks may call at the same time.
+
+    A call for many things returns ``Results``: each thing has its own result or its own error, also when a broker is
+    down or the time is over. A call for one thing returns it or raises. Arguments that cannot be right raise TypeError
+    or ValueError before anybody is asked. Every call takes ``timeout`` in seconds, ``api_timeout`` by default, and
+    tries again until then what may pass: a controller, coordinator or leader that has moved, a lost connection. What
+    the broker is too old for is an UnsupportedVersion that names the release of Kafka that can. No call creates a
+    topic by asking for it.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        connector: Connector | None = None,
+        **settings: Unpack[AdminSettings],
+    ) -> None:
+        super().__init__()
+        unknown = sorted(settings.keys() - AdminSettings.__annotations__.keys())
+        if unknown:
+            known = ", ".join(sorted(AdminSettings.__annotations__))
+            raise ConfigurationError(f"{unknown[0]}: no such setting; there are {known}")
+        config = ClientConfig(bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False, **settings)
+        self._client = Client(config, connector=connector)
+        calls = Calls(self._client, self)
+        self.topics = Topics(calls)
+        self.configs = Configs(calls)
+        self.groups = Groups(calls)
+        self.cluster = Cluster(calls)
+        self.records = Records(calls)
+        self.offsets = OffsetsOfPartitions(calls)
+        self.leaders = Leaders(calls)
+        self.reassignments = Reassignments(calls)
+        self.log_dirs = LogDirs(calls)
+        self.quotas = Quotas(calls)
+
+    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+        await self.attach(self._client)
+
+    def __repr__(self) -> str:
+        return f"<Admin {self._client.config.client_id} {self.state.name}>"

@@ -1,0 +1,195 @@
+"""Leaders and replicas: elections, and moving replicas between brokers. The controller does both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ..errors import ErrorCode, KafkaError, error_for
+from ..protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopic,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopic,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ..types import TopicPartition
+from . import arguments
+from .calls import Calls, Peer, answer_of
+from .results import Results
+
+_LASTING = (
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    ErrorCode.ELECTION_NOT_NEEDED,
+)
+
+
+class Election(IntEnum):
+    """Who may be elected."""
+
+    PREFERRED = 0
+    """The first replica of the assignment, if it is in sync."""
+    UNCLEAN = 1
+    """Any live replica, for a partition that has no leader. Records may be lost. Since Kafka 2.4."""
+
+
+class Leaders:
+    """What ``admin.leaders`` does."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def elect(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        election: Election = Election.PREFERRED,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, bool]:
+        """Hold elections in the partitions, or in all that need one. Since Kafka 2.2.
+
+        The result is whether the partition has a new leader; False where the election was not needed.
+        """
+        election = Election(election)
+        deadline = self._calls.deadline(timeout)
+
+        async def ask(peer: Peer, items: list[TopicPartition] | None) -> dict[TopicPartition, bool | KafkaError]:
+            peer.require(ElectLeadersRequest, 0, "electing leaders", "2.2")
+            if election is not Election.PREFERRED:
+                peer.require(ElectLeadersRequest, 1, "electing leaders that are not in sync", "2.4")
+            topics = None
+            if items is not None:
+                topics = [
+                    ElectLeadersTopic(topic=name, partitions=numbers)
+                    for name, numbers in arguments.by_topic(items).items()
+                ]
+            request = ElectLeadersRequest(
+                election_type=int(election), topic_partitions=topics, timeout_ms=peer.timeout_ms
+            )
+            return _elected(await peer.send(request))
+
+        if partitions is not None:
+            wanted = arguments.partitions(partitions)
+            return await self._calls.settle(
+                "electing leaders", wanted, self._calls.controller, ask, deadline, grace=0.0, final=_LASTING
+            )
+
+        async def ask_for_all(peer: Peer) -> Results[TopicPartition, bool]:
+            answers = await ask(peer, None)
+            failed = {item: answer for item, answer in answers.items() if isinstance(answer, KafkaError)}
+            done = {item: answer for item, answer in answers.items() if not isinstance(answer, KafkaError)}
+            return Results(done, failed)
+
+        return await self._calls.one("electing leaders", self._calls.controller, ask_for_all, deadline)
+
+
+def _elected(answer: ElectLeadersResponse) -> dict[TopicPartition, bool | KafkaError]:
+    if answer.error_code:
+        raise error_for(answer.error_code, "electing leaders")
+    results: dict[TopicPartition, bool | KafkaError] = {}
+    for topic in answer.replica_election_results:
+        for each in topic.partition_result:
+            item = TopicPartition(topic.topic, each.partition_id)
+            if each.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+                results[item] = False
+            else:
+                results[item] = answer_of(each.error_code, f"electing a leader of {item}", True, each.error_message)
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition on the move: broker ids of all its replicas, of those to come and of those to go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class Reassignments:
+    """What ``admin.reassignments`` does. Since Kafka 2.4."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def alter(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Move partitions to the brokers named, the first of them to lead; None calls off a move that is under way.
+
+        Returns when the moves have begun. Insisting on the replication factor as it is needs Kafka 4.1.
+        """
+        wanted = {
+            each: None if brokers is None else arguments.brokers(brokers)
+            for each, brokers in arguments.by_partition(replicas).items()
+        }
+
+        async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:
+            peer.require(AlterPartitionReassignmentsRequest, 0, "moving replicas by request", "2.4")
+            if not allow_replication_factor_change:
+                peer.require(AlterPartitionReassignmentsRequest, 1, "insisting on the replication factor", "4.1")
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=peer.timeout_ms,
+                allow_replication_factor_change=allow_replication_factor_change,
+                topics=[
+                    ReassignableTopic(
+                        name=name,
+                        partitions=[
+                            ReassignablePartition(partition_index=number, replicas=wanted[TopicPartition(name, number)])
+                            for number in numbers
+                        ],
+                    )
+                    for name, numbers in arguments.by_topic(items).items()
+                ],
+            )
+            answer = await peer.send(request)
+            if answer.error_code:
+                raise error_for(answer.error_code, f"moving replicas: {answer.error_message or ''}".rstrip(": "))
+            answers: dict[TopicPartition, KafkaError | None] = {}
+            for topic in answer.responses:
+                for each in topic.partitions:
+                    item = TopicPartition(topic.name, each.partition_index)
+                    answers[item] = answer_of(
+                        each.error_code, f"moving the replicas of {item}", None, each.error_message
+                    )
+            return answers
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle("moving replicas", wanted, self._calls.controller, ask, deadline, grace=0.0)
+
+    async def list(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> Mapping[TopicPartition, Reassignment]:
+        """What is on the move, of the partitions or of all; a partition that is not moving is left out."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                ListPartitionReassignmentsTopic(name=name, partition_indexes=numbers)
+                for name, numbers in arguments.by_topic(arguments.partitions(partitions)).items()
+            ]
+
+        async def ask(peer: Peer) -> Mapping[TopicPartition, Reassignment]:
+            peer.require(ListPartitionReassignmentsRequest, 0, "listing replicas on the move", "2.4")
+            request = ListPartitionReassignmentsRequest(timeout_ms=peer.timeout_ms, topics=topics)
+            answer = await peer.send(request)
+            if answer.error_code:
+                raise error_for(answer.error_code, f"listing moves: {answer.error_message or ''}".rstrip(": "))
+            return {
+                TopicPartition(topic.name, each.partition_index): Reassignment(
+                    tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+                )
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.one("listing replicas on the move", self._calls.controller, ask, deadline)

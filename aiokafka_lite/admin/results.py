@@ -1,0 +1,67 @@
+"""What comes back from a request for many things: for each of them its result or its error, never one for all.
+
+A request for ten topics of which one is missing has nine results. Raising the one error would throw the nine away, and
+leaving it out would hide it; so the form is the same for every call on many things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from ..errors import KafkaError
+
+K = TypeVar("K")
+V = TypeVar("V")
+_SHOWN = 5
+
+
+class ItemsFailed(KafkaError):
+    """Several things that were asked for in one call failed; ``errors`` has the reason for each."""
+
+    def __init__(self, errors: Mapping[Any, KafkaError], count: int) -> None:
+        self.errors = errors
+        shown = "; ".join(f"{item}: {error}" for item, error in list(errors.items())[:_SHOWN])
+        more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
+        super().__init__(f"{len(errors)} of {count} failed: {shown}{more}")
+
+
+class Results(Generic[K, V]):
+    """The results of one call, by what was asked for: ``done`` has those that succeeded, ``failed`` the errors.
+
+    ``results[item]`` is the item's result, or raises its error. Iterating gives the items. Immutable.
+    """
+
+    __slots__ = ("done", "failed")
+
+    def __init__(self, done: Mapping[K, V], failed: Mapping[K, KafkaError]) -> None:
+        self.done: Mapping[K, V] = MappingProxyType(dict(done))
+        self.failed: Mapping[K, KafkaError] = MappingProxyType(dict(failed))
+
+    def __getitem__(self, item: K) -> V:
+        error = self.failed.get(item)
+        if error is not None:
+            raise error
+        return self.done[item]
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.done or item in self.failed
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self.done
+        yield from self.failed
+
+    def __len__(self) -> int:
+        return len(self.done) + len(self.failed)
+
+    def raise_for_errors(self) -> Mapping[K, V]:
+        """All results, if nothing failed. Raises the error of the one that failed, ItemsFailed when several did."""
+        if len(self.failed) == 1:
+            raise next(iter(self.failed.values()))
+        if self.failed:
+            raise ItemsFailed(self.failed, len(self))
+        return self.done
+
+    def __repr__(self) -> str:
+        return f"<Results done={dict(self.done)} failed={dict(self.failed)}>"

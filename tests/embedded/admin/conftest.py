@@ -1,0 +1,44 @@
+"""An admin client on an embedded cluster in memory and in virtual time: waiting takes no time, every run is the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import pytest
+
+from aiokafka_lite.admin import Admin
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
+from aiokafka_lite.embedded import EmbeddedCluster
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"virtual": VirtualTimeLoop}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    """Three brokers without topics."""
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def old_cluster() -> AsyncIterator[EmbeddedCluster]:
+    """Three brokers that speak as Kafka 1.1 did."""
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, as_kafka="1.1.1") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def admin(cluster: EmbeddedCluster) -> AsyncIterator[Admin]:
+    async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+        yield admin
+
+
+@pytest.fixture
+async def old_admin(old_cluster: EmbeddedCluster) -> AsyncIterator[Admin]:
+    async with Admin(old_cluster.bootstrap_servers, connector=old_cluster.connector) as admin:
+        yield admin
