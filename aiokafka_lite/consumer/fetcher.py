@@ -212,7 +212,6 @@ class BrokerFetcher:
         self._failing = False
         self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
         self._patience = Backoff(SHORT_WAIT, max(config.fetch_max_wait, SHORT_WAIT), jitter=0.0)
-        self._retry_backoff = (client_config.retry_backoff, client_config.retry_backoff_max)
 
     def __repr__(self) -> str:
         return f"<BrokerFetcher node={self.node_id} session={self._session.session_id}/{self._session.epoch}>"
@@ -553,6 +552,4 @@ class BrokerFetcher:
         return asyncio.get_running_loop().time()
 
     def _back_off(self, state: PartitionState) -> None:
-        initial, maximum = self._retry_backoff
-        delay = min(maximum, initial * 2 ** min(state.attempts, 16))
-        state.back_off(self._now() + delay)
+        state.back_off(self._now() + self._backoff.after(state.attempts))

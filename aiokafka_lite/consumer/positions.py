@@ -57,15 +57,13 @@ class PositionKeeper:
         self._report_reset = report_reset
         self._wall_clock = wall_clock
         self._wake = asyncio.Event()
-        self._refresh_backoff = self._backoff()
+        self._retry_backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
+        self._refresh_backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
         self._refresh_at = 0.0
 
     def wake(self) -> None:
         """A partition may have lost its offset, or metadata may have changed."""
         self._wake.set()
-
-    def _backoff(self) -> Backoff:
-        return Backoff(self._client_config.retry_backoff, self._client_config.retry_backoff_max)
 
     async def run(self) -> None:
         """Look up what is missing, for ever."""
@@ -217,9 +215,7 @@ class PositionKeeper:
         self._on_ready()
 
     def _back_off(self, state: PartitionState) -> None:
-        config = self._client_config
-        delay = min(config.retry_backoff_max, config.retry_backoff * 2 ** min(state.attempts, 16))
-        state.back_off(asyncio.get_running_loop().time() + delay)
+        state.back_off(asyncio.get_running_loop().time() + self._retry_backoff.after(state.attempts))
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

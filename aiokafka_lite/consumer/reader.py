@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
+from ..aio.backoff import Backoff
 from ..config import ClientConfig, ConsumerConfig
 from ..errors import KafkaError
 from ..types import Record, TopicPartition
@@ -49,7 +50,7 @@ class Reader:
         self._subscription = subscription
         self._check_crc = config.check_crcs
         self._max_size = config.max_decompressed_size
-        self._backoff = (client_config.retry_backoff, client_config.retry_backoff_max)
+        self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
         self._on_hungry = on_hungry
         self._blamed: PartitionState | None = None  # whose error was raised last
         self._data = asyncio.Event()
@@ -224,9 +225,7 @@ class Reader:
 
     def _blame(self, state: PartitionState) -> None:
         """After an error the partition is fetched again, which heals what the network broke; at a bounded rate."""
-        initial, maximum = self._backoff
-        delay = min(maximum, initial * 2 ** min(state.attempts, 16))
-        state.back_off(asyncio.get_running_loop().time() + delay)
+        state.back_off(asyncio.get_running_loop().time() + self._backoff.after(state.attempts))
         self._blamed = state
         self._subscription.end_turn(state)
         self._on_hungry(state)

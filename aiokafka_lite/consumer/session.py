@@ -22,6 +22,7 @@ from typing import Self, Unpack
 import anyio
 import anyio.abc
 
+from ..aio.backoff import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..config import ClientConfig, ConsumerConfig, GroupConfig
@@ -331,6 +332,7 @@ class _Consumption(Service):
         self._config: ConsumerConfig = group._config
         self._group_config: GroupConfig = group._group_config
         self._client = Client(group._client_config, connector=group._connector)
+        self._backoff = Backoff(group._client_config.retry_backoff, group._client_config.retry_backoff_max)
         self._subscription = Subscription(
             Reset.of(group._config), group._config.max_partition_fetch_bytes
         )
@@ -408,9 +410,7 @@ class _Consumption(Service):
         try:
             chunk = state.next_chunk(check_crc=self._config.check_crcs, max_size=self._config.max_decompressed_size)
         except KafkaError:
-            config = self._client_config
-            delay = min(config.retry_backoff_max, config.retry_backoff * 2 ** min(state.attempts, 16))
-            state.back_off(asyncio.get_running_loop().time() + delay)
+            state.back_off(asyncio.get_running_loop().time() + self._backoff.after(state.attempts))
             self._subscription.update_ready(state)
             self._fetching.hungry(state)
             raise

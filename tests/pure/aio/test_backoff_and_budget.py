@@ -20,6 +20,15 @@ def test_pauses_double_up_to_the_maximum_and_begin_again() -> None:
     assert backoff.next() == pytest.approx(0.1)
 
 
+def test_who_counts_failures_elsewhere_gets_the_same_pauses() -> None:
+    backoff = Backoff(0.1, 1.0, random=lambda: 0.0)
+    assert [backoff.after(failures) for failures in (0, 1, 2, 3, 4, 10**9)] == pytest.approx(
+        [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    )
+    assert backoff.next() == pytest.approx(0.1)
+    assert repr(backoff) == "<Backoff next=0.200s maximum=1.000s>"
+
+
 @given(st.floats(0.001, 10), st.floats(0.001, 100), st.integers(0, 30), st.integers())
 def test_a_pause_is_never_above_the_maximum_and_loses_at_most_its_jitter(
     initial: float, maximum: float, steps: int, seed: int
