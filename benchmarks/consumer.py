@@ -1,0 +1,253 @@
+"""Read records of 100 bytes from Apache Kafka, against other clients: ``python -m benchmarks.consumer``.
+
+Kafka is found as the tests find it (KAFKA_BOOTSTRAP, a container, plain Java). A topic of three partitions is filled
+once; then each way of reading reads all of it in each round, in turn. Checksums are checked where a client can
+(confluent-kafka does not unless told to, and is told to), read_uncommitted for all, as kafka-python has nothing else to
+compare. Connecting is part of the time only after the assignment; CPU is this process's, all its threads included.
+
+Then what waiting costs: memory, CPU and requests of a consumer of 1,000 empty partitions, on an embedded cluster whose
+requests are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from statistics import median
+
+from aiokafka_lite import Consumer, TopicPartition
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.protocol.messages import FetchRequest
+from benchmarks.compare import tabulate
+from benchmarks.round_trip import PARTITIONS, Stopwatch, Timed, new_topic, ours_produces
+from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+
+ROUNDS = 5
+FILLINGS = 4  # of 50,000 records each
+COUNT = FILLINGS * 50_000
+
+Read = Callable[[str, str], Timed]
+
+
+def partitions_of(topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(PARTITIONS)]
+
+
+def in_a_loop(read: Callable[[Consumer], Awaitable[object]], **settings: int) -> Read:
+    async def run(servers: str, topic: str) -> Timed:
+        async with Consumer(servers, isolation_level="read_uncommitted", **settings) as consumer:  # type: ignore[arg-type]
+            watch = Stopwatch()
+            consumer.assign(partitions_of(topic))
+            await read(consumer)
+            return watch.read()
+
+    return lambda servers, topic: asyncio.run(run(servers, topic))
+
+
+async def iterates(consumer: Consumer) -> None:
+    left = COUNT
+    async for _ in consumer:
+        left -= 1
+        if left == 0:
+            return
+
+
+async def polls(consumer: Consumer) -> None:
+    left = COUNT
+    while left:
+        left -= len(await consumer.poll(500, timeout=10.0))
+
+
+async def takes_batches(consumer: Consumer) -> None:
+    left = COUNT
+    async for batch in consumer.batches():
+        left -= len(batch)
+        if left == 0:
+            return
+
+
+async def takes_arrow(consumer: Consumer) -> None:
+    left = COUNT
+    async for batch in consumer.batches():
+        left -= batch.to_arrow().num_rows
+        if left == 0:
+            return
+
+
+def confluent(servers: str, topic: str, *, many: bool) -> Timed:
+    from confluent_kafka import Consumer as Theirs
+    from confluent_kafka import TopicPartition as Place
+
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "benchmark",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_uncommitted",
+        "check.crcs": True,
+    }
+    consumer = Theirs(settings)
+    try:
+        watch = Stopwatch()
+        consumer.assign([Place(topic, number, 0) for number in range(PARTITIONS)])
+        left = COUNT
+        while left > 0:
+            if many:
+                for message in consumer.consume(5000, timeout=10.0):
+                    message.value()
+                    left -= 1
+            elif (message := consumer.poll(10.0)) is not None:
+                message.value()
+                left -= 1
+        return watch.read()
+    finally:
+        consumer.close()
+
+
+def confluent_consumes(servers: str, topic: str) -> Timed:
+    return confluent(servers, topic, many=True)
+
+
+def confluent_polls(servers: str, topic: str) -> Timed:
+    return confluent(servers, topic, many=False)
+
+
+def aiokafka_reads(servers: str, topic: str, *, many: bool) -> Timed:
+    import aiokafka
+
+    async def run() -> Timed:
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+        await consumer.start()
+        try:
+            watch = Stopwatch()
+            consumer.assign([aiokafka.TopicPartition(topic, number) for number in range(PARTITIONS)])
+            left = COUNT
+            if many:
+                while left > 0:
+                    batches = await consumer.getmany(timeout_ms=10_000, max_records=500)
+                    left -= sum(map(len, batches.values()))
+            else:
+                async for _ in consumer:
+                    left -= 1
+                    if left == 0:
+                        break
+            return watch.read()
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(run())
+
+
+def aiokafka_gets_many(servers: str, topic: str) -> Timed:
+    return aiokafka_reads(servers, topic, many=True)
+
+
+def aiokafka_iterates(servers: str, topic: str) -> Timed:
+    return aiokafka_reads(servers, topic, many=False)
+
+
+def kafka_python_polls(servers: str, topic: str) -> Timed:
+    import kafka
+
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest", enable_auto_commit=False, group_id=None
+    )
+    try:
+        watch = Stopwatch()
+        consumer.assign([kafka.TopicPartition(topic, number) for number in range(PARTITIONS)])
+        left = COUNT
+        while left > 0:
+            left -= sum(map(len, consumer.poll(timeout_ms=10_000, max_records=500).values()))
+        return watch.read()
+    finally:
+        consumer.close()
+
+
+READERS: dict[str, Read] = {
+    "poll(500)": in_a_loop(polls),
+    "async for": in_a_loop(iterates),
+    "batches()": in_a_loop(takes_batches),
+    "batches().to_arrow()": in_a_loop(takes_arrow),
+    "confluent-kafka consume(5000)": confluent_consumes,
+    "confluent-kafka poll": confluent_polls,
+    "aiokafka getmany(500)": aiokafka_gets_many,
+    "aiokafka async for": aiokafka_iterates,
+    "kafka-python poll(500)": kafka_python_polls,
+}
+
+
+def compare_readers(servers: str, topic: str) -> None:
+    wall: dict[str, list[float]] = {name: [] for name in READERS}
+    cpu: dict[str, list[float]] = {name: [] for name in READERS}
+    names = list(READERS)
+    for turn in range(-1, ROUNDS):  # the first round warms up, and is not counted
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            gc.collect()
+            seconds, cpu_seconds = READERS[name](servers, topic)
+            if turn >= 0:
+                wall[name].append(seconds / COUNT)
+                cpu[name].append(cpu_seconds / COUNT)
+    print(tabulate(wall, cpu, title="read", unit="record"))
+    for name in names:
+        print(f"{name:<32} {1 / median(wall[name]):>12,.0f} records/s {median(cpu[name]) * 1e6:8.2f} µs of CPU each")
+    print()
+
+
+async def cost_of_waiting(partitions: int = 1000, seconds: float = 20.0) -> None:
+    """What a consumer of many empty partitions takes, and what it asks for."""
+    async with EmbeddedCluster(brokers=3, tcp=False) as cluster:
+        await cluster.create_topic("wide", partitions=partitions)
+        gc.collect()
+        before = memory()
+        began = time.process_time()
+        async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["wide"]) as consumer:
+            await consumer.lag()
+            await consumer.poll(timeout=2.0)
+            print(f"{partitions:,} partitions assigned and looked up: {time.process_time() - began:.2f} s of CPU")
+            print(f"memory: {(memory() - before) / partitions:.1f} KiB a partition (client and cluster together)")
+            cluster.history.clear()
+            watch = Stopwatch()
+            await consumer.poll(timeout=seconds)
+            wall, cpu = watch.read()
+            requests = len(cluster.history.of(FetchRequest))
+            print(
+                f"idle: {cpu / wall:.2%} of a core (client and cluster together), {requests / wall:.1f} requests/s"
+            )
+
+
+def memory() -> float:
+    """The process's resident memory now, in KiB."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize() / 1024
+
+
+def main() -> None:
+    servers_here = Servers()
+    name = "given" if wanted("default")[1] == "given" else NEWEST
+    try:
+        server, kind = servers_here.get(name)
+    except Unavailable as problem:
+        sys.exit(f"no Apache Kafka to measure on: {problem}")
+    try:
+        servers = server.bootstrap_servers
+        topic = asyncio.run(new_topic(servers, f"bench-{time.time_ns():x}"))
+        for _ in range(FILLINGS):
+            asyncio.run(filling(servers, topic))
+        print(f"Apache Kafka {name} ({kind}), {COUNT:,} records of 100 bytes, {ROUNDS} rounds\n")
+        compare_readers(servers, topic)
+    finally:
+        servers_here.stop()
+    asyncio.run(cost_of_waiting())
+
+
+async def filling(servers: str, topic: str) -> None:
+    await ours_produces(servers, topic)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Transactions that librdkafka wrote, as readers of both isolation levels see them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import confluent_kafka
+import pytest
+
+from aiokafka_lite import Consumer
+from aiokafka_lite.types import IsolationLevel
+from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.reading import DEADLINE
+
+
+def a_producer(kafka: Kafka, name: str) -> confluent_kafka.Producer:
+    settings = {"transactional.id": name, "linger.ms": 0, "log_level": 0}
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
+    producer.init_transactions(DEADLINE)
+    return producer
+
+
+def write_transactions(kafka: Kafka, topic: str) -> confluent_kafka.Producer:
+    """Two producers in turn, each with committed and aborted transactions that overlap; the last one stays open."""
+    first, second = a_producer(kafka, f"{topic}-a"), a_producer(kafka, f"{topic}-b")
+
+    def write(producer: confluent_kafka.Producer, name: str) -> None:
+        for number in range(5):
+            producer.produce(topic, f"{name}-{number}".encode(), partition=0)
+        assert producer.flush(DEADLINE) == 0
+
+    for turn in range(4):
+        first.begin_transaction()
+        second.begin_transaction()
+        write(first, f"first {turn} {'committed' if turn % 2 else 'aborted'}")
+        write(second, f"second {turn} {'aborted' if turn % 2 else 'committed'}")
+        write(first, f"first {turn} {'committed' if turn % 2 else 'aborted'} more")
+        (first.commit_transaction if turn % 2 else first.abort_transaction)(DEADLINE)
+        (second.abort_transaction if turn % 2 else second.commit_transaction)(DEADLINE)
+    first.begin_transaction()
+    write(first, "first open")
+    return first
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("size", [300, 1_000_000])
+async def test_a_reader_sees_what_its_isolation_level_lets_it_see(kafka: Kafka, isolation: str, size: int) -> None:
+    if kafka.kind == "embedded":
+        pytest.skip("the embedded cluster has no transactions")
+    topic = await kafka.create_topic(partitions=1)
+    # Held until the end: it would abort the open transaction when it goes.
+    still_open = await asyncio.to_thread(write_transactions, kafka, topic)
+    committed = IsolationLevel[isolation.upper()] is IsolationLevel.READ_COMMITTED
+    expected = 2 * 10 + 2 * 5 if committed else 4 * 15 + 5
+    async with Consumer(
+        kafka.bootstrap_servers, topics=[topic], isolation_level=isolation, max_partition_fetch_bytes=size
+    ) as consumer:
+        values: list[str] = []
+        async with asyncio.timeout(DEADLINE):
+            while len(values) < expected:
+                values += [(record.value or b"").decode() for record in await consumer.poll(timeout=5.0)]
+        assert await consumer.poll(timeout=1.0) == []
+        (end,) = (await consumer.end_offsets(consumer.assignment)).values()
+        # Markers of ended transactions count as read; an open transaction is beyond the end for read_committed.
+        assert await consumer.position(consumer.assignment[0]) == end
+        assert await consumer.lag() == {consumer.assignment[0]: 0}
+    assert len(values) == expected
+    assert any("aborted" in value or "open" in value for value in values) == (not committed)
+    for name in {value.rpartition("-")[0] for value in values}:  # in order, none missing, none twice
+        assert [value for value in values if value.startswith(f"{name}-")] == [f"{name}-{i}" for i in range(5)]
+    await asyncio.to_thread(still_open.abort_transaction, DEADLINE)
