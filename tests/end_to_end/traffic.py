@@ -101,11 +101,12 @@ class Writer:
 
 @dataclass
 class Traffic:
-    """All writers, and a reader that follows them through all that happens."""
+    """All writers, and the readers that follow them through all that happens: one by itself, one as a group."""
 
     writers: list[Writer]
     lanes: list[TopicPartition]
     followed: list[Found] = field(default_factory=list)
+    followed_by_group: list[Found] = field(default_factory=list)
     change: asyncio.Event = field(default_factory=asyncio.Event)
 
     def changed(self) -> None:
@@ -182,23 +183,33 @@ async def traffic(
             producer = Producer(bootstrap_servers, batch_size=BATCH_SIZE, **{**settings, **kind.settings})
             await stack.enter_async_context(producer)
             flow.writers.append(Writer(kind, producer, flow.changed))
-        consumer = await stack.enter_async_context(Consumer(bootstrap_servers, request_timeout=5.0))
-        consumer.assign(lanes)
-        follower = asyncio.create_task(_follow(consumer, flow.followed))
-        async with asyncio.TaskGroup() as tasks:
-            for writer in flow.writers:
-                for lane in lanes:
-                    tasks.create_task(writer.write(lane))
-            try:
-                yield flow
-            finally:
-                for writer in flow.writers:
-                    writer.stopping = True
+        alone = await stack.enter_async_context(Consumer(bootstrap_servers, request_timeout=5.0))
+        alone.assign(lanes)
+        group_id = f"followers of {lanes[0].topic}"
+        topics = sorted({lane.topic for lane in lanes})
+        member = Consumer(bootstrap_servers, topics=topics, group_id=group_id, request_timeout=5.0)
+        await stack.enter_async_context(member)
+        followers = [
+            asyncio.create_task(_follow(alone, flow.followed)),
+            asyncio.create_task(_follow(member, flow.followed_by_group)),
+        ]
         try:
-            await _until_read(consumer, lanes)
+            async with asyncio.TaskGroup() as tasks:
+                for writer in flow.writers:
+                    for lane in lanes:
+                        tasks.create_task(writer.write(lane))
+                try:
+                    yield flow
+                finally:
+                    for writer in flow.writers:
+                        writer.stopping = True
+            await _until_read(alone, lanes)
+            await _until_read(member, lanes)
         finally:
-            follower.cancel()
-            await asyncio.gather(follower, return_exceptions=True)
+            for follower in followers:
+                follower.cancel()
+            endings = await asyncio.gather(*followers, return_exceptions=True)
+        assert all(isinstance(ending, asyncio.CancelledError) for ending in endings), endings
 
 
 async def _follow(consumer: Consumer, found: list[Found]) -> None:
@@ -210,7 +221,9 @@ async def _until_read(consumer: Consumer, lanes: Sequence[TopicPartition]) -> No
     """Wait until the consumer has come to the end of what is in the log now."""
     async with asyncio.timeout(DEADLINE):
         ends = await consumer.end_offsets(lanes)
-        while any([await consumer.position(lane) < ends[lane] for lane in lanes]):
+        while not set(lanes) <= set(consumer.assignment) or any(
+            [await consumer.position(lane) < ends[lane] for lane in lanes]
+        ):
             await asyncio.sleep(PACE)
 
 
