@@ -491,11 +491,10 @@ class Consumer(Service, Generic[K, V]):
     async def _locate(self, states: Sequence[PartitionState]) -> None:
         """Begin where the group left off, but not where the user has said otherwise by now."""
         offsets = self.offsets
-        versions = {state.partition: state.version for state in states}
         found: dict[TopicPartition, OffsetAndMetadata | None] | None = None
         while found is None:
             try:
-                found = await offsets.fetch(versions)
+                found = await offsets.fetch([state.partition for state in states])
             except KafkaTimeout as error:
                 logger.warning("%r: %s", self, error)
         for state in states:
@@ -503,7 +502,7 @@ class Consumer(Service, Generic[K, V]):
                 continue
             committed = found[state.partition]
             offsets.begin(state.partition, committed)
-            if committed is not None and state.version == versions[state.partition]:
+            if committed is not None and state.version == 0:
                 state.seek(committed.offset, committed.leader_epoch)
             state.hold = Hold.NOT
             self._subscription.update_ready(state)

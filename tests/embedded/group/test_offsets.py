@@ -1,0 +1,348 @@
+"""Marks and commits: what is done with is committed, all of it and nothing else, whatever is cancelled or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.consumer import Consumer
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import CommitFailed, ErrorCode, IllegalStateError, KafkaTimeout
+from aiokafka_lite.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
+from tests.embedded.consumer.logs import fill, take
+from tests.embedded.group.members import ORDERS, Ownership, Worker, member_of, read_all, until_stable
+
+FIRST = ORDERS[0]
+
+
+@pytest.fixture(autouse=True)
+async def records(cluster: EmbeddedCluster) -> None:
+    fill(cluster, FIRST, 50)
+
+
+async def committed(cluster: EmbeddedCluster, partition: TopicPartition = FIRST) -> int | None:
+    async with member_of(cluster, topics=()) as reader:
+        found = (await reader.committed([partition]))[partition]
+        return None if found is None else found.offset
+
+
+async def test_the_record_in_hand_is_never_committed(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        async for record in consumer:
+            if record.offset == 7:
+                result = await consumer.commit()
+                assert result.committed[FIRST].offset == 7
+            if record.offset == 20:
+                await asyncio.sleep(6.0)  # the ticker's turn
+                assert consumer.offsets.last_committed(FIRST) == OffsetAndMetadata(20, "", 0)
+            if record.offset == 30:
+                break
+    assert await committed(cluster) == 30  # at the end, too
+
+
+async def test_what_poll_returned_is_done_with_when_it_is_called_again(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, auto_commit=False) as consumer:
+        await read_all(consumer, 10)
+        assert (await consumer.commit()).committed == {}
+        assert await consumer.poll(5, timeout=1.0)
+        assert (await consumer.commit()).committed[FIRST].offset == 10
+        await consumer.poll(5)
+    assert await committed(cluster) == 10  # without auto_commit nothing more, however it ends
+
+
+async def test_batches_are_done_with_when_the_next_is_asked_for(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        batches = aiter(consumer.batches(max_records=10))
+        first = await anext(batches)
+        assert (await consumer.commit()).committed == {}
+        await anext(batches)
+        assert (await consumer.commit()).committed[FIRST].offset == first.offsets[-1] + 1
+
+
+async def test_a_record_may_be_marked_before_the_next_is_asked_for(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        (record,) = await take(consumer, 1)
+        consumer.mark(record)
+        assert (await consumer.commit()).committed[FIRST] == OffsetAndMetadata(1, "", 0)
+
+
+async def test_other_calls_in_the_midst_of_an_iteration_mark_nothing_too_early(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        async for record in consumer:
+            consumer.pause([ORDERS[1]])  # takes the reader's iterator away
+            consumer.resume([ORDERS[1]])
+            expected = None if record.offset == 0 else record.offset
+            result = await consumer.commit()
+            assert (result.committed[FIRST].offset if result.committed else None) == expected
+            if record.offset == 12:
+                break
+
+
+async def test_what_is_committed_is_not_sent_again(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 50)
+        assert await consumer.poll(timeout=60.0) == []
+    assert len(cluster.history.of(OffsetCommitRequest)) == 1
+
+
+async def test_seeking_back_lets_the_commit_go_back(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 40)
+        await consumer.poll()
+        await consumer.commit()
+        consumer.seek(FIRST, 5)
+        assert (await consumer.commit()).committed == {}
+        assert [record.offset for record in await read_all(consumer, 2)] == [5, 6]
+        await consumer.poll(1, timeout=1.0)
+        assert (await consumer.commit()).committed[FIRST].offset == 7
+
+
+async def test_a_commit_by_hand_may_go_back_and_carries_its_note(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 40)
+        await consumer.poll()
+        assert await consumer.commit()
+        assert await consumer.commit({FIRST: OffsetAndMetadata(3, "again from here", 0)})
+        await asyncio.sleep(10.0)
+        assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(3, "again from here", 0)
+
+
+async def test_only_what_is_assigned_may_be_committed(cluster: EmbeddedCluster) -> None:
+    elsewhere = TopicPartition("elsewhere", 0)
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 1)
+        result = await consumer.commit({FIRST: OffsetAndMetadata(1), elsewhere: OffsetAndMetadata(1)})
+        assert set(result.committed) == {FIRST}
+        assert isinstance(result.refused[elsewhere], IllegalStateError)
+        with pytest.raises(CommitFailed, match="elsewhere-0"):
+            result.raise_for_refused()
+
+
+async def test_one_partitions_refusal_is_that_partitions(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 1)
+        notes = {FIRST: OffsetAndMetadata(1), ORDERS[1]: OffsetAndMetadata(0, "x" * 5_000)}
+        result = await consumer.commit(notes)
+        assert set(result.committed) == {FIRST}
+        assert "OFFSET_METADATA_TOO_LARGE" in str(result.refused[ORDERS[1]])
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.REBALANCE_IN_PROGRESS]
+)
+async def test_a_passing_refusal_of_a_commit_is_tried_again(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 10)
+        await consumer.poll()
+        fault = cluster.on(OffsetCommitRequest).fail(code, times=3)
+        assert await consumer.commit()
+        assert fault.hits == 3
+
+
+async def test_a_commit_ends_within_its_time(cluster: EmbeddedCluster) -> None:
+    loop = asyncio.get_running_loop()
+    async with member_of(cluster, auto_commit=False) as consumer:
+        await read_all(consumer, 10)
+        await consumer.poll()
+        with cluster.on(OffsetCommitRequest, times=None).fail(ErrorCode.NOT_COORDINATOR, times=None) as fault:
+            began = loop.time()
+            one, two = await asyncio.gather(consumer.commit(timeout=5.0), consumer.commit(timeout=2.0))
+            assert loop.time() - began == pytest.approx(5.0, abs=0.01)
+            assert fault.hits < 30
+        for result in (one, two):
+            assert isinstance(result.refused[FIRST], KafkaTimeout)
+        assert await consumer.commit()
+
+
+async def test_many_commits_at_once_end_with_the_newest(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 50)
+        cluster.on(OffsetCommitRequest, nth=2).disconnect(times=2)
+        offsets = range(1, 30)
+        results = await asyncio.gather(*(consumer.commit({FIRST: OffsetAndMetadata(each)}) for each in offsets))
+        assert all(results)
+        assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(29)
+
+
+async def test_offsets_that_a_transaction_may_take_back_are_waited_for(cluster: EmbeddedCluster) -> None:
+    def unstable(request: OffsetFetchRequest) -> Any:
+        from aiokafka_lite.protocol.messages import (
+            OffsetFetchResponse,
+            OffsetFetchResponseGroup,
+            OffsetFetchResponsePartitions,
+            OffsetFetchResponseTopics,
+        )
+
+        assert request.require_stable
+        (group,) = request.groups
+        return OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponseGroup(
+                    group_id=group.group_id,
+                    topics=[
+                        OffsetFetchResponseTopics(
+                            name=topic.name,
+                            topic_id=topic.topic_id,
+                            partitions=[
+                                OffsetFetchResponsePartitions(
+                                    partition_index=index,
+                                    committed_offset=-1,
+                                    error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+                                )
+                                for index in topic.partition_indexes
+                            ],
+                        )
+                        for topic in group.topics or ()
+                    ],
+                )
+            ]
+        )
+
+    cluster.on(OffsetFetchRequest, times=4).answer(unstable, times=4)
+    async with member_of(cluster) as consumer:
+        assert len(await read_all(consumer, 50)) == 50
+    assert len(cluster.history.of(OffsetFetchRequest)) == 5
+
+
+@pytest.mark.parametrize("last", [9, 8, 7, 6, 5, 2])
+async def test_older_coordinators_are_spoken_to_in_their_versions(cluster: EmbeddedCluster, last: int) -> None:
+    for node in cluster.nodes:
+        cluster.cap_versions(node, OffsetFetchRequest, last)
+        cluster.cap_versions(node, OffsetCommitRequest, last)
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 20)
+        await consumer.poll(1)
+        assert (await consumer.commit()).committed[FIRST].offset == 20
+    async with member_of(cluster) as consumer:
+        assert (await read_all(consumer, 1))[0].offset in (20, 21)
+
+
+async def test_a_topic_that_was_made_anew_is_committed_by_its_new_id(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("short", partitions=1)
+    short = TopicPartition("short", 0)
+    fill(cluster, short, 10)
+    async with member_of(cluster, topics=["short"]) as consumer:
+        await read_all(consumer, 10)
+        await consumer.poll()
+        await cluster.delete_topic("short")
+        await cluster.create_topic("short", partitions=1)
+        result = await consumer.commit(timeout=10.0)
+        assert set(result.committed) | set(result.refused) == {short}
+
+
+async def test_a_consumer_that_assigns_by_itself_may_keep_its_offsets_in_a_group(cluster: EmbeddedCluster) -> None:
+    for expected in (0, 20, 40):
+        async with member_of(cluster, topics=()) as consumer:
+            consumer.assign([FIRST])
+            records = await read_all(consumer, 10)
+            assert records[0].offset == expected
+            records = await read_all(consumer, 10) if expected < 40 else []
+            await consumer.poll(1) if expected < 40 else None
+            if expected < 40:
+                consumer.seek(FIRST, records[-1].offset + 1)
+    assert await committed(cluster) == 40
+
+
+async def test_a_seek_before_the_offsets_are_known_counts(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, topics=()) as consumer:
+        consumer.assign([FIRST])
+        await read_all(consumer, 10)
+        await consumer.poll()
+    consumer = member_of(cluster, topics=())
+    consumer.assign([FIRST])
+    consumer.seek(FIRST, 33)
+    async with consumer:
+        assert (await read_all(consumer, 1))[0].offset == 33
+
+
+async def test_without_a_group_there_are_no_offsets_to_keep(cluster: EmbeddedCluster) -> None:
+    async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["orders"]) as consumer:
+        with pytest.raises(IllegalStateError):
+            await consumer.commit()
+        with pytest.raises(IllegalStateError):
+            consumer.group_metadata()
+
+
+# ---- cancellation
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_cancelling_any_call_loses_nothing(cluster: EmbeddedCluster, seed: int) -> None:
+    """Each call is cancelled after a random number of turns of the loop; in between, members come and go."""
+    choice = random.Random(seed)
+    for partition in ORDERS[1:]:
+        fill(cluster, partition, 50)
+    seen: list[tuple[int, int]] = []
+    others: list[Worker] = []
+    ownership = Ownership()
+
+    async with member_of(cluster, heartbeat_interval=0.5, auto_commit_interval=0.3) as consumer:
+
+        async def poll() -> None:
+            seen.extend((record.partition, record.offset) for record in await consumer.poll(7, timeout=0.5))
+
+        async def step() -> None:
+            record = await anext(consumer)
+            seen.append((record.partition, record.offset))
+
+        async def commit() -> None:
+            await consumer.commit()
+
+        async def look() -> None:
+            await consumer.committed(ORDERS)
+
+        for _ in range(60):
+            task = asyncio.ensure_future(choice.choice([poll, poll, step, step, commit, look])())
+            for _ in range(choice.randrange(30)):
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            if choice.random() < 0.1:
+                if others and choice.random() < 0.5:
+                    await others.pop().stop()
+                else:
+                    others.append(await Worker(cluster, ownership, f"other-{len(others)}").start())
+        for other in others:
+            await other.stop()
+        async with asyncio.timeout(120):
+            while len(seen) + sum(ownership.read.values()) < 300 or await consumer.poll(timeout=8.0):
+                await poll()
+        await consumer.poll()
+        assert await consumer.commit()
+        found = await consumer.committed(ORDERS)
+        assert {offset.offset for offset in found.values() if offset is not None} <= {50}
+    everything = set(seen) | {(partition, offset) for _, partition, offset in ownership.read}
+    assert len(everything) == 300
+
+
+@pytest.mark.parametrize("turns", range(0, 60, 3))
+async def test_a_start_or_a_close_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster, turns: int) -> None:
+    consumer = member_of(cluster)
+    task = asyncio.ensure_future(consumer.start())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    with suppress(IllegalStateError):
+        await consumer.close()
+    other = member_of(cluster)
+    await other.start()
+    await read_all(other, 5)
+    task = asyncio.ensure_future(other.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await other.close()
+    async with member_of(cluster) as third:
+        third_reads = asyncio.ensure_future(read_all(third, 1))
+        await until_stable(third, within=60.0)
+        await third_reads
