@@ -1,0 +1,382 @@
+"""The embedded broker's group, by itself: who waits for whom, who is thrown out, when the next generation begins."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.embedded.group import (
+    NEW_MEMBER_JOIN_TIMEOUT,
+    TRANSITIONS,
+    Group,
+    GroupEvent,
+    GroupState,
+    JoiningMember,
+    JoinResult,
+    SyncResult,
+)
+from aiokafka_lite.errors import ErrorCode, IllegalStateError
+from aiokafka_lite.protocol.state import next_state
+
+Joining = JoinResult | asyncio.Future[JoinResult]
+Syncing = SyncResult | asyncio.Future[SyncResult]
+
+
+class Members:
+    """A group, and requests to it with what they mostly say left out."""
+
+    def __init__(self, **settings: Any) -> None:
+        numbers = itertools.count(1)
+        self.persisted: list[tuple[GroupState, int]] = []
+        self.group = Group(
+            "g",
+            call_later=asyncio.get_running_loop().call_later,
+            new_id=lambda: str(next(numbers)),
+            persist=lambda group: self.persisted.append((group.state, group.generation)),
+            **settings,
+        )
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        session: float = 10.0,
+        rebalance: float = 60.0,
+        protocols: str = "range",
+        about: bytes = b"s",
+        require_id: bool = False,
+        protocol_type: str = "consumer",
+    ) -> Joining:
+        names = tuple((name, about) for name in protocols.split())
+        request = JoiningMember(member_id, instance, "c", "/host", session, rebalance, protocol_type, names)
+        return self.group.join(request, require_member_id=require_id)
+
+    def sync(self, result: JoinResult, assignments: Mapping[str, bytes] = {}, **settings: Any) -> Syncing:
+        instance = settings.pop("instance", None)
+        return self.group.sync(result.member_id, instance, result.generation, assignments, **settings)
+
+    def heartbeat(self, result: JoinResult, instance: str | None = None) -> ErrorCode:
+        return self.group.heartbeat(result.member_id, instance, result.generation)
+
+    async def of(self, *names: str, **settings: Any) -> list[JoinResult]:
+        """A stable group of new members; the assignments are their own ids."""
+        waiting = [future(self.join(**settings)) for _ in names]
+        if len(names) > 1:
+            first = await waiting[0]
+            waiting[0] = future(self.join(first.member_id, **settings))
+        results = [await each for each in waiting]
+        await self.settle(results)
+        return results
+
+    async def settle(self, results: list[JoinResult]) -> None:
+        leader = next(each for each in results if each.member_id == each.leader)
+        assignments = {each.member_id: each.member_id.encode() for each in results}
+        answers = [
+            future(self.sync(each, assignments if each is leader else {}))
+            for each in sorted(results, key=lambda each: each is leader)
+        ]
+        assert {(await each).error for each in answers} == {ErrorCode.NONE}
+        assert self.group.state is GroupState.STABLE
+
+
+def future(answer: Any) -> asyncio.Future[Any]:
+    """An answer that may have come at once, as something to await."""
+    if isinstance(answer, asyncio.Future):
+        return answer
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    done.set_result(answer)
+    return done
+
+
+def error_of(answer: Any) -> ErrorCode:
+    assert isinstance(answer, JoinResult | SyncResult), answer
+    return answer.error
+
+
+@pytest.fixture
+async def members() -> Any:
+    members = Members()
+    yield members
+    members.group.bury(ErrorCode.NOT_COORDINATOR)
+
+
+@pytest.mark.parametrize("state,event", list(itertools.product(GroupState, GroupEvent)))
+def test_the_table_allows_what_it_names_and_nothing_else(state: GroupState, event: GroupEvent) -> None:
+    following = TRANSITIONS[state].get(event)
+    if following is not None:
+        assert next_state(TRANSITIONS, state, event) is following
+        return
+    with pytest.raises(IllegalStateError):
+        next_state(TRANSITIONS, state, event)
+
+
+# ---- joining
+
+
+async def test_the_first_member_leads_and_brings_the_assignment(members: Members) -> None:
+    result = await future(members.join(about=b"mine"))
+    assert (result.generation, result.leader, result.protocol) == (1, result.member_id, "range")
+    assert result.members == ((result.member_id, None, b"mine"),)
+    assert members.group.state is GroupState.COMPLETING_REBALANCE
+    synced = await future(members.sync(result, {result.member_id: b"all"}))
+    assert synced.assignment == b"all"
+    assert members.group.state is GroupState.STABLE
+    assert members.persisted == [(GroupState.STABLE, 1)]
+
+
+async def test_a_new_member_is_sent_back_with_an_id_and_is_waited_for(members: Members) -> None:
+    asked = members.join(require_id=True)
+    assert isinstance(asked, JoinResult)
+    assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert asked.member_id == "c-1"
+    other = members.join()
+    await asyncio.sleep(5.0)
+    assert isinstance(other, asyncio.Future)
+    assert not other.done()
+    mine = members.join("c-1")
+    assert (await future(mine)).generation == 1
+    assert (await other).generation == 1
+
+
+async def test_one_who_never_comes_back_with_the_id_is_forgotten(members: Members) -> None:
+    members.join(require_id=True, session=10.0)
+    other = members.join()
+    await asyncio.sleep(10.1)
+    assert future(other).done()
+    assert error_of(members.join("c-1")) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_the_pending_may_leave(members: Members) -> None:
+    members.join(require_id=True)
+    other = future(members.join())
+    assert members.group.leave("c-1", None) is ErrorCode.NONE
+    assert other.done()
+
+
+async def test_a_newcomer_waits_until_the_others_have_joined_again(members: Members) -> None:
+    (first,) = await members.of("first")
+    second = future(members.join())
+    await asyncio.sleep(1.0)
+    assert not second.done()
+    assert members.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = future(members.join(first.member_id))
+    assert (await again).generation == (await second).generation == 2
+    assert (await again).leader == first.member_id
+    assert len((await again).members) == 2
+    assert (await second).members == ()
+
+
+async def test_who_does_not_join_in_time_is_dropped(members: Members) -> None:
+    (first,) = await members.of("first", session=1_000.0, rebalance=30.0)
+    second = future(members.join(rebalance=20.0))
+    await asyncio.sleep(29.0)
+    assert not second.done()
+    await asyncio.sleep(2.0)
+    assert (await second).leader == (await second).member_id
+    assert members.heartbeat(first) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_the_first_rebalance_waits_for_company(members: Members) -> None:
+    members.group.initial_delay = 3.0
+    first = future(members.join())
+    await asyncio.sleep(2.0)
+    second = future(members.join())
+    await asyncio.sleep(2.0)
+    assert not first.done()
+    await asyncio.sleep(2.1)
+    assert len((await first).members) == 2
+    assert second.done()
+
+
+@pytest.mark.parametrize(
+    "wrong,error",
+    [
+        ({"protocols": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "nobody", "instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+async def test_joins_that_do_not_fit_are_refused(members: Members, wrong: dict[str, Any], error: ErrorCode) -> None:
+    await members.of("first")
+    assert error_of(members.join(**wrong)) is error
+
+
+async def test_the_protocol_is_the_one_that_most_prefer_of_those_that_all_have(members: Members) -> None:
+    (first,) = await members.of("first", protocols="sticky range roundrobin")
+    others = [future(members.join(protocols=each)) for each in ("range roundrobin", "roundrobin range")]
+    again = future(members.join(first.member_id, protocols="sticky range roundrobin"))
+    assert (await again).protocol == "range"
+    assert {(await each).protocol for each in others} == {"range"}
+
+
+async def test_a_full_group_takes_nobody(members: Members) -> None:
+    members.group.max_size = 1
+    (first,) = await members.of("first")
+    assert error_of(members.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert not isinstance(members.join(first.member_id, about=b"changed"), JoinResult)
+
+
+async def test_an_answer_that_was_lost_is_given_again(members: Members) -> None:
+    first, second = await members.of("first", "second")
+    follower = second if second.leader != second.member_id else first
+    again = members.join(follower.member_id)
+    assert isinstance(again, JoinResult)
+    assert again.generation == members.group.generation
+    assert members.group.state is GroupState.STABLE
+    # The leader's join, and one that wants something else, begin a rebalance.
+    assert isinstance(members.join(follower.member_id, about=b"else"), asyncio.Future)
+    assert members.group.state is GroupState.PREPARING_REBALANCE
+
+
+# ---- syncing
+
+
+async def test_followers_wait_for_the_leader(members: Members) -> None:
+    first = future(members.join())
+    result = await first
+    other = future(members.join())
+    again = await future(members.join(result.member_id))
+    theirs = await other
+    waiting = future(members.sync(theirs))
+    await asyncio.sleep(1.0)
+    assert not waiting.done()
+    mine = future(members.sync(again, {again.member_id: b"a", theirs.member_id: b"b"}))
+    assert ((await mine).assignment, (await waiting).assignment) == (b"a", b"b")
+    assert error_of(members.sync(theirs)) is ErrorCode.NONE  # asked again, answered again
+
+
+async def test_a_rebalance_sends_waiting_syncs_back_to_join(members: Members) -> None:
+    result = await future(members.join())
+    other = future(members.join())
+    again, theirs = await future(members.join(result.member_id)), await other
+    waiting = future(members.sync(theirs))
+    members.join()
+    assert (await waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert error_of(members.sync(again)) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+async def test_syncs_that_do_not_fit_are_refused(members: Members) -> None:
+    (result,) = await members.of("first")
+    assert error_of(members.sync(result._replace(generation=9))) is ErrorCode.ILLEGAL_GENERATION
+    assert error_of(members.sync(result._replace(member_id="x"))) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_of(members.sync(result, protocol="sticky")) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert error_of(members.sync(result, protocol_type="connect")) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_who_joins_and_never_syncs_is_dropped(members: Members) -> None:
+    result = await future(members.join(rebalance=20.0, session=1_000.0))
+    await asyncio.sleep(20.1)
+    assert members.heartbeat(result) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert members.group.state is GroupState.EMPTY
+
+
+# ---- staying, leaving, being dropped
+
+
+async def test_heartbeats_keep_a_member_and_silence_ends_it(members: Members) -> None:
+    (result,) = await members.of("first", session=10.0)
+    for _ in range(5):
+        await asyncio.sleep(9.0)
+        assert members.heartbeat(result) is ErrorCode.NONE
+    assert members.heartbeat(result._replace(generation=7)) is ErrorCode.ILLEGAL_GENERATION
+    await asyncio.sleep(10.1)
+    assert members.heartbeat(result) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert members.group.state is GroupState.EMPTY
+    assert members.persisted[-1] == (GroupState.EMPTY, 2)
+
+
+async def test_a_new_member_may_wait_in_its_join_beyond_its_session(members: Members) -> None:
+    (first,) = await members.of("first", session=1_000.0, rebalance=200.0)
+    waiting = future(members.join(session=6.0))
+    await asyncio.sleep(100.0)
+    assert not waiting.done()
+    assert NEW_MEMBER_JOIN_TIMEOUT > 100.0
+    members.join(first.member_id)
+    assert (await waiting).error is ErrorCode.NONE
+
+
+async def test_leaving_makes_the_others_rebalance_and_the_leader_be_replaced(members: Members) -> None:
+    first, second = await members.of("first", "second")
+    leader, other = (first, second) if first.leader == first.member_id else (second, first)
+    assert members.group.leave(leader.member_id, None) is ErrorCode.NONE
+    assert members.group.state is GroupState.PREPARING_REBALANCE
+    again = await future(members.join(other.member_id))
+    assert again.leader == other.member_id
+    assert members.group.leave("nobody", None) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_whoever_waits_is_told_when_the_group_is_buried(members: Members) -> None:
+    (first,) = await members.of("first")
+    waiting = future(members.join())
+    members.group.bury(ErrorCode.NOT_COORDINATOR)
+    assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+    assert error_of(members.join()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert members.heartbeat(first) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert members.group.leave(first.member_id, None) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# ---- static members
+
+
+async def test_a_static_member_gets_its_place_back_without_a_rebalance(members: Members) -> None:
+    result = await future(members.join(instance="i"))
+    await future(members.sync(result, {result.member_id: b"mine"}, instance="i"))
+    back = members.join(instance="i")
+    assert isinstance(back, JoinResult)
+    assert back.skip_assignment
+    assert back.generation == result.generation
+    assert back.member_id != result.member_id
+    assert members.heartbeat(result, "i") is ErrorCode.FENCED_INSTANCE_ID
+    assert error_of(members.sync(result, instance="i")) is ErrorCode.FENCED_INSTANCE_ID
+    assert error_of(members.join(result.member_id, instance="i")) is ErrorCode.FENCED_INSTANCE_ID
+    assert (await future(members.sync(back, instance="i"))).assignment == b"mine"
+    assert members.group.state is GroupState.STABLE
+
+
+async def test_a_static_member_keeps_its_place_until_its_session_ends(members: Members) -> None:
+    result = await future(members.join(instance="i", session=10.0))
+    await future(members.sync(result, {result.member_id: b"mine"}, instance="i"))
+    await asyncio.sleep(9.9)
+    assert "i" in members.group.static
+    await asyncio.sleep(0.2)
+    assert "i" not in members.group.static
+    assert members.group.state is GroupState.EMPTY
+
+
+async def test_an_operator_removes_a_static_member_by_its_instance_alone(members: Members) -> None:
+    await future(members.join(instance="i"))
+    assert members.group.leave("", "other") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert members.group.leave("", "i") is ErrorCode.NONE
+    assert members.group.members == {}
+
+
+async def test_a_static_member_that_does_not_join_again_is_not_dropped_with_the_dynamic_ones(
+    members: Members,
+) -> None:
+    result = await future(members.join(instance="i", session=1_000.0, rebalance=20.0))
+    await future(members.sync(result, {result.member_id: b"mine"}, instance="i"))
+    newcomer = future(members.join(rebalance=20.0))
+    await asyncio.sleep(20.1)
+    assert (await newcomer).generation == 2
+    assert "i" in members.group.static
+
+
+# ---- moving to another coordinator
+
+
+async def test_a_restored_group_goes_on_where_it_was() -> None:
+    old, new = Members(), Members()
+    (result,) = await old.of("first")
+    members = list(old.group.members.values())
+    new.group.restore(old.group.generation, old.group.leader, old.group.protocol, members)
+    assert new.heartbeat(result) is ErrorCode.NONE
+    assert new.group.state is GroupState.STABLE
+    for each in (old, new):
+        each.group.bury(ErrorCode.NOT_COORDINATOR)
