@@ -247,6 +247,11 @@ class Calls:
                 places.errors[node_id] = error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
         return places
 
+    async def all_brokers(self, deadline: Deadline) -> list[int]:
+        """The ids of the brokers that the cluster has now."""
+        view = await self._client.refresh(timeout=max(deadline.left, 0.001))
+        return sorted(view.nodes)
+
     # What is learnt from failures.
 
     async def peer(self, node_id: int, deadline: Deadline) -> Peer:

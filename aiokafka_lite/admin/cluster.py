@@ -120,7 +120,7 @@ class Cluster:
             }
 
         deadline = self._calls.deadline(timeout)
-        nodes = sorted(self._calls.client.view.nodes) if wanted is None else wanted
+        nodes = await self._calls.all_brokers(deadline) if wanted is None else wanted
         return await self._calls.settle("asking for API versions", nodes, self._calls.brokers, ask, deadline)
 
 

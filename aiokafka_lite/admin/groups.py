@@ -185,9 +185,9 @@ class Groups:
             return {peer.node_id: await _list(peer, wanted_states, wanted_types)}
 
         deadline = self._calls.deadline(timeout)
-        nodes = sorted(self._calls.client.view.nodes)
-        answers = await self._calls.settle("listing groups", nodes, self._present_brokers, ask, deadline)
-        merged = {each.group_id: each for listed in answers.raise_for_errors().values() for each in listed}
+        merged: dict[str, GroupListing] = {}
+        for listed in (await self._of_all_brokers("listing groups", ask, deadline)).values():
+            merged.update((each.group_id, each) for each in listed)
         return tuple(
             merged[name]
             for name in sorted(merged)
@@ -195,15 +195,13 @@ class Groups:
             and (not wanted_types or merged[name].type in wanted_types)
         )
 
-    async def _present_brokers(self, items: Sequence[int], deadline: Deadline) -> Places:
-        """Brokers that are still there. One that has left the cluster coordinates nothing: others list its groups."""
-        places = await self._calls.brokers([*items], deadline)
-        if places.errors and places.by_node:
-            gone = error_for(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, "a broker has left while groups were listed; ask again"
-            )
-            places.errors = dict.fromkeys(places.errors, gone)
-        return places
+    async def _of_all_brokers(self, what: str, ask: Ask[int, V], deadline: Deadline) -> Mapping[int, V]:
+        """What every broker says. When one leaves the cluster others take over what it had, so all are asked again."""
+        while True:
+            nodes = await self._calls.all_brokers(deadline)
+            answers = await self._calls.settle(what, nodes, self._calls.brokers, ask, deadline)
+            if not any(_has_left(error) for error in answers.failed.values()):
+                return answers.raise_for_errors()
 
     async def describe(
         self, groups: str | Iterable[str], *, timeout: float | None = None
@@ -502,6 +500,10 @@ async def _list(peer: Peer, states: set[GroupState], types: set[GroupType]) -> l
 def _listing(given: ListedGroup, state: GroupState, tells_types: bool) -> GroupListing:
     kind = GroupType(given.group_type) if tells_types else GroupType.CLASSIC
     return GroupListing(given.group_id, given.protocol_type, state, kind)
+
+
+def _has_left(error: KafkaError) -> bool:
+    return isinstance(error, BrokerError) and error.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def _is_missing(answer: object) -> bool:

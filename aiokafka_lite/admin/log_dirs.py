@@ -75,7 +75,7 @@ class LogDirs:
             return {peer.node_id: tuple(_log_dir(each) for each in answer.results)}
 
         deadline = self._calls.deadline(timeout)
-        nodes = sorted(self._calls.client.view.nodes) if wanted is None else wanted
+        nodes = await self._calls.all_brokers(deadline) if wanted is None else wanted
         return await self._calls.settle("describing log directories", nodes, self._calls.brokers, ask, deadline)
 
 

@@ -1,4 +1,4 @@
-"""An admin client on an embedded cluster in memory and in virtual time: waiting takes no time, every run is the same."""
+"""An admin client on an embedded cluster in memory and in virtual time, so that waiting takes no time."""
 
 from __future__ import annotations
 

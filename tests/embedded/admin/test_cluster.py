@@ -1,0 +1,209 @@
+"""Brokers, features, records, offsets, leaders, replicas, disks and quotas."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite import (
+    BrokerError,
+    ErrorCode,
+    OffsetOutOfRange,
+    Producer,
+    TopicPartition,
+    UnknownTopic,
+    UnsupportedVersion,
+)
+from aiokafka_lite.admin import Admin, Election, EpochEnd, Match, NewTopic, OffsetSpec, QuotaEntity, VersionRange
+from aiokafka_lite.embedded import EmbeddedCluster
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+MISSING = TopicPartition("missing", 0)
+
+
+async def with_records(cluster: EmbeddedCluster, admin: Admin) -> None:
+    """Ten records in each of two partitions, a second apart, the sixth the youngest."""
+    (await admin.topics.create(NewTopic("orders", assignments=[[1, 2], [2, 3]]))).raise_for_errors()
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        for number in range(10):
+            for partition in (0, 1):
+                timestamp = 99_000 if number == 5 else 1000 * (number + 1)
+                await producer.send("orders", b"x", partition=partition, timestamp=timestamp)
+
+
+async def test_the_cluster_is_described(admin: Admin, old_admin: Admin, cluster: EmbeddedCluster) -> None:
+    for each in (admin, old_admin):
+        described = await each.cluster.describe()
+        assert [node.node_id for node in described.brokers] == [1, 2, 3]
+        assert described.controller in described.brokers
+        assert described.cluster_id == cluster.cluster_id
+        assert described.fenced is None
+    await cluster.stop(3)
+    described = await admin.cluster.describe(include_fenced=True)
+    assert [node.node_id for node in described.brokers] == [1, 2]
+    assert [node.node_id for node in described.fenced or ()] == [3]
+    with pytest.raises(UnsupportedVersion, match=r"4\.0"):
+        await old_admin.cluster.describe(include_fenced=True)
+
+
+async def test_api_versions_are_told_per_broker(admin: Admin, cluster: EmbeddedCluster) -> None:
+    results = (await admin.cluster.api_versions()).raise_for_errors()
+    assert list(results) == [1, 2, 3]
+    apis = {api.name: api for api in results[1]}
+    assert apis["Metadata"].offered == VersionRange(*cluster.nodes[1].versions[3])
+    assert apis["Metadata"].used == apis["Metadata"].offered.last
+    with pytest.raises(BrokerError, match="broker 7"):
+        (await admin.cluster.api_versions([7])).raise_for_errors()
+
+
+async def test_features_need_a_broker_that_tells(admin: Admin, old_admin: Admin) -> None:
+    features = await admin.cluster.features()
+    assert features.epoch is None or features.finalized is not None
+    with pytest.raises(UnsupportedVersion, match=r"2\.7"):
+        await old_admin.cluster.features()
+
+
+async def test_records_are_deleted_from_the_start(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    results = await admin.records.delete({FIRST: 4, SECOND: None, MISSING: 1})
+    assert results.done == {FIRST: 4, SECOND: 10}
+    with pytest.raises(UnknownTopic):
+        results[MISSING]
+    begin = await admin.offsets.list({FIRST: OffsetSpec.EARLIEST, SECOND: OffsetSpec.EARLIEST})
+    assert [found.offset for found in begin.raise_for_errors().values() if found] == [4, 10]
+    with pytest.raises(OffsetOutOfRange):
+        (await admin.records.delete({FIRST: 99})).raise_for_errors()
+
+
+async def test_offsets_are_found_by_time_and_by_every_special(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+
+    async def offset(spec: OffsetSpec | int) -> int | None:
+        found = (await admin.offsets.list({FIRST: spec}, isolation_level="read_committed"))[FIRST]
+        return None if found is None else found.offset
+
+    assert await offset(OffsetSpec.EARLIEST) == 0
+    assert await offset(OffsetSpec.LATEST) == 10
+    assert await offset(OffsetSpec.MAX_TIMESTAMP) == 5
+    assert await offset(OffsetSpec.EARLIEST_LOCAL) == 0
+    assert await offset(OffsetSpec.LATEST_TIERED) is None
+    assert await offset(OffsetSpec.EARLIEST_PENDING_UPLOAD) in (None, 0)
+    assert await offset(2500) == 2
+    assert await offset(99_001) is None
+    by_time = (await admin.offsets.list({FIRST: 2500}))[FIRST]
+    assert by_time is not None
+    assert (by_time.timestamp, by_time.leader_epoch) == (3000, 0)
+
+
+async def test_old_kafka_knows_two_specials(old_admin: Admin, old_cluster: EmbeddedCluster) -> None:
+    await with_records(old_cluster, old_admin)
+    specs = {FIRST: OffsetSpec.MAX_TIMESTAMP, SECOND: OffsetSpec.LATEST}
+    results = await old_admin.offsets.list(specs)
+    with pytest.raises(UnsupportedVersion, match=r"max timestamp.*3\.0"):
+        results[FIRST]
+    second = results[SECOND]
+    assert second is not None
+    assert second.offset == 10
+    with pytest.raises(UnsupportedVersion, match=r"2\.1"):
+        (await old_admin.offsets.ends_of_epochs({FIRST: 0})).raise_for_errors()
+
+
+async def test_ends_of_epochs(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    await cluster.move_leader("orders", 0)
+    results = await admin.offsets.ends_of_epochs({FIRST: 0, SECOND: 0, MISSING: 0})
+    assert results.done == {FIRST: EpochEnd(0, 10), SECOND: EpochEnd(0, 10)}
+    assert list(results.failed) == [MISSING]
+
+
+async def test_preferred_leaders_are_elected(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    await cluster.move_leader("orders", 0)
+    results = await admin.leaders.elect([FIRST, SECOND, MISSING])
+    assert results.done == {FIRST: True, SECOND: False}
+    with pytest.raises(UnknownTopic):
+        results[MISSING]
+    await cluster.move_leader("orders", 1)
+    assert (await admin.leaders.elect()).raise_for_errors() == {SECOND: True}
+
+
+async def test_an_unclean_election_brings_a_partition_back(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    await cluster.set_isr("orders", 0, [1])
+    await cluster.kill(1)
+    failed = (await admin.leaders.elect([FIRST])).failed[FIRST]
+    assert isinstance(failed, BrokerError)
+    assert failed.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    (await admin.leaders.elect([FIRST], election=Election.UNCLEAN)).raise_for_errors()
+    assert (await admin.topics.describe("orders"))["orders"].partitions[0].leader == 2
+
+
+async def test_replicas_are_moved(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    await cluster.freeze(3)
+    results = await admin.reassignments.alter({FIRST: [3, 1], MISSING: [1]})
+    assert list(results.done) == [FIRST]
+    assert isinstance(results.failed[MISSING], UnknownTopic)
+    moving = await admin.reassignments.list()
+    assert list(moving) == [FIRST]
+    assert (moving[FIRST].adding, moving[FIRST].removing) == ((3,), (2,))
+    assert await admin.reassignments.list([SECOND]) == {}
+    await cluster.thaw(3)
+    await cluster.until_in_sync("orders")
+    assert await admin.reassignments.list() == {}
+    assert (await admin.topics.describe("orders"))["orders"].partitions[0].replicas == (3, 1)
+
+
+async def test_a_move_is_called_off(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    await cluster.freeze(3)
+    await admin.reassignments.alter({FIRST: [3]})
+    (await admin.reassignments.alter({FIRST: None})).raise_for_errors()
+    assert await admin.reassignments.list() == {}
+    error = (await admin.reassignments.alter({FIRST: None})).failed[FIRST]
+    assert isinstance(error, BrokerError)
+    assert error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+async def test_disks_tell_what_is_on_them(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    everything = (await admin.log_dirs.describe()).raise_for_errors()
+    on_disk = {node_id: {each.partition for each in dirs[0].replicas} for node_id, dirs in everything.items()}
+    assert on_disk == {1: {FIRST}, 2: {FIRST, SECOND}, 3: {SECOND}}
+    assert all(log_dir.size > 0 and log_dir.error is None for dirs in everything.values() for log_dir in dirs)
+    only = (await admin.log_dirs.describe([2], partitions=[SECOND])).raise_for_errors()
+    assert [each.partition for each in only[2][0].replicas] == [SECOND]
+
+
+async def test_quotas_are_set_found_and_removed(admin: Admin) -> None:
+    everybody, ann = QuotaEntity(user=Match.DEFAULT), QuotaEntity(user="ann", client_id="app")
+    bad = QuotaEntity(ip="::1", user="x")
+    results = await admin.quotas.alter(
+        {everybody: {"producer_byte_rate": 1000}, ann: {"consumer_byte_rate": 5.5}, bad: {"consumer_byte_rate": 1}}
+    )
+    assert list(results.done) == [everybody, ann]
+    assert isinstance(results.failed[bad], BrokerError)
+    assert await admin.quotas.describe() == {
+        everybody: {"producer_byte_rate": 1000.0},
+        ann: {"consumer_byte_rate": 5.5},
+    }
+    assert list(await admin.quotas.describe(user="ann")) == [ann]
+    assert list(await admin.quotas.describe(user=Match.ANY, strict=True)) == [everybody]
+    assert await admin.quotas.describe(user=Match.DEFAULT, client_id="app") == {}
+    (await admin.quotas.alter({ann: {"consumer_byte_rate": None}})).raise_for_errors()
+    assert ann not in await admin.quotas.describe()
+    with pytest.raises(ValueError, match="ANY"):
+        await admin.quotas.alter({QuotaEntity(user=Match.ANY): {"consumer_byte_rate": 1}})
+
+
+async def test_what_old_kafka_cannot_do_names_the_release_that_can(old_admin: Admin) -> None:
+    await old_admin.topics.create(NewTopic("orders", 1))
+    with pytest.raises(UnsupportedVersion, match=r"2\.2"):
+        await old_admin.leaders.elect()
+    with pytest.raises(UnsupportedVersion, match=r"2\.4"):
+        (await old_admin.reassignments.alter({FIRST: [1]})).raise_for_errors()
+    with pytest.raises(UnsupportedVersion, match=r"2\.4"):
+        await old_admin.reassignments.list()
+    with pytest.raises(UnsupportedVersion, match=r"2\.6"):
+        await old_admin.quotas.describe()
+    with pytest.raises(UnsupportedVersion, match=r"2\.6"):
+        (await old_admin.quotas.alter({QuotaEntity(user="a"): {}})).raise_for_errors()

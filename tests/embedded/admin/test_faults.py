@@ -1,0 +1,276 @@
+"""What may pass is tried again until the deadline; what does not is told of the things that it concerns."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import (
+    BrokerError,
+    ConfigurationError,
+    ErrorCode,
+    IllegalStateError,
+    InvalidTopic,
+    KafkaError,
+    KafkaTimeout,
+    TopicPartition,
+    UnknownTopic,
+)
+from aiokafka_lite.admin import Admin, ConfigResource, NewTopic, OffsetSpec, QuotaEntity, Reset
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteTopicsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
+
+ORDERS = [TopicPartition("orders", number) for number in range(6)]
+
+
+async def test_another_controller_is_asked_when_it_has_moved(admin: Admin, cluster: EmbeddedCluster) -> None:
+    cluster.on(CreateTopicsRequest, times=2).fail(ErrorCode.NOT_CONTROLLER)
+    (await admin.topics.create("orders")).raise_for_errors()
+    assert len(cluster.history.of(CreateTopicsRequest)) == 3
+
+
+async def test_a_topic_whose_deletion_was_cut_off_counts_as_deleted(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create("orders")
+    cluster.on(DeleteTopicsRequest).apply_then_disconnect()
+    (await admin.topics.delete("orders")).raise_for_errors()
+    assert len(cluster.history.of(DeleteTopicsRequest)) == 2
+    with pytest.raises(UnknownTopic):
+        (await admin.topics.delete("orders")).raise_for_errors()
+
+
+async def test_a_creation_that_was_cut_off_says_that_it_may_have_been_done(
+    admin: Admin, cluster: EmbeddedCluster
+) -> None:
+    cluster.on(CreateTopicsRequest).apply_then_disconnect()
+    error = (await admin.topics.create("orders")).failed["orders"]
+    assert isinstance(error, BrokerError)
+    assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert "may have been carried out" in error.__notes__[0]
+
+
+async def test_stale_leaders_are_looked_for_again(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create(NewTopic("orders", 6, 3))
+    cluster.on(ListOffsetsRequest, topic="orders", partition=3, times=2).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    results = await admin.offsets.list(dict.fromkeys(ORDERS, OffsetSpec.LATEST))
+    assert list(results.raise_for_errors()) == ORDERS
+    asked = [
+        TopicPartition(topic.name, each.partition_index)
+        for exchange in cluster.history.of(ListOffsetsRequest)
+        for topic in exchange.request.topics  # type: ignore[attr-defined]
+        for each in topic.partitions
+    ]
+    assert {asked.count(each) for each in ORDERS if each.partition != 3} == {1}, "only what failed is asked again"
+
+
+async def test_each_leader_is_asked_once_for_all_of_its_partitions(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create(NewTopic("orders", 6))
+    cluster.history.clear()
+    await admin.offsets.list(dict.fromkeys([*ORDERS, *ORDERS], OffsetSpec.EARLIEST))
+    assert sorted(exchange.node_id for exchange in cluster.history.of(ListOffsetsRequest)) == [1, 2, 3]
+
+
+async def test_another_coordinator_is_asked_when_it_has_moved(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create(NewTopic("orders", 1))
+    await admin.groups.alter_offsets("billing", {ORDERS[0]: 0})
+    cluster.on(DescribeGroupsRequest, times=2).fail(ErrorCode.NOT_COORDINATOR)
+    cluster.on(DeleteGroupsRequest, times=2).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    (await admin.groups.describe("billing")).raise_for_errors()
+    (await admin.groups.delete("billing")).raise_for_errors()
+
+
+async def test_a_broker_that_is_down_costs_only_what_it_has(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create(NewTopic("orders", assignments=[[1], [2], [3]]))
+    await cluster.kill(2)
+    results = await admin.offsets.list(dict.fromkeys(ORDERS[:3], OffsetSpec.LATEST), timeout=5.0)
+    assert list(results.done) == [ORDERS[0], ORDERS[2]]
+    with pytest.raises(KafkaTimeout, match=r"orders-1.*within 5 s.*LEADER_NOT_AVAILABLE"):
+        results[ORDERS[1]]
+    described = await admin.log_dirs.describe([1, 2, 3], timeout=5.0)
+    assert list(described.done) == [1, 3]
+    assert list(described.failed) == [2]
+    assert len((await admin.cluster.describe()).brokers) == 2
+
+
+async def test_the_list_of_groups_is_whole_or_fails(admin: Admin, cluster: EmbeddedCluster) -> None:
+    cluster.on(ListGroupsRequest, node=2, times=3).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert await admin.groups.list() == ()
+    cluster.on(ListGroupsRequest, node=2, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    with pytest.raises(KafkaTimeout, match="COORDINATOR_NOT_AVAILABLE"):
+        await admin.groups.list(timeout=3.0)
+
+
+async def test_groups_are_listed_although_a_broker_has_left(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await cluster.stop(2)
+    assert await admin.groups.list() == ()
+
+
+async def test_a_call_ends_at_its_deadline(admin: Admin, cluster: EmbeddedCluster) -> None:
+    for request in (CreateTopicsRequest, MetadataRequest, ApiVersionsRequest):
+        cluster.on(request, times=None).drop()
+    loop = asyncio.get_running_loop()
+    for number, call in enumerate(CALLS):
+        started = loop.time()
+        try:
+            result = await call(admin, 2.0)
+        except KafkaError:
+            pass
+        else:
+            assert number >= 0
+            del result
+        assert loop.time() - started <= 2.1, call
+
+
+async def test_an_unknown_topic_is_believed_when_it_is_said_twice(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create("orders")
+    cluster.on(MetadataRequest, topic="orders").fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    (await admin.topics.describe("orders")).raise_for_errors()
+    started = asyncio.get_running_loop().time()
+    results = await admin.offsets.list({TopicPartition("missing", 0): OffsetSpec.LATEST, ORDERS[5]: 0})
+    assert asyncio.get_running_loop().time() - started < 2.0
+    with pytest.raises(UnknownTopic, match="missing"):
+        results[TopicPartition("missing", 0)]
+    with pytest.raises(UnknownTopic, match="orders-5: the topic has 1 partitions"):
+        results[ORDERS[5]]
+
+
+Call = Any
+CALLS: list[Call] = [
+    lambda admin, timeout: admin.topics.create("new", timeout=timeout),
+    lambda admin, timeout: admin.topics.delete("new", timeout=timeout),
+    lambda admin, timeout: admin.topics.list(timeout=timeout),
+    lambda admin, timeout: admin.topics.describe("new", timeout=timeout),
+    lambda admin, timeout: anext(admin.topics.pages(timeout=timeout)),
+    lambda admin, timeout: admin.topics.add_partitions({"new": 2}, timeout=timeout),
+    lambda admin, timeout: admin.configs.describe(ConfigResource.broker(1), timeout=timeout),
+    lambda admin, timeout: admin.configs.alter({ConfigResource.topic("new"): {"retention.ms": 1}}, timeout=timeout),
+    lambda admin, timeout: admin.groups.list(timeout=timeout),
+    lambda admin, timeout: admin.groups.describe("group", timeout=timeout),
+    lambda admin, timeout: admin.groups.delete("group", timeout=timeout),
+    lambda admin, timeout: admin.groups.offsets("group", timeout=timeout),
+    lambda admin, timeout: admin.groups.alter_offsets("group", {ORDERS[0]: 1}, timeout=timeout),
+    lambda admin, timeout: admin.groups.delete_offsets("group", ORDERS, timeout=timeout),
+    lambda admin, timeout: admin.groups.reset_offsets("group", Reset.to_latest(), topics=["new"], timeout=timeout),
+    lambda admin, timeout: admin.groups.lag("group", timeout=timeout),
+    lambda admin, timeout: admin.cluster.describe(timeout=timeout),
+    lambda admin, timeout: admin.cluster.features(timeout=timeout),
+    lambda admin, timeout: admin.cluster.api_versions(timeout=timeout),
+    lambda admin, timeout: admin.records.delete({ORDERS[0]: None}, timeout=timeout),
+    lambda admin, timeout: admin.offsets.list({ORDERS[0]: OffsetSpec.LATEST}, timeout=timeout),
+    lambda admin, timeout: admin.offsets.ends_of_epochs({ORDERS[0]: 0}, timeout=timeout),
+    lambda admin, timeout: admin.leaders.elect(timeout=timeout),
+    lambda admin, timeout: admin.reassignments.alter({ORDERS[0]: [1]}, timeout=timeout),
+    lambda admin, timeout: admin.reassignments.list(timeout=timeout),
+    lambda admin, timeout: admin.log_dirs.describe(timeout=timeout),
+    lambda admin, timeout: admin.quotas.describe(timeout=timeout),
+    lambda admin, timeout: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": 5}}, timeout=timeout),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=itertools.count())
+async def test_an_admin_works_only_between_start_and_close(cluster: EmbeddedCluster, call: Call) -> None:
+    admin = Admin(cluster.bootstrap_servers, connector=cluster.connector)
+    with pytest.raises(IllegalStateError, match=r"Admin.*is not started"):
+        await call(admin, 5.0)
+    async with admin:
+        for wrong in (0, -1, float("inf"), float("nan")):
+            with pytest.raises(ValueError, match="timeout="):
+                await call(admin, wrong)
+    with pytest.raises(IllegalStateError, match=r"Admin.*is closed"):
+        await call(admin, 5.0)
+
+
+async def test_closing_ends_the_calls_that_wait(admin: Admin, cluster: EmbeddedCluster) -> None:
+    cluster.on(CreateTopicsRequest).drop()
+    call = asyncio.ensure_future(admin.topics.create("orders"))
+    await asyncio.sleep(1.0)  # virtual
+    await admin.close()
+    with pytest.raises(IllegalStateError):
+        await call
+
+
+async def test_a_cancelled_call_leaves_the_admin_usable(admin: Admin, cluster: EmbeddedCluster) -> None:
+    cluster.on(CreateTopicsRequest).delay(5.0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(admin.topics.create("orders"), 1.0)
+    (await admin.topics.create("other")).raise_for_errors()
+
+
+WRONG_TYPES: list[Call] = [
+    lambda admin: admin.topics.create(3),
+    lambda admin: admin.topics.create([b"orders"]),
+    lambda admin: admin.topics.create(NewTopic("orders", partitions="3")),  # type: ignore[arg-type]
+    lambda admin: admin.topics.delete([None]),
+    lambda admin: admin.topics.add_partitions(["orders"]),
+    lambda admin: admin.topics.add_partitions({"orders": 2.5}),
+    lambda admin: admin.configs.describe("orders"),
+    lambda admin: admin.groups.describe([7]),
+    lambda admin: admin.groups.alter_offsets("group", {"orders": 3}),
+    lambda admin: admin.groups.alter_offsets("group", {ORDERS[0]: "3"}),
+    lambda admin: admin.groups.reset_offsets("group", "earliest"),
+    lambda admin: admin.records.delete([ORDERS[0]]),
+    lambda admin: admin.offsets.list({ORDERS[0]: "latest"}),
+    lambda admin: admin.offsets.list({("orders", "0"): -1}),
+    lambda admin: admin.reassignments.alter({ORDERS[0]: ["1"]}),
+    lambda admin: admin.log_dirs.describe(["1"]),
+    lambda admin: admin.quotas.describe(user=4),
+    lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": "much"}}),
+]
+
+
+@pytest.mark.parametrize("call", WRONG_TYPES, ids=itertools.count())
+async def test_wrong_types_are_refused_before_anybody_is_asked(
+    admin: Admin, cluster: EmbeddedCluster, call: Call
+) -> None:
+    cluster.history.clear()
+    with pytest.raises(TypeError):
+        await call(admin)
+    assert len(cluster.history) == 0
+
+
+WRONG_VALUES: list[Call] = [
+    lambda admin: admin.topics.create(["orders", "orders"]),
+    lambda admin: admin.topics.create(NewTopic("orders", 0)),
+    lambda admin: admin.topics.create(NewTopic("orders", 1, assignments=[[1]])),
+    lambda admin: admin.topics.add_partitions({"orders": 2**40}),
+    lambda admin: admin.topics.add_partitions({"orders": 2}, assignments={"other": [[1]]}),
+    lambda admin: admin.groups.list(states=["Sleeping"]),
+    lambda admin: admin.groups.alter_offsets("group", {ORDERS[0]: -1}),
+    lambda admin: admin.offsets.list({ORDERS[0]: -7}),
+    lambda admin: admin.offsets.list({ORDERS[0]: 0}, isolation_level="serializable"),
+    lambda admin: admin.topics.pages(size=0),
+    lambda admin: admin.leaders.elect(election=7),
+]
+
+
+@pytest.mark.parametrize("call", WRONG_VALUES, ids=itertools.count())
+async def test_wrong_values_are_refused_before_anybody_is_asked(
+    admin: Admin, cluster: EmbeddedCluster, call: Call
+) -> None:
+    cluster.history.clear()
+    with pytest.raises(ValueError):
+        await call(admin)
+    assert len(cluster.history) == 0
+
+
+async def test_a_bad_topic_name_is_refused_at_the_call(admin: Admin) -> None:
+    with pytest.raises(InvalidTopic):
+        await admin.topics.create("white space")
+
+
+def test_a_bad_setting_is_refused_by_the_constructor() -> None:
+    with pytest.raises(ConfigurationError, match="acks: no such setting"):
+        Admin("localhost:9092", acks="all")  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match="request_timeout=0"):
+        Admin("localhost:9092", request_timeout=0)

@@ -1,0 +1,205 @@
+"""Groups are found wherever they are kept, and moved only when nobody is in them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import (
+    BrokerError,
+    Consumer,
+    ErrorCode,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+    UnsupportedVersion,
+)
+from aiokafka_lite.admin import Admin, GroupState, GroupType, NewTopic, Reset, read_offsets, write_offsets
+from aiokafka_lite.embedded import EmbeddedCluster
+from tests.embedded.group.members import ORDERS, member_of, until_stable
+
+FIRST, SECOND = ORDERS[:2]
+
+
+@asynccontextmanager
+async def two_members(cluster: EmbeddedCluster) -> AsyncIterator[list[Consumer]]:
+    """A settled group of two, of the six partitions of ``orders``."""
+    async with AsyncExitStack() as stack:
+        members = [
+            await stack.enter_async_context(member_of(cluster, client_id=name, auto_commit=False))
+            for name in ("left", "right")
+        ]
+        await until_stable(*members)
+        yield members
+
+
+async def with_records(cluster: EmbeddedCluster, admin: Admin, count: int = 10, **settings: Any) -> None:
+    """A topic of six partitions with so many records in each, a second apart."""
+    (await admin.topics.create(NewTopic("orders", 6))).raise_for_errors()
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        for number in range(count):
+            for partition in ORDERS:
+                await producer.send("orders", b"x", partition=partition.partition, timestamp=1000 * (number + 1))
+
+
+async def make_group(admin: Admin, name: str, offset: int = 5) -> None:
+    (await admin.groups.alter_offsets(name, dict.fromkeys(ORDERS, offset))).raise_for_errors()
+
+
+async def test_groups_of_all_brokers_are_listed_once(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin, 1)
+    names = [f"group-{number}" for number in range(12)]
+    for name in names:
+        await make_group(admin, name, 0)
+    listed = await admin.groups.list()
+    assert [group.group_id for group in listed] == sorted(names)
+    described = (await admin.groups.describe(names)).raise_for_errors()
+    assert len({group.coordinator for group in described.values()}) > 1
+    async with two_members(cluster):
+        assert [group.group_id for group in await admin.groups.list(states=["stable"])] == ["workers"]
+        assert len(await admin.groups.list(states=[GroupState.EMPTY])) == 12
+        assert await admin.groups.list(types=[GroupType.CONSUMER]) == ()
+        assert len(await admin.groups.list(types=["classic"])) == 13
+
+
+async def test_members_are_described_with_what_they_have(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin, 1)
+    async with two_members(cluster) as members:
+        group = (await admin.groups.describe("workers"))["workers"]
+        owned = {name: tuple(sorted(member.assignment)) for name, member in zip(("left", "right"), members)}
+    assert (group.state, group.type, group.protocol_type) == (GroupState.STABLE, GroupType.CLASSIC, "consumer")
+    assert group.strategy == "range"
+    assert {member.client_id: member.assignment for member in group.members} == owned
+    assert sorted(each for assignment in owned.values() for each in assignment) == ORDERS
+    assert {member.topics for member in group.members} == {("orders",)}
+
+
+async def test_a_missing_group_is_not_found(admin: Admin, old_admin: Admin) -> None:
+    for each in (admin, old_admin):
+        with pytest.raises(BrokerError) as caught:
+            (await each.groups.describe("missing"))["missing"]
+        assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_only_empty_groups_are_deleted(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin, 1)
+    await make_group(admin, "old", 0)
+    async with two_members(cluster):
+        results = await admin.groups.delete(["old", "workers", "missing"])
+    assert list(results.done) == ["old"]
+    assert {name: getattr(error, "code", None) for name, error in results.failed.items()} == {
+        "workers": ErrorCode.NON_EMPTY_GROUP,
+        "missing": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    assert (await admin.groups.offsets("old"))["old"] == {}
+
+
+async def test_offsets_are_committed_listed_and_deleted(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    given: dict[TopicPartition, OffsetAndMetadata | int] = {FIRST: OffsetAndMetadata(3, "note", 0), SECOND: 4}
+    (await admin.groups.alter_offsets("billing", given)).raise_for_errors()
+    results = await admin.groups.offsets(["billing", "missing"])
+    assert results["billing"] == {FIRST: OffsetAndMetadata(3, "note", 0), SECOND: OffsetAndMetadata(4)}
+    assert results["missing"] == {}
+    (await admin.groups.delete_offsets("billing", [FIRST])).raise_for_errors()
+    assert list((await admin.groups.offsets("billing"))["billing"]) == [SECOND]
+
+
+async def test_a_group_with_members_is_not_moved(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    async with two_members(cluster):
+        with pytest.raises(BrokerError, match="Stable with 2 members") as caught:
+            await admin.groups.reset_offsets("workers", Reset.to_earliest(), topics=["orders"])
+        assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
+        altered = await admin.groups.alter_offsets("workers", {FIRST: 1})
+        assert isinstance(altered.failed[FIRST], BrokerError)
+
+
+@pytest.mark.parametrize(
+    "to, after",
+    [
+        (Reset.to_earliest(), 0),
+        (Reset.to_latest(), 10),
+        (Reset.to_current(), 5),
+        (Reset.to_offset(7), 7),
+        (Reset.to_offset(70), 10),
+        (Reset.to_timestamp(2500), 2),
+        (Reset.to_timestamp(99_000), 10),
+        (Reset.by_duration(6.0, now=lambda: 10.0), 3),
+        (Reset.shift_by(-2), 3),
+        (Reset.shift_by(-20), 0),
+        (Reset.shift_by(20), 10),
+    ],
+    ids=lambda value: value.kind.name if isinstance(value, Reset) else str(value),
+)
+async def test_a_group_is_moved(admin: Admin, cluster: EmbeddedCluster, to: Reset, after: int) -> None:
+    await with_records(cluster, admin)
+    await make_group(admin, "billing")
+    planned = await admin.groups.reset_offsets("billing", to, dry_run=True)
+    assert {(move.before, move.after) for move in planned.raise_for_errors().values()} == {(5, after)}
+    assert {each.offset for each in (await admin.groups.offsets("billing"))["billing"].values()} == {5}
+    moved = await admin.groups.reset_offsets("billing", to)
+    assert moved.raise_for_errors() == planned.done
+    assert {each.offset for each in (await admin.groups.offsets("billing"))["billing"].values()} == {after}
+
+
+async def test_a_group_is_moved_as_a_file_says(admin: Admin, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    await with_records(cluster, admin)
+    await make_group(admin, "billing")
+    plan = await admin.groups.reset_offsets("billing", Reset.shift_by(1), partitions=[FIRST], dry_run=True)
+    file = tmp_path / "offsets.csv"
+    file.write_text(write_offsets(plan.raise_for_errors()))
+    assert file.read_text() == "orders,0,6\n"
+    (await admin.groups.reset_offsets("billing", Reset.from_file(file))).raise_for_errors()
+    offsets = (await admin.groups.offsets("billing"))["billing"]
+    assert (offsets[FIRST].offset, offsets[SECOND].offset) == (6, 5)
+
+
+@pytest.mark.parametrize("text", ["orders,0", "orders,x,1", "orders,0,-1", "orders,-1,1", "a,b,c,d"])
+def test_a_wrong_line_of_a_file_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        read_offsets(f"orders,0,1\n{text}\n")
+
+
+async def test_partitions_that_cannot_be_moved_have_their_own_errors(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    await make_group(admin, "billing")
+    missing = TopicPartition("missing", 0)
+    results = await admin.groups.reset_offsets("billing", Reset.to_latest(), partitions=[FIRST, missing])
+    assert list(results.done) == [FIRST]
+    assert list(results.failed) == [missing]
+
+
+async def test_lag_is_what_is_left_to_read(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    async with two_members(cluster) as members:
+        await members[0].commit({members[0].assignment[0]: OffsetAndMetadata(4)})
+        results = await admin.groups.lag(["workers", "missing"])
+    group = results["workers"]
+    assert [each.partition for each in group.partitions] == ORDERS
+    committed = [each for each in group.partitions if each.committed is not None]
+    assert [(each.committed, each.end, each.lag) for each in committed] == [(4, 10, 6)]
+    assert group.total == 6
+    assert {each.member.client_id for each in group.partitions if each.member} == {"left", "right"}
+    assert list(results.failed) == ["missing"]
+
+
+async def test_old_kafka_is_administered_all_the_same(old_admin: Admin, old_cluster: EmbeddedCluster) -> None:
+    await with_records(old_cluster, old_admin)
+    await make_group(old_admin, "billing")
+    await make_group(old_admin, "sales")
+    assert [group.group_id for group in await old_admin.groups.list(states=["Empty"], types=["classic"])] == [
+        "billing",
+        "sales",
+    ]
+    assert await old_admin.groups.list(states=["Stable"]) == ()
+    (await old_admin.groups.reset_offsets("billing", Reset.to_earliest())).raise_for_errors()
+    lags = (await old_admin.groups.lag(["billing", "sales"])).raise_for_errors()
+    assert [lag.total for lag in lags.values()] == [60, 30]
+    with pytest.raises(UnsupportedVersion, match=r"2\.4"):
+        (await old_admin.groups.delete_offsets("billing", [FIRST])).raise_for_errors()
+    (await old_admin.groups.delete("billing")).raise_for_errors()
