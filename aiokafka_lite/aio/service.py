@@ -257,7 +257,7 @@ class Service:
             raise
         except BaseException as error:
             self._fail(error)
-            if not isinstance(_unwrapped(error), Exception):
+            if not isinstance(unwrapped(error), Exception):
                 raise
         finally:
             await self._close_attached()
@@ -340,7 +340,7 @@ class Service:
         self._service_state = next_state(TRANSITIONS, self._service_state, event)
 
     def _fail(self, error: BaseException) -> None:
-        error = _unwrapped(error)
+        error = unwrapped(error)
         if self._service_failure is not None:
             if error is not self._service_failure and not isinstance(error, BaseExceptionGroup):
                 logger.warning("%r, which has failed already, also met %r", self, error)
@@ -401,7 +401,8 @@ class _Interruptible:
         return self._interrupted and self._task.uncancel() <= self._before
 
 
-def _unwrapped(error: BaseException) -> BaseException:
+def unwrapped(error: BaseException) -> BaseException:
+    """The one error that a task group raised, without the groups around it; several stay a group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

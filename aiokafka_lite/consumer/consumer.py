@@ -26,6 +26,7 @@ from ..group.offsets import CommitResult, Offsets
 from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
+from .arguments import check_count, check_timeout, checked_partition, checked_partitions, checked_timestamps
 from .columns import Batch
 from .deserializer import Deserializer
 from .deserializing import Deserializing, OnDeserializationError
@@ -33,6 +34,7 @@ from .fetching import Fetching
 from .membership import Attendance, GroupReading
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from .partition import Hold, PartitionState, Reset, ResetReason
+from .positions import why_unknown
 from .reader import Reader
 from .rebalance import RebalanceHandle, RebalanceListener
 from .settings import ConsumerSettings, all_partitions_of, checked_topics, configs, default_strategies, described
@@ -221,6 +223,11 @@ class Consumer(Service, Generic[K, V]):
         if self.state is not ServiceState.NEW:
             self.check()
 
+    def _check_something_to_read(self) -> None:
+        """Raise where reading could never return anything; a member that owns nothing at the moment may wait."""
+        if not self._shared_topics and not self._subscription.partitions:
+            raise IllegalStateError("there is nothing to read: give topics to the consumer, or assign() partitions")
+
     # ---- what to read
 
     @property
@@ -238,7 +245,7 @@ class Consumer(Service, Generic[K, V]):
         self._check_open()
         if self._shared_topics:
             raise IllegalStateError(f"this consumer reads {described(self._shared_topics)}; it has no assign()")
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        wanted = checked_partitions(partitions)
         for name in {partition.topic for partition in wanted}:
             check_topic_name(name)
         before = self._subscription.topics
@@ -257,7 +264,7 @@ class Consumer(Service, Generic[K, V]):
             raise ValueError(
                 f"offset={offset!r}: a whole number from 0 up; there are seek_to_beginning and seek_to_end"
             )
-        state = self._subscription[partition]
+        state = self._subscription[checked_partition(partition)]
         self._reader.settle()
         self._moved([partition])
         state.seek(offset)
@@ -308,7 +315,9 @@ class Consumer(Service, Generic[K, V]):
         self._changed()
 
     def _states(self, partitions: Iterable[TopicPartition] | None) -> list[PartitionState]:
-        return list(self._subscription) if partitions is None else [self._subscription[each] for each in partitions]
+        if partitions is None:
+            return list(self._subscription)
+        return [self._subscription[each] for each in checked_partitions(partitions)]
 
     @property
     def paused(self) -> tuple[TopicPartition, ...]:
@@ -323,7 +332,8 @@ class Consumer(Service, Generic[K, V]):
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), or what keeps it from being known.
         """
         self._check_open()
-        limit = self._client_config.api_timeout if timeout is None else timeout
+        partition = checked_partition(partition)
+        limit = self._limit(timeout)
         try:
             async with asyncio.timeout(limit) as scope:
                 while (position := self._subscription[partition].position) is None:
@@ -336,7 +346,8 @@ class Consumer(Service, Generic[K, V]):
         except TimeoutError as error:
             if not scope.expired():
                 raise
-            raise KafkaTimeout(f"the position of {partition} was not found within {limit} s") from error
+            why = why_unknown(self._subscription[partition], self._client.view)
+            raise KafkaTimeout(f"the position of {partition} was not found within {limit:g} s: {why}") from error
 
     async def lag(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
@@ -358,30 +369,34 @@ class Consumer(Service, Generic[K, V]):
     def highwater(self, partition: TopicPartition) -> int | None:
         """The end of the partition when it was last fetched: the offset after the last replicated record, or None."""
         self._check_open()
-        return self._subscription[partition].high_watermark
+        return self._subscription[checked_partition(partition)].high_watermark
+
+    def _limit(self, timeout: float | None) -> float:
+        """How many seconds a call may take."""
+        if timeout is None:
+            return self._client_config.api_timeout
+        check_timeout(timeout)
+        return timeout
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition, assigned or not."""
-        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST), timeout)
+        found = await self._list_offsets(dict.fromkeys(checked_partitions(partitions), EARLIEST), timeout)
         return {partition: 0 if at is None else at.offset for partition, at in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition that this consumer's isolation level lets it see."""
-        found = await self._list_offsets(dict.fromkeys(partitions, LATEST), timeout)
+        found = await self._list_offsets(dict.fromkeys(checked_partitions(partitions), LATEST), timeout)
         return {partition: 0 if at is None else at.offset for partition, at in found.items()}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each partition at or after a time in milliseconds; None where there is none so young."""
-        for partition, timestamp in timestamps.items():
-            if timestamp < 0:
-                raise ValueError(f"timestamp={timestamp!r} for {partition}: milliseconds since the epoch, from 0 up")
-        return await self._list_offsets(dict(timestamps), timeout)
+        return await self._list_offsets(checked_timestamps(timestamps), timeout)
 
     async def _list_offsets(
         self, wanted: Mapping[TopicPartition, int], timeout: float | None
@@ -390,9 +405,9 @@ class Consumer(Service, Generic[K, V]):
         config = self._client_config
         lookup = list_offsets(
             self._client,
-            {TopicPartition(*partition): timestamp for partition, timestamp in wanted.items()},
+            wanted,
             self._config.isolation,
-            timeout=config.api_timeout if timeout is None else timeout,
+            timeout=self._limit(timeout),
             backoff=Backoff(config.retry_backoff, config.retry_backoff_max),
         )
         return await self.until_failed(lookup)
@@ -421,7 +436,7 @@ class Consumer(Service, Generic[K, V]):
         others) is in the result and in the log, not an exception: ``raise_for_refused()`` makes it one.
         """
         self.check()
-        return await self.until_failed(self.offsets.commit(offsets, timeout=timeout))
+        return await self.until_failed(self.offsets.commit(offsets, timeout=self._limit(timeout)))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -431,7 +446,8 @@ class Consumer(Service, Generic[K, V]):
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), AuthorizationError.
         """
         self.check()
-        return await self.until_failed(self.offsets.fetch(partitions, timeout=timeout))
+        wanted = checked_partitions(partitions)
+        return await self.until_failed(self.offsets.fetch(wanted, timeout=self._limit(timeout)))
 
     def group_metadata(self) -> GroupMetadata:
         """As whom this consumer acts in its group; generation -1 and no member id while it is not a member."""
@@ -526,7 +542,9 @@ class Consumer(Service, Generic[K, V]):
         for the time that unpacking what has arrived takes; an async deserializer is cut off by it.
         """
         self.check()
-        _at_least_one("max_records", max_records)
+        check_count("max_records", max_records)
+        check_timeout(timeout)
+        self._check_something_to_read()
         if self._reader.needs_breath:
             await asyncio.sleep(0)
         with self._attending:
@@ -567,7 +585,8 @@ class Consumer(Service, Generic[K, V]):
         A batch is returned when that many records are there, or after ``timeout`` seconds with what there is; while
         there is nothing, the iteration waits.
         """
-        _at_least_one("max_records", max_records)
+        check_count("max_records", max_records)
+        check_timeout(timeout)
         return Batches(self, self._reader, max_records, timeout)
 
 
@@ -642,6 +661,7 @@ async def _may_read(consumer: Consumer[Any, Any], reader: Reader) -> bool:
     if consumer.state in (ServiceState.CLOSING, ServiceState.CLOSED):
         return False
     consumer.check()
+    consumer._check_something_to_read()
     if reader.needs_breath:
         await asyncio.sleep(0)
         return await _may_read(consumer, reader)
@@ -661,8 +681,3 @@ async def _until_closed(consumer: Consumer[Any, Any], awaitable: Awaitable[T]) -
         if consumer.state not in (ServiceState.CLOSING, ServiceState.CLOSED):
             raise
         return None
-
-
-def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{name}={value!r}: 1 or more")

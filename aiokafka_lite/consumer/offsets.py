@@ -13,6 +13,7 @@ from typing import NamedTuple
 import anyio
 
 from ..aio.backoff import Backoff
+from ..aio.service import unwrapped
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
@@ -105,10 +106,13 @@ async def list_offsets(
     """
     found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
     trouble: dict[TopicPartition, str] = {}
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    for name in {partition.topic for partition in wanted}:
+        # With no other deadline around it, as it says at its own what is wrong with the topic.
+        await client.topic(name, timeout=round(deadline - loop.time(), 3))
     try:
-        async with asyncio.timeout(timeout) as scope:
-            for name in {partition.topic for partition in wanted}:
-                await client.topic(name, timeout=timeout)
+        async with asyncio.timeout_at(deadline) as scope:
             while missing := {each: wanted[each] for each in wanted if each not in found}:
                 await _ask_leaders(client, missing, isolation, timeout, found, trouble)
                 if len(found) < len(wanted):
@@ -120,7 +124,7 @@ async def list_offsets(
         missing_text = ", ".join(
             f"{each} ({trouble.get(each, 'not answered')})" for each in wanted if each not in found
         )
-        raise KafkaTimeout(f"offsets were not found within {timeout} s for {missing_text}") from error
+        raise KafkaTimeout(f"offsets were not found within {timeout:g} s for {missing_text}") from error
     return {each: found[each] for each in wanted}
 
 
@@ -163,9 +167,12 @@ async def _ask_leaders(
                 refused.append((partition, code))
 
     failures: list[KafkaError] = []
-    async with anyio.create_task_group() as group:
-        for node_id, share in by_node.items():
-            group.start_soon(ask, node_id, share)
+    try:
+        async with anyio.create_task_group() as group:
+            for node_id, share in by_node.items():
+                group.start_soon(ask, node_id, share)
+    except BaseExceptionGroup as errors:
+        raise unwrapped(errors) from None
     for partition, code in refused:
         raise error_for(code, f"looking up an offset of {partition}")
     for failure in failures:

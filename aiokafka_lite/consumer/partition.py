@@ -129,6 +129,7 @@ class PartitionState:
         "retry_at",
         "state",
         "topic_id",
+        "trouble",
         "unknown_since",
         "version",
     )
@@ -165,6 +166,8 @@ class PartitionState:
 
         self.failure: KafkaError | None = None
         """What the reader must be told when it has read what lies before it."""
+        self.trouble: str | None = None
+        """What came of the last attempt to find out the offset, while it is not known."""
         self.attempts = 0
         """Failures in a row, which decide how long the next backoff is."""
         self.retry_at = 0.0
@@ -252,7 +255,7 @@ class PartitionState:
         self._position = self.fetch_offset = offset
         self.leader_epoch = leader_epoch
         self.checked_with = None
-        self.out_of_range = None
+        self.out_of_range = self.trouble = None
         self.succeeded()
 
     # ---- what was fetched

@@ -9,21 +9,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..aio.backoff import Backoff
 from ..cluster.client import Client
+from ..cluster.metadata import ClusterView, TopicView
 from ..config import ClientConfig, ConsumerConfig
 from ..errors import ErrorCode, KafkaError, error_for
 from ..net.connection import Purpose
 from ..types import TopicPartition
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, is_passing, lookup_request, read_lookup
-from .partition import PartitionState, Reset, ResetReason
+from .partition import PartitionState, PositionState, Reset, ResetReason
 from .subscription import Subscription, plan_lookups
 
 logger = logging.getLogger(__name__)
 
 Spawn = Callable[..., object]
 ReportReset = Callable[[TopicPartition, int, int, ResetReason], None]
+
+
+class _Question(NamedTuple):
+    """What was asked about a partition; by the time of the answer the user may have moved it and its ``reset``."""
+
+    state: PartitionState
+    version: int
+    reset: Reset
 
 
 class PositionKeeper:
@@ -73,7 +83,7 @@ class PositionKeeper:
             now = loop.time()
             plan = plan_lookups(self._subscription, self._client.view, now)
             for node_id, states in plan.by_node.items():
-                asked = [(state, state.asked()) for state in states]
+                asked = [_Question(state, state.asked(), state.reset) for state in states]
                 self._spawn(self._look_up, node_id, asked, name=f"look up offsets at broker {node_id}")
             deadlines = [plan.retry_at, self._attend(plan.leaderless, now)]
             deadline = min((each for each in deadlines if each is not None), default=None)
@@ -85,15 +95,14 @@ class PositionKeeper:
 
     # ---- offsets
 
-    async def _look_up(self, node_id: int, asked: Sequence[tuple[PartitionState, int]]) -> None:
+    async def _look_up(self, node_id: int, asked: Sequence[_Question]) -> None:
         """Ask one leader for the offsets of its partitions.
 
         Without a policy, both ends are asked for, to name them; by duration the end as well, for a partition in which
         nothing is that young.
         """
-        states = {state.partition: state for state, _ in asked}
-        low = {each: self._low_of(state) for each, state in states.items() if state.reset is not Reset.LATEST}
-        high = {each: LATEST for each, state in states.items() if state.reset is not Reset.EARLIEST}
+        low = {each.state.partition: self._low_of(each.reset) for each in asked if each.reset is not Reset.LATEST}
+        high = {each.state.partition: LATEST for each in asked if each.reset is not Reset.EARLIEST}
         try:
             beginnings, low_errors = await self._ask(node_id, low)
             ends, high_errors = await self._ask(node_id, high)
@@ -101,14 +110,16 @@ class PositionKeeper:
             if not is_passing(error):
                 raise
             logger.warning("looking up offsets at broker %s failed, and is tried again: %s", node_id, error)
-            beginnings, ends = {}, {}
-            low_errors = high_errors = dict.fromkeys(states, ErrorCode.NETWORK_EXCEPTION)
+            for state, version, _ in asked:
+                self._unanswered(state, version, error)
+            self.wake()
+            return
         errors = {**low_errors, **high_errors}
-        for state, version in asked:
+        for state, version, reset in asked:
             partition = state.partition
             if partition in errors:
                 self._refused(state, version, errors[partition])
-            elif state.reset is Reset.NONE:
+            elif reset is Reset.NONE:
                 self._no_policy(state, version, beginnings[partition], ends[partition])
             else:
                 found = beginnings.get(partition)
@@ -116,9 +127,9 @@ class PositionKeeper:
         self._on_found()
         self.wake()
 
-    def _low_of(self, state: PartitionState) -> int:
+    def _low_of(self, reset: Reset) -> int:
         duration = self._config.reset_duration
-        if state.reset is not Reset.BY_DURATION or duration is None:
+        if reset is not Reset.BY_DURATION or duration is None:
             return EARLIEST
         return max(0, round((self._wall_clock() - duration) * 1000))
 
@@ -141,9 +152,17 @@ class PositionKeeper:
             logger.warning("%s: reset from offset %s to %s (%s)", state.partition, refused, offset, state.reset.value)
             self._report_reset(state.partition, refused, offset, reason)
 
+    def _unanswered(self, state: PartitionState, version: int, error: KafkaError) -> None:
+        if not state.not_found(version):
+            return
+        state.trouble = str(error)
+        self._back_off(state)
+        self._client.request_refresh()
+
     def _refused(self, state: PartitionState, version: int, code: ErrorCode) -> None:
         if not state.not_found(version):
             return
+        state.trouble = f"its leader answered {code.name} ({code.description})"
         self._back_off(state)
         if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._client.request_refresh()
@@ -205,7 +224,7 @@ class PositionKeeper:
             self._fail(state, error_for(code, f"reading {partition}"))
         elif now >= deadline:
             state.unknown_since = None
-            why = f"no broker has known {partition} for {self._client_config.api_timeout} s"
+            why = f"no broker has known {partition} for {self._client_config.api_timeout:g} s"
             self._fail(state, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why))
         return state.retry_at if hopeless else deadline
 
@@ -216,6 +235,29 @@ class PositionKeeper:
 
     def _back_off(self, state: PartitionState) -> None:
         state.back_off(asyncio.get_running_loop().time() + self._retry_backoff.after(state.attempts))
+
+
+def why_unknown(state: PartitionState, view: ClusterView) -> str:
+    """What keeps the position of a partition from being known, for the text of an error."""
+    if state.hold:
+        return state.hold.value
+    leader = view.leader_of(state.partition)
+    if leader is None:
+        return _why_leaderless(state.partition, view.topics.get(state.partition.topic))
+    if state.state is PositionState.LOOKING_UP:
+        before = "" if state.trouble is None else f"; the time before: {state.trouble}"
+        return f"its leader, broker {leader}, has not answered yet{before}"
+    return state.trouble or "its leader has not been asked yet"
+
+
+def _why_leaderless(partition: TopicPartition, topic: TopicView | None) -> str:
+    if topic is None:
+        return f"nothing is known of topic {partition.topic!r} yet"
+    if topic.error is not ErrorCode.NONE:
+        return f"brokers answer {topic.error.name} ({topic.error.description}) for topic {partition.topic!r}"
+    if topic.partition(partition.partition) is None:
+        return f"topic {partition.topic!r} has {len(topic.partitions)} partitions, and this is none of them"
+    return "it has no leader"
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

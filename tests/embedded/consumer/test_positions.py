@@ -97,6 +97,65 @@ async def test_a_consumer_of_whole_topics_is_not_assigned_by_hand(orders: Embedd
         consumer_of(orders, topics=["orders"]).assign([FIRST])
 
 
+# ---- seeks while the offset is looked up
+
+
+@pytest.mark.parametrize("turns", range(40))
+async def test_a_seek_to_an_end_in_any_turn_of_the_first_lookup_decides(orders: EmbeddedCluster, turns: int) -> None:
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST, SECOND])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await consumer.seek_to_end()
+        assert [await consumer.position(each) for each in (FIRST, SECOND)] == [100, 100]
+        assert await consumer.poll(timeout=2.0) == []
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none", "by_duration:PT1H"])
+@pytest.mark.parametrize("end", ["beginning", "end"])
+async def test_a_seek_to_an_end_beats_a_slow_lookup_by_any_policy(
+    orders: EmbeddedCluster, policy: str, end: str
+) -> None:
+    orders.on(ListOffsetsRequest, times=3).delay(1.0)
+    async with consumer_of(orders, auto_offset_reset=policy) as consumer:
+        consumer.assign([FIRST])
+        await asyncio.sleep(0.5)
+        await (consumer.seek_to_end() if end == "end" else consumer.seek_to_beginning())
+        assert await consumer.position(FIRST) == (100 if end == "end" else 0)
+        await asyncio.sleep(5.0)
+        assert await consumer.position(FIRST) == (100 if end == "end" else 0)
+
+
+# ---- what keeps a position from being known
+
+
+async def test_a_position_that_is_not_found_in_time_says_why(orders: EmbeddedCluster) -> None:
+    async with consumer_of(orders, allow_auto_create_topics=False) as consumer:
+        nowhere = TopicPartition("nowhere", 0)
+        beyond = TopicPartition("orders", 9)
+        refused = orders.on(ListOffsetsRequest, times=None).fail(ErrorCode.OFFSET_NOT_AVAILABLE)
+        consumer.assign([FIRST, nowhere, beyond])
+        with pytest.raises(KafkaTimeout, match=r"orders-0 was not found within 2 s: .*OFFSET_NOT_AVAILABLE"):
+            await consumer.position(FIRST, timeout=2)
+        with pytest.raises(KafkaTimeout, match=r"nowhere-0 .* UNKNOWN_TOPIC_OR_PARTITION"):
+            await consumer.position(nowhere, timeout=0.5)
+        with pytest.raises(KafkaTimeout, match=r"orders-9 .* has 2 partitions"):
+            await consumer.position(beyond, timeout=0.5)
+        refused.remove()
+        orders.on(ListOffsetsRequest, times=None).delay(100.0)
+        consumer.assign([SECOND])
+        with pytest.raises(KafkaTimeout, match=r"orders-1 .* broker \d .* has not answered yet$"):
+            await consumer.position(SECOND, timeout=0.5)
+
+
+async def test_a_position_without_a_leader_says_so(orders: EmbeddedCluster) -> None:
+    await orders.stop(orders.leader_of(*FIRST))
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        with pytest.raises(KafkaTimeout, match=r"orders-0 was not found within 1\.5 s: it has no leader$"):
+            await consumer.position(FIRST, timeout=1.5)
+
+
 # ---- reset policies
 
 
@@ -285,6 +344,16 @@ async def test_a_lookup_of_a_partition_that_does_not_exist_is_an_error_at_once(o
     async with consumer_of(orders) as consumer:
         with pytest.raises(UnknownTopic, match="orders-7"):
             await consumer.end_offsets([TopicPartition("orders", 7)])
+
+
+async def test_a_lookup_of_an_unknown_topic_says_so_at_its_timeout(cluster: EmbeddedCluster) -> None:
+    async with consumer_of(cluster, allow_auto_create_topics=False, api_timeout=3.0) as consumer:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(UnknownTopic, match="nowhere"):
+            await consumer.beginning_offsets([TopicPartition("nowhere", 0)])
+        with pytest.raises(UnknownTopic, match="nowhere"):
+            await consumer.end_offsets([TopicPartition("nowhere", 0)], timeout=2)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(5.0, abs=0.1)
 
 
 # ---- topics
