@@ -248,6 +248,17 @@ class Request(Message, Generic[R]):
     response: ClassVar[type[Any]]
 
 
+def _repr(self: Struct) -> str:
+    fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.specs)
+    return f"{type(self).__qualname__}({fields})"
+
+
+def _equal(self: Struct, other: object) -> bool:
+    if type(other) is not type(self):
+        return False
+    return all(getattr(self, name) == getattr(other, name) for name in self.specs)
+
+
 @dataclass_transform(
     kw_only_default=True,
     field_specifiers=(
@@ -268,7 +279,10 @@ class Request(Message, Generic[R]):
 )
 def struct(cls: type[T]) -> type[T]:
     """Make a class of field declarations a struct that messages may nest."""
-    made = dataclasses.dataclass(kw_only=True, slots=True)(cls)
+    # One method for all classes instead of one compiled for each: a third of what importing the messages costs.
+    cls.__repr__ = _repr  # type: ignore[method-assign,assignment]
+    cls.__eq__ = _equal  # type: ignore[method-assign,assignment]
+    made = dataclasses.dataclass(kw_only=True, slots=True, repr=False, eq=False)(cls)
     made.specs = {f.name: f.metadata["spec"] for f in dataclasses.fields(made)}  # type: ignore[attr-defined,arg-type]
     return made
 

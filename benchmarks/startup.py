@@ -1,0 +1,35 @@
+"""What it costs to begin: imports and the command line, beside an interpreter that does nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from .compare import compare
+
+IMPORTS = {
+    "aiokafka_lite": "import aiokafka_lite",
+    "… and Producer": "from aiokafka_lite import Producer",
+    "… and Consumer": "from aiokafka_lite import Consumer",
+    "… and EmbeddedCluster": "from aiokafka_lite import EmbeddedCluster",
+    "… and all of them": "from aiokafka_lite import Consumer, EmbeddedCluster, Producer",
+    "the pytest plugin": "import aiokafka_lite.testing.plugin",
+    "aiokafka": "import aiokafka",
+    "confluent_kafka": "import confluent_kafka",
+    "kafka": "import kafka",
+}
+
+
+def main() -> None:
+    def run(*arguments: str) -> None:
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    candidates = {"python alone": lambda: run("-c", "pass")}
+    for name, code in IMPORTS.items():
+        candidates[name] = lambda code=code: run("-c", code)  # type: ignore[misc]
+    candidates["aiokafka-lite --help"] = lambda: run("-c", "from aiokafka_lite.cli import main; main()", "--help")
+    print(compare(candidates, rounds=7, title="a new process", unit="process"))
+
+
+if __name__ == "__main__":
+    main()
