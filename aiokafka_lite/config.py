@@ -39,6 +39,14 @@ def _seconds(settings: object, *names: str, zero: bool = True) -> None:
             raise _wrong(name, value, f"a number of seconds {'from 0' if zero else 'above 0'} up")
 
 
+def check_timeout(timeout: float | None) -> None:
+    """Raise ConfigurationError unless it is a number of seconds, or None. One below zero is over at once."""
+    if timeout is None:
+        return
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or math.isnan(timeout):
+        raise _wrong("timeout", timeout, "a number of seconds, or None")
+
+
 def _whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None:
     value = getattr(settings, name)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:

@@ -37,6 +37,11 @@ class ByteBudget:
         """How many callers wait in ``acquire``."""
         return sum(not granted.cancelled() for granted, _ in self._waiters)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether anybody waits in ``acquire``."""
+        return bool(self._waiters)
+
     def try_acquire(self, size: int) -> bool:
         """Take ``size`` bytes if they are free and nobody was here before."""
         self._check_size(size)

@@ -24,6 +24,34 @@ UNKNOWN_OFFSET = -1
 """The offset of a record that was written where the broker did not say: acks=0, or a batch that it had already."""
 
 
+SHOWN = 10
+"""Topics that a line of the log names."""
+
+
+class Loss:
+    """What many groups of records fail with together, as when a producer ends: a line of the log for all of them.
+
+    It is written when the last of them is gone, and names the topics of those that nobody asked about.
+    """
+
+    __slots__ = ("_error", "_unobserved")
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self._unobserved: dict[str, None] = {}
+
+    def add(self, topic: str) -> None:
+        """Records of the topic are gone, and nobody was given the error."""
+        self._unobserved[topic] = None
+
+    def __del__(self) -> None:
+        if self._unobserved:
+            names = ", ".join(sorted(self._unobserved)[:SHOWN])
+            others = len(self._unobserved) - SHOWN
+            more = f" and {others} more" if others > 0 else ""
+            logger.error("records for %s%s were not delivered: %r", names, more, self._error)
+
+
 class Fate:
     """What comes of a group of records: delivered, failed, or moved to other groups. Settled once, by its owner.
 
@@ -33,6 +61,7 @@ class Fate:
 
     __slots__ = (
         "_followers",
+        "_loss",
         "_waiters",
         "base_offset",
         "error",
@@ -55,6 +84,7 @@ class Fate:
         self.observed = False
         self._waiters: list[asyncio.Future[None]] | None = None
         self._followers: list[Callable[[], None]] | None = None
+        self._loss: Loss | None = None
 
     def wait(self) -> asyncio.Future[None]:
         """A future for one waiter, done when this is settled. It never carries an error; the fate does."""
@@ -85,9 +115,10 @@ class Fate:
         self.log_append_time = log_append_time
         self._settle()
 
-    def fail(self, error: Exception) -> None:
-        """The records are given up."""
+    def fail(self, error: Exception, loss: Loss | None = None) -> None:
+        """The records are given up; together with others if they have that ``loss`` in common."""
         self.error = error
+        self._loss = loss
         self._settle()
 
     def move(self, places: list[tuple[Fate, int]]) -> None:
@@ -112,8 +143,13 @@ class Fate:
                 function()
 
     def __del__(self) -> None:
-        if self.error is not None and not self.observed:
-            logger.error("records for %s-%d were not delivered: %r", self.topic, self.partition, self.error)
+        if self.error is None or self.observed:
+            return
+        if self._loss is not None:
+            self._loss.add(self.topic)
+        else:
+            name = self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
+            logger.error("records for %s were not delivered: %r", name, self.error)
 
 
 class Delivery:

@@ -15,6 +15,7 @@ import random as _random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from operator import index
 from types import MappingProxyType, TracebackType
 from typing import Never, TypedDict, Unpack, cast
 
@@ -26,7 +27,7 @@ from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..cluster.topics import check_topic_name
-from ..config import Acks, ClientConfig, ProducerConfig
+from ..config import Acks, ClientConfig, ProducerConfig, check_timeout
 from ..errors import (
     BrokerError,
     BufferFull,
@@ -46,7 +47,7 @@ from ..protocol.records import HEADER_SIZE, check_available, check_level
 from ..types import Compression, Header, RecordMetadata, TopicPartition
 from .batch import Batch
 from .broker import BrokerProducer
-from .delivery import Delivery, Fate
+from .delivery import Delivery, Fate, Loss
 from .idempotence import Identities, ProducerIdentity
 from .interceptor import Interceptors, ProducerInterceptor, ProducerRecord
 from .metrics import Counters, ProducerMetrics, average
@@ -64,7 +65,7 @@ from .serializer import (
     serialize,
     serialize_async,
 )
-from .topic import HeldRecord, HeldRecords, TopicProducer
+from .topic import UNASSIGNED, HeldRecord, HeldRecords, TopicProducer
 from .turns import Turns
 from .verdict import is_retriable
 
@@ -80,12 +81,15 @@ BATCH_OVERHEAD = 1_000
 """Bytes that an unsettled batch takes besides its records, about. Records of batches smaller than eight times this
 are charged for it."""
 
+HELD_OVERHEAD = 256
+"""Bytes that a record takes besides the above while it is held for its topic, as it consists of Python objects then."""
+
 STALE_AFTER = 1.0
 """Seconds after which a batch that is due but cannot be sent takes no more records. Its delivery timeout counts from
 its first record; later ones should not lose more of theirs than this."""
 
 TURN = 500
-"""Records that `Producer.send_many` accepts in one turn of the loop: a few milliseconds."""
+"""Records that are accepted, or moved from where they were held, in one turn of the loop: a few milliseconds."""
 
 CLOSE_TIMEOUT = 30.0
 """Seconds that `Producer.close` gives to what is not acknowledged yet."""
@@ -177,6 +181,8 @@ class Producer(Service):
         self._budget = ByteBudget(config.buffer_memory)
         self._has_small_batches = config.batch_size < 8 * BATCH_OVERHEAD
         self._largest = min(config.max_request_size - HEADER_SIZE, config.buffer_memory)
+        overhead = HELD_OVERHEAD + (BATCH_OVERHEAD if self._has_small_batches else 0)
+        self._largest_held = min(self._largest + overhead, config.buffer_memory)
         self._identities = Identities(self._want_identity) if config.idempotence else None
         self._identity_wanted = asyncio.Event()
         self._topics: dict[str, TopicProducer] = {}
@@ -210,6 +216,7 @@ class Producer(Service):
         Records that are not acknowledged by then fail with KafkaTimeout. Raises only what the producer itself died of.
         May be called more than once, from any task of the loop; when cancelled, it closes at once.
         """
+        check_timeout(timeout)
         await super().close(CLOSE_TIMEOUT if timeout is None else timeout)
 
     async def _on_close(self) -> None:
@@ -246,10 +253,11 @@ class Producer(Service):
             error = self.failure
             if not isinstance(error, Exception):
                 error = KafkaTimeout("the producer was closed before the record was acknowledged")
+            loss = Loss(error)
             for topic in self._topics.values():
                 if topic.held is not None:
-                    self._fail_held(topic, error)
-            self._router.fail_all(error)
+                    self._fail_held(topic, error, loss)
+            self._router.fail_all(error, loss=loss)
 
     # Records in.
 
@@ -270,8 +278,10 @@ class Producer(Service):
         ``max_block`` seconds and the acknowledgement ``delivery_timeout``. Cancelling the call, or its timeout,
         abandons the wait and not the record: once accepted it is written all the same, and only ``close`` gives it up.
 
-        Raises SerializationError, RecordTooLarge, UnknownTopic and InvalidTopic, which name what is wrong;
-        KafkaTimeout; BrokerError and its kind; IllegalStateError.
+        Raises SerializationError, RecordTooLarge, UnknownTopic and InvalidTopic, which name what is wrong (arguments of
+        a wrong type are SerializationError or InvalidTopic, and ConfigurationError for ``timeout``); KafkaTimeout;
+        BrokerError and its kind; IllegalStateError, also for a partitioner that raises something else than a
+        KafkaError.
         """
         if timeout is not None:
             return await self._send_within(timeout, topic, value, key, headers, partition, timestamp)
@@ -292,6 +302,7 @@ class Producer(Service):
         partition: int | None,
         timestamp: int | None,
     ) -> RecordMetadata:
+        check_timeout(timeout)
         try:
             async with asyncio.timeout(timeout) as scope:
                 return await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
@@ -377,7 +388,7 @@ class Producer(Service):
     async def drain(self) -> None:
         """Wait until the buffer has room for a record of any size that may be sent. May be cancelled."""
         self.check()
-        room = self._largest
+        room = self._largest_held
         if not self._budget.try_acquire(room):
             self._hurry()
             await self.until_failed(self._budget.acquire(room))
@@ -390,6 +401,7 @@ class Producer(Service):
         records then go on. May be cancelled.
         """
         self.check()
+        check_timeout(timeout)
         try:
             async with asyncio.timeout(timeout) as scope:
                 await self.until_failed(self._flush())
@@ -475,10 +487,24 @@ class Producer(Service):
                     f"timestamp={timestamp!r} of a record for topic {topic!r}:"
                     " an int of milliseconds since 1970 is needed"
                 )
+            surplus = 0
+            if not self._is_open(topic):
+                if partition is not None and type(partition) is not int:
+                    raise self._wrong_partition(topic, 0, partition)
+                surplus = min(HELD_OVERHEAD, self._budget.total - size)
         except KafkaError as error:
             self._refused(topic, partition, error)
             raise
-        return HeldRecord(topic, key, value, headers, partition, timestamp, size)  # type: ignore[arg-type]
+        return HeldRecord(topic, key, value, headers, partition, timestamp, size + surplus, surplus)  # type: ignore[arg-type]
+
+    def _is_open(self, topic: str) -> bool:
+        """Whether a record for the topic can go to a batch at once. InvalidTopic for what no topic's name can be."""
+        try:
+            target = self._topics.get(topic)
+        except TypeError:
+            check_topic_name(topic)  # what has no hash is not a str
+            raise
+        return target is not None and target.is_open
 
     def _check_may_write(self) -> None:
         self.check()
@@ -507,6 +533,11 @@ class Producer(Service):
             record = self._interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp))
             topic, value, key, headers = record.topic, record.value, record.key, record.headers
             partition, timestamp = record.partition, record.timestamp
+        try:
+            self._is_open(topic)  # it has to be one that can stand in line
+        except KafkaError as error:
+            self._refused(topic, partition, error)
+            raise
         turn = self._turns.join(topic)
         try:
             try:
@@ -551,10 +582,10 @@ class Producer(Service):
 
     def _accept(self, record: HeldRecord) -> Delivery:
         """Put a record, for which room has been taken, on its way; the room is given back if that raises."""
-        topic, key, value, _, _, timestamp, size = record
+        topic, key, value, _, _, timestamp, size, _ = record
         try:
             target = self._topics.get(topic)
-            if target is None or not target.is_known or target.held is not None:
+            if target is None or not target.is_open:
                 fate, index = self._hold(topic, record)
             else:
                 fate, index = self._append(target, record)
@@ -574,12 +605,12 @@ class Producer(Service):
         return delivery
 
     def _append(self, target: TopicProducer, record: HeldRecord) -> tuple[Batch, int]:
-        _, key, value, headers, number, timestamp, size = record
+        _, key, value, headers, number, timestamp, size, _ = record
         sticky = number is None
         if number is None:
             number = self._choose(target, key, value)
         elif type(number) is not int or not 0 <= number < len(target.partitions):
-            raise self._no_such_partition(target, number)
+            raise self._wrong_partition(target.name, len(target.partitions), number)
         partition = target.partitions[number]
         batch = partition.open
         if batch is not None:
@@ -613,7 +644,14 @@ class Producer(Service):
         return asyncio.get_running_loop().time() - batch.opened < STALE_AFTER
 
     def _choose(self, target: TopicProducer, key: bytes | None, value: bytes | None) -> int:
-        number = self._partitioner.partition(target.name, key, value, self._client.view)
+        try:
+            number = index(self._partitioner.partition(target.name, key, value, self._client.view))
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise IllegalStateError(
+                f"{type(self._partitioner).__name__} could not choose a partition of topic {target.name!r}: {error!r}"
+            ) from error
         if not 0 <= number < len(target.partitions):
             raise IllegalStateError(
                 f"{type(self._partitioner).__name__} chose partition {number} for topic {target.name!r},"
@@ -639,10 +677,12 @@ class Producer(Service):
             f"a record of {size + HEADER_SIZE} bytes for topic {topic!r} is above {limit}={getattr(config, limit)}",
         )
 
-    def _no_such_partition(self, target: TopicProducer, number: object) -> UnknownTopic:
+    def _wrong_partition(self, topic: str, count: int, number: object) -> SerializationError | UnknownTopic:
+        if type(number) is not int:
+            return SerializationError(f"partition={number!r} of a record for topic {topic!r}: an int or None is needed")
         return UnknownTopic(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"partition={number!r}: topic {target.name!r} has partitions 0 to {len(target.partitions) - 1}",
+            f"partition={number!r}: topic {topic!r} has partitions 0 to {count - 1}",
         )
 
     # Inside: room.
@@ -677,8 +717,8 @@ class Producer(Service):
             raise
 
     def _hurry(self) -> None:
-        """Without room nothing should linger. Once is enough: nothing new is accepted before room is there."""
-        if not self._blocked and self._router is not None:
+        """Without room nothing should linger. Once is enough: what is begun while somebody waits does not linger."""
+        if not self._budget.is_short and self._router is not None:
             self._router.flush()
 
     async def _flush(self) -> None:
@@ -710,8 +750,7 @@ class Producer(Service):
             if target.is_known and target.held is None:
                 return self._append(target, record)
         assert target.held is not None
-        target.held.records.append(record)
-        return target.held, len(target.held.records) - 1
+        return target.held, target.held.add(record)
 
     def _learn(self, name: str) -> TopicProducer:
         """The topic, known at once if metadata has it; else a task asks for it, and records are held meanwhile."""
@@ -726,55 +765,71 @@ class Producer(Service):
             return target
         check_topic_name(name)
         self._topics[name] = target
-        target.held = HeldRecords(name)
         assert self._router is not None
-        self._router.hold(target.held)
+        self._router.hold(target.hold())
         self.start_child(self._ask_for, target, name=f"Producer: topic {name}")
         return target
 
     async def _ask_for(self, target: TopicProducer) -> None:
-        try:
-            await self._client.topic(target.name, self.config.max_block)
-        except KafkaError as error:
-            self._fail_held(target, error)
-            if not target.partitions:
-                del self._topics[target.name]
-            return
-        self._update(target, self._client.view)
+        """Ask for a topic until it is known, and what was held back for it has moved to batches."""
         assert self._router is not None
-        if self._router.fatal is not None:
-            self._fail_held(target, self._router.fatal)
-        else:
-            self._move_held(target)
-
-    def _move_held(self, target: TopicProducer) -> None:
-        held, target.held = target.held, None
-        assert held is not None
-        assert self._router is not None
-        places: list[tuple[Fate, int]] = []
-        for record in held.records:
+        while target.held is not None:
             try:
-                places.append(self._append(target, record))
+                await self._client.topic(target.name, self.config.max_block)
             except KafkaError as error:
-                failed = Fate(target.name, held.partition)
-                failed.fail(error)
-                self._router.counters.records_failed += 1
-                self._budget.release(record.size)
-                places.append((failed, 0))
-        held.records.clear()
-        self._router.let_go(held)
-        held.move(places)
+                self._fail_held(target, error)
+                if not target.partitions:
+                    del self._topics[target.name]
+                return
+            self._update(target, self._client.view)
+            if self._router.fatal is not None:
+                self._fail_held(target, self._router.fatal)
+            else:
+                await self._move_held(target, target.held)
 
-    def _fail_held(self, target: TopicProducer, error: Exception) -> None:
-        held, target.held = target.held, None
+    async def _move_held(self, target: TopicProducer, held: HeldRecords) -> None:
+        """Move records to batches, some in each turn of the loop, unless the topic vanishes again meanwhile.
+
+        Newer ones line up behind them. A slice takes as many as have come since the last one, and some more: so there
+        is an end to it.
+        """
+        assert self._router is not None
+        behind = len(held.records)
+        while target.held is held and target.is_known and self._router.fatal is None:
+            for _ in range(TURN + len(held.records) - behind):
+                if not held.records:
+                    target.let_go()
+                    self._router.let_go(held)
+                    held.move(held.places)
+                    return
+                held.places.append(self._place(target, held.records.popleft()))
+            behind = len(held.records)
+            await asyncio.sleep(0)
+
+    def _place(self, target: TopicProducer, record: HeldRecord) -> tuple[Fate, int]:
+        """Where a record goes that was held. Whatever is wrong with it is told by its own delivery, and no other."""
+        assert self._router is not None
+        if record.surplus:
+            self._budget.release(record.surplus)
+            record = HeldRecord(*record[:6], record.size - record.surplus)
+        try:
+            return self._append(target, record)
+        except Exception as error:  # noqa: BLE001 - nobody else is there to be told
+            failed = Fate(target.name, UNASSIGNED)
+            failed.fail(error)
+            self._router.counters.records_failed += 1
+            self._budget.release(record.size)
+            return failed, 0
+
+    def _fail_held(self, target: TopicProducer, error: Exception, loss: Loss | None = None) -> None:
+        held = target.held
         assert held is not None
         assert self._router is not None
+        target.let_go()
         for record in held.records:
             self._budget.release(record.size)
-        self._router.counters.records_failed += len(held.records)
-        held.records.clear()
         self._router.let_go(held)
-        held.fail(error)
+        self._router.counters.records_failed += held.fail_rest(error, loss)
 
     def _make_partition(self, topic_partition: TopicPartition) -> PartitionProducer:
         return PartitionProducer(

@@ -24,7 +24,7 @@ from ..protocol.records import BatchBuilder, RecordBatch
 from ..types import Compression
 from .batch import Batch
 from .broker import REQUEST_OVERHEAD, BrokerProducer, Parcel
-from .delivery import UNKNOWN_OFFSET, Fate
+from .delivery import UNKNOWN_OFFSET, Fate, Loss
 from .metrics import BrokerMetrics, Counters
 from .partition import Next, PartitionProducer
 from .topic import HeldRecord
@@ -107,7 +107,7 @@ class Router:
         )
         self._register(batch, partition)
         partition.open = batch
-        if self.config.linger:
+        if self.config.linger and not self._budget.is_short:  # nothing lingers while senders wait for room
             batch.timer = self._later(now + self.config.linger, self._lingered, partition, batch)
         else:
             if not self._opened_this_turn:
@@ -395,7 +395,7 @@ class Router:
         """Records that were held are settled, or have moved into batches."""
         self.unsettled.pop(fate, None)
 
-    def _fail(self, batch: Batch, error: Exception) -> None:
+    def _fail(self, batch: Batch, error: Exception, loss: Loss | None = None) -> None:
         """Give a batch up. One that is proven written has succeeded for all that; only its place was never told."""
         if batch.settled:
             return
@@ -404,7 +404,7 @@ class Router:
             batch.deliver(UNKNOWN_OFFSET)
         else:
             self.counters.records_failed += batch.count
-            batch.fail(error)
+            batch.fail(error, loss)
 
     def _forget(self, batch: Batch) -> None:
         self.unsettled.pop(batch, None)
@@ -460,15 +460,16 @@ class Router:
             "; ".join(reasons) or "it was not sent, as earlier batches, a connection or a producer id were waited for"
         )
 
-    def fail_all(self, error: Exception, *, fatal: bool = False) -> None:
-        """Give up every batch. ``fatal``: and every record that is still to come."""
+    def fail_all(self, error: Exception, *, fatal: bool = False, loss: Loss | None = None) -> None:
+        """Give up every batch. ``fatal``: and every record that is still to come. ``loss`` may have more in it."""
+        loss = Loss(error) if loss is None else loss
         if fatal and isinstance(error, KafkaError) and self.fatal is None:
             self.fatal = error
             logger.error("the producer can write no more: %s", error)
         for partition in dict.fromkeys(self._owners.values()):
             partition.abandon()
         for batch in list(self._owners):
-            self._fail(batch, error)
+            self._fail(batch, error, loss)
 
     def stop(self) -> None:
         """Cancel all timers; nothing will be sent any more, and answers that still come are ignored."""

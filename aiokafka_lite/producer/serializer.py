@@ -172,7 +172,13 @@ def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
                     f"a header of a record for topic {topic!r} is ({type(name).__name__}, {type(value).__name__}):"
                     " a str and bytes or None are needed"
                 )
+            if not name.isascii():
+                name.encode()
             checked.append(Header(name, value))
+    except UnicodeEncodeError as error:
+        raise SerializationError(
+            f"a header of a record for topic {topic!r} has a name that is no text: {error}"
+        ) from error
     except (TypeError, ValueError) as error:
         raise SerializationError(
             f"the headers of a record for topic {topic!r} are not pairs of a name and bytes: {error}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..cluster.metadata import ClusterView, TopicView
 from ..protocol.schema import ZERO_UUID
 from ..types import TopicPartition
-from .delivery import Fate
+from .delivery import Fate, Loss
 from .partition import PartitionProducer
 
 UNASSIGNED = -1
@@ -16,7 +17,11 @@ UNASSIGNED = -1
 
 
 class HeldRecord(NamedTuple):
-    """A record as it will be put into a batch; ``size`` is what it holds of the budget."""
+    """A record as it will be put into a batch.
+
+    ``size`` is what it holds of the budget; ``surplus`` of these bytes are for the time until it is in a batch,
+    where it takes less.
+    """
 
     topic: str
     key: bytes | None
@@ -25,34 +30,66 @@ class HeldRecord(NamedTuple):
     partition: int | None
     timestamp: int
     size: int
+    surplus: int = 0
 
 
 class HeldRecords(Fate):
-    """Records of a topic that is being asked for. They move to batches once it is known, in their order, or fail."""
+    """Records of a topic that is being asked for. They move to batches once it is known, in their order, or fail.
 
-    __slots__ = ("records",)
+    ``records`` are those that have not moved yet, ``places`` is where the ones before them went.
+    """
+
+    __slots__ = ("places", "records")
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic, UNASSIGNED)
-        self.records: list[HeldRecord] = []
+        self.records: deque[HeldRecord] = deque()
+        self.places: list[tuple[Fate, int]] = []
+
+    def add(self, record: HeldRecord) -> int:
+        """Put a record behind the others; its index among all of them."""
+        self.records.append(record)
+        return len(self.places) + len(self.records) - 1
+
+    def fail_rest(self, error: Exception, loss: Loss | None = None) -> int:
+        """Fail what has not moved; how many records that were."""
+        count = len(self.records)
+        rest = Fate(self.topic, UNASSIGNED)
+        rest.fail(error, loss)
+        self.records.clear()
+        self.places.extend((rest, 0) for _ in range(count))
+        self.move(self.places)
+        return count
 
 
 class TopicProducer:
     """Owner of a topic's partitions. ``held`` are records that came while the topic was not known.
 
+    ``is_open`` says that records need not be held: the topic is known, and none is held that came before.
+
     The partitions outlive the topic's absence from metadata: their sequence numbers must, as brokers remember theirs.
     """
 
-    __slots__ = ("_make_partition", "_seen", "held", "is_known", "name", "partitions", "topic_id")
+    __slots__ = ("_make_partition", "_seen", "held", "is_known", "is_open", "name", "partitions", "topic_id")
 
     def __init__(self, name: str, make_partition: Callable[[TopicPartition], PartitionProducer]) -> None:
         self.name = name
         self.partitions: list[PartitionProducer] = []
         self.held: HeldRecords | None = None
         self.is_known = False
+        self.is_open = False
         self.topic_id = ZERO_UUID
         self._make_partition = make_partition
         self._seen: tuple[TopicView | None, object] | None = None
+
+    def hold(self) -> HeldRecords:
+        """Hold records from now on."""
+        self.held, self.is_open = HeldRecords(self.name), False
+        return self.held
+
+    def let_go(self) -> None:
+        """Hold none any more."""
+        self.held, self.is_open = None, self.is_known
 
     def update(self, view: ClusterView) -> bool:
         """Take what a snapshot says of the topic; whether that is anything new for its partitions."""
@@ -61,9 +98,10 @@ class TopicProducer:
             return False
         self._seen = (topic, view.nodes)
         if topic is None or not topic.partitions:
-            self.is_known = False
+            self.is_known = self.is_open = False
             return True
         self.is_known = True
+        self.is_open = self.held is None
         if ZERO_UUID != self.topic_id != topic.topic_id != ZERO_UUID:
             for partition in self.partitions:
                 partition.new_topic(topic.topic_id)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import tracemalloc
 from typing import Any
 
 import pytest
 
+from aiokafka_lite.cluster.metadata import ClusterView
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     BufferFull,
+    ConfigurationError,
     ErrorCode,
     IllegalStateError,
+    InvalidTopic,
     KafkaTimeout,
     RecordTooLarge,
     SerializationError,
@@ -212,7 +217,127 @@ async def test_a_wrong_partition_of_a_topic_that_was_not_known_fails_alone(clust
         assert (await right).partition == 1
 
 
+async def test_a_partitioner_that_raises_fails_the_record_and_nothing_else(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    await cluster.create_topic("u", 1)
+
+    class Broken(RoundRobinPartitioner):
+        def partition(self, topic: str, key: bytes | None, value: bytes | None, view: Any) -> Any:
+            if value == b"text":
+                return "0"
+            raise ZeroDivisionError("a bug")
+
+    async with producer_of(cluster, partitioner=Broken()) as producer:
+        innocent = producer.send_nowait("u", b"v", partition=0)
+        for _ in ("the topic is not known yet", "and then it is"):
+            with pytest.raises(IllegalStateError, match=r"Broken .*'t'.*ZeroDivisionError") as raised:
+                await producer.send("t", b"v")
+            assert isinstance(raised.value.__cause__, ZeroDivisionError)
+            with pytest.raises(IllegalStateError, match="Broken"):
+                await producer.send("t", b"text")
+        assert (await innocent).offset == 0
+        assert (await producer.send("t", b"v", partition=0)).offset == 0
+        assert producer._budget.used == 0
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_known: bool) -> None:
+    await cluster.create_topic("t", 1)
+    calls: list[tuple[type[Exception], str, Any, dict[str, Any]]] = [
+        (InvalidTopic, r"\['t'\] is not text but list", ["t"], {}),
+        (InvalidTopic, "b't' is not text but bytes", b"t", {}),
+        (SerializationError, r"partition='0'.*'t'", "t", {"partition": "0"}),
+        (SerializationError, r"partition=0\.0", "t", {"partition": 0.0}),
+        (SerializationError, "partition=True", "t", {"partition": True}),
+        (SerializationError, "header.*no text", "t", {"headers": [("\ud800", b"v")]}),
+        (SerializationError, "timestamp='now'", "t", {"timestamp": "now"}),
+    ]
+    async with producer_of(cluster) as producer:
+        if is_known:
+            await producer.partitions_for("t")
+        for kind, text, topic, arguments in calls:
+            with pytest.raises(kind, match=text):
+                producer.send_nowait(topic, b"v", **arguments)
+            with pytest.raises(kind, match=text):
+                await producer.send(topic, b"v", **arguments)
+            (result,) = await producer.send_many(topic, [b"v"], **arguments)
+            assert isinstance(result, kind)
+        for timeout in ("5", True, float("nan")):
+            for call in (
+                producer.send("t", timeout=timeout),  # type: ignore[arg-type]
+                producer.flush(timeout),  # type: ignore[arg-type]
+                producer.close(timeout),  # type: ignore[arg-type]
+            ):
+                with pytest.raises(ConfigurationError, match="timeout="):
+                    await call
+        assert producer._budget.used == 0
+        assert (await producer.send("t", b"v")).offset == 0
+
+
 # Room.
+
+
+async def test_records_held_for_a_topic_are_charged_for_what_they_take(cluster: EmbeddedCluster) -> None:
+    async with producer_of(cluster, buffer_memory=1_000_000) as producer:
+        held = 0
+        gc.collect()
+        tracemalloc.start()
+        try:
+            with pytest.raises(BufferFull):
+                while True:
+                    producer.send_nowait("t", b"%d" % held, key=b"key")
+                    held += 1
+            assert held > 1_000
+            assert tracemalloc.get_traced_memory()[0] < 1_300_000
+        finally:
+            tracemalloc.stop()
+
+
+async def test_held_records_move_in_slices_and_before_newer_ones(cluster: EmbeddedCluster) -> None:
+    async with producer_of(cluster, buffer_memory=10_000_000) as producer:
+        deliveries = [producer.send_nowait("t", b"%06d" % number) for number in range(20_000)]
+        await cluster.create_topic("t", 1)
+        topic = producer._topics["t"]
+        while not topic.is_known:
+            await asyncio.sleep(0)
+        turns = 0
+        while topic.held is not None:
+            for _ in range(700):  # a sender that does not let up
+                deliveries.append(producer.send_nowait("t", b"%06d" % len(deliveries)))
+            await asyncio.sleep(0)
+            turns += 1
+        assert 10 < turns < 50
+        await producer.flush()
+        assert [delivery.result().offset for delivery in deliveries] == list(range(len(deliveries)))
+        assert producer._budget.used == 0
+    assert values_of(cluster, "t") == [b"%06d" % number for number in range(len(deliveries))]
+
+
+async def test_records_that_are_being_moved_wait_if_their_topic_vanishes_again(cluster: EmbeddedCluster) -> None:
+    async with producer_of(cluster, max_block=5.0) as producer:
+        deliveries = [producer.send_nowait("t", b"%06d" % number) for number in range(5_000)]
+        await cluster.create_topic("t", 1)
+        topic = producer._topics["t"]
+        while not topic.is_known:
+            await asyncio.sleep(0)
+        topic.update(ClusterView())
+        await producer.flush()
+        assert [delivery.result().offset for delivery in deliveries] == list(range(5_000))
+
+
+async def test_nothing_lingers_while_senders_wait_for_room(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, buffer_memory=64 * 1024, linger=20.0) as producer:
+        began = loop.time()
+        results = await asyncio.gather(*(producer.send("t", b"%03d" % number + bytes(1_000)) for number in range(300)))
+        assert loop.time() - began < 21.0  # the last ones had room, and lingered
+        assert sorted(result.offset for result in results) == list(range(300))
+        await producer.drain()
+        producer.send_nowait("t", b"v")
+        began = loop.time()
+        await producer.drain()
+        assert loop.time() - began < 1.0
 
 
 async def test_a_full_buffer_refuses_or_waits(cluster: EmbeddedCluster) -> None:

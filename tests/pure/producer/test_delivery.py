@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from aiokafka_lite.errors import IllegalStateError, KafkaTimeout
-from aiokafka_lite.producer.delivery import Delivery, Fate
+from aiokafka_lite.producer.delivery import Delivery, Fate, Loss
 from aiokafka_lite.types import RecordMetadata
 
 
@@ -88,6 +88,28 @@ async def test_waiters_follow_records_that_move() -> None:
     delivered, failed = await waiting
     assert delivered.offset == 5
     assert isinstance(failed, KafkaTimeout)
+
+
+def test_what_fails_together_is_logged_together(caplog: pytest.LogCaptureFixture) -> None:
+    error = KafkaTimeout("closed")
+    loss: Loss | None = Loss(error)
+    fates = [Fate(f"t{number % 12:02}", number) for number in range(100)]
+    for fate in fates:
+        fate.fail(error, loss)
+    for fate in fates[1::12]:
+        fate.observed = True
+    with caplog.at_level(logging.ERROR):
+        del loss, fate, fates
+        gc.collect()
+    assert [record.getMessage() for record in caplog.records] == [
+        "records for t00, t02, t03, t04, t05, t06, t07, t08, t09, t10 and 1 more were not delivered:"
+        " KafkaTimeout('closed')"
+    ]
+
+
+def test_a_failure_before_a_partition_was_chosen_names_the_topic_only(caplog: pytest.LogCaptureFixture) -> None:
+    Fate("orders", -1).fail(KafkaTimeout("too late"))
+    assert "records for orders were not delivered" in caplog.text
 
 
 def test_a_failure_that_nobody_asked_about_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
