@@ -277,6 +277,8 @@ async def test_a_rebalance_waits_for_the_record_in_hand_but_not_for_ever(
     await asyncio.sleep(1.0)
     quick = await Worker(cluster, ownership, "quick", rebalance_timeout=40.0, **settings).start()
     await until_stable(slow.consumer, quick.consumer, within=60.0)
+    await asyncio.sleep(40.0)
+    assert set(ownership.read.values()) == {1}
     await slow.stop()
     await asyncio.sleep(30.0)
     assert ownership.clashes == []
