@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import resource
 import sys
 import time
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from statistics import median
 
@@ -202,28 +202,26 @@ async def cost_of_waiting(partitions: int = 1000, seconds: float = 20.0) -> None
     """What a consumer of many empty partitions takes, and what it asks for."""
     async with EmbeddedCluster(brokers=3, tcp=False) as cluster:
         await cluster.create_topic("wide", partitions=partitions)
-        gc.collect()
-        before = memory()
-        began = time.process_time()
+        tracemalloc.start()
         async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["wide"]) as consumer:
             await consumer.lag()
             await consumer.poll(timeout=2.0)
-            print(f"{partitions:,} partitions assigned and looked up: {time.process_time() - began:.2f} s of CPU")
-            print(f"memory: {(memory() - before) / partitions:.1f} KiB a partition (client and cluster together)")
+            cluster.history.clear()
+            gc.collect()
+            used = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        print(f"memory of {partitions:,} partitions: {used / 1024 / partitions:.1f} KiB each, the brokers' included")
+        watch = Stopwatch()
+        async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["wide"]) as consumer:
+            await consumer.lag()
+            await consumer.poll(timeout=2.0)
+            print(f"until all positions are known: {watch.read()[1]:.2f} s of CPU, the brokers' included")
             cluster.history.clear()
             watch = Stopwatch()
             await consumer.poll(timeout=seconds)
             wall, cpu = watch.read()
             requests = len(cluster.history.of(FetchRequest))
-            print(
-                f"idle: {cpu / wall:.2%} of a core (client and cluster together), {requests / wall:.1f} requests/s"
-            )
-
-
-def memory() -> float:
-    """The process's resident memory now, in KiB."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize() / 1024
+            print(f"idle: {cpu / wall:.2%} of a core, the brokers' included; {requests / wall:.1f} requests/s")
 
 
 def main() -> None:
