@@ -123,3 +123,65 @@ async def test_an_eager_member_lets_go_of_everything(cluster: EmbeddedCluster, o
     assert [len(each[2]) for each in ownership.events if each[:2] == ("first", "revoked")] == [6]
     await first.stop()
     await second.stop()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_storm_of_static_members_that_restart_keeps_everyones_place(
+    cluster: EmbeddedCluster, ownership: Ownership, seed: int
+) -> None:
+    choice = random.Random(seed)
+    for partition in ORDERS:
+        fill(cluster, partition, 200)
+
+    async def start(number: int) -> Worker:
+        name = f"worker-{number}"
+        return await Worker(cluster, ownership, name, work=0.1, group_instance_id=name).start()
+
+    workers = [await start(number) for number in range(3)]
+    await until_stable(*(worker.consumer for worker in workers))
+    generation = workers[0].consumer.group_metadata().generation_id
+    owned = [worker.consumer.assignment for worker in workers]
+    for _ in range(20):
+        number = choice.randrange(3)
+        await (workers[number].die() if choice.random() < 0.5 else workers[number].stop())
+        await asyncio.sleep(choice.choice([0.0, 1.0, 10.0]))
+        workers[number] = await start(number)
+        await asyncio.sleep(choice.choice([0.5, 5.0]))
+    await until_stable(*(worker.consumer for worker in workers), within=10.0)
+    assert [worker.consumer.assignment for worker in workers] == owned
+    assert {worker.consumer.group_metadata().generation_id for worker in workers} == {generation}
+    async with asyncio.timeout(600):
+        while len(ownership.read) < 1_200:
+            await asyncio.sleep(1.0)
+    for worker in workers:
+        assert worker.error is None
+        await worker.stop(leave_group=True)
+    assert ownership.clashes == []
+
+
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_twenty_members_settle_within_ten_seconds_of_a_minute_of_churn(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
+) -> None:
+    choice = random.Random(20)
+    for partition in ORDERS:
+        fill(cluster, partition, 300)
+    workers = [
+        await Worker(cluster, ownership, f"worker-{number}", work=0.05, **settings).start() for number in range(20)
+    ]
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + 60.0
+    number = 20
+    while loop.time() < ends:
+        await workers.pop(choice.randrange(len(workers))).stop()
+        workers.append(await Worker(cluster, ownership, f"worker-{number}", work=0.05, **settings).start())
+        number += 1
+        await asyncio.sleep(choice.random() * 2)
+    await until_stable(*(worker.consumer for worker in workers), within=10.0)
+    async with asyncio.timeout(300):
+        while len(ownership.read) < 1_800:
+            await asyncio.sleep(1.0)
+    for worker in workers:
+        assert worker.error is None
+        await worker.stop()
+    assert ownership.clashes == []
