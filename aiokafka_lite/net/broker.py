@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+_HELD_WELL = 1.0
+"""Seconds that a connection must have held at least before its loss counts as the first."""
+
 _NAMES_ITSELF = 3
 """The version of ApiVersions from which on a client says who it is. A broker that has it did not hang up on it."""
 
@@ -67,6 +70,7 @@ class Broker:
         self._connecting = False
         self._attempt_scope: anyio.CancelScope | None = None
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, random=random)
+        self._last_pause = 0.0
         self._retry_at = 0.0
         self._hurried = asyncio.Event()
         self._oldest_first = False
@@ -258,7 +262,8 @@ class Broker:
     def _back_off(self) -> None:
         now = self._now()
         if now >= self._retry_at:  # else several connections were lost together, which is one failure, not several
-            self._retry_at = now + self._backoff.next()
+            self._last_pause = self._backoff.next()
+            self._retry_at = now + self._last_pause
 
     # Losing.
 
@@ -269,9 +274,9 @@ class Broker:
         if error is None:
             return
         logger.info("%r lost its connection for %s: %s", self, purpose.value, error)
-        # Only a connection that has held for a while shows that all is well again. A broker that accepts and then drops
-        # each connection would else be called upon without a pause.
-        if self._now() - connection.opened_at >= self._config.reconnect_backoff_max:
+        # Only a connection that held for longer than the pause before it shows that all is well again. A broker that
+        # accepts and then drops each connection would else be called upon without a pause.
+        if self._now() - connection.opened_at >= max(self._last_pause, _HELD_WELL):
             self._backoff.reset()
         self._back_off()
 

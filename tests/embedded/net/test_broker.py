@@ -183,6 +183,21 @@ async def test_a_connection_that_held_long_is_made_again_at_once() -> None:
 
 
 @in_virtual_time
+async def test_connections_that_are_reset_every_few_seconds_are_made_again_at_once() -> None:
+    peer = Peer()
+    loop = asyncio.get_running_loop()
+    async with broker_of(peer) as broker:
+        for _ in range(20):
+            connection = await broker.connection()
+            await asyncio.sleep(3)
+            lost_at = loop.time()
+            peer.open[-1].transport.abort()
+            await connection.closed
+            assert (await broker.connection()).ready
+            assert loop.time() - lost_at <= 0.05
+
+
+@in_virtual_time
 async def test_a_request_that_times_out_costs_only_its_own_connection() -> None:
     peer = Peer(only_versions)
     async with broker_of(peer) as broker:
