@@ -44,11 +44,11 @@ class ByteBudget:
 
     def try_acquire(self, size: int) -> bool:
         """Take ``size`` bytes if they are free and nobody was here before."""
+        if 0 <= size <= self._free and not self._waiters:
+            self._free -= size
+            return True
         self._check_size(size)
-        if self._waiters or size > self._free:
-            return False
-        self._free -= size
-        return True
+        return False
 
     async def acquire(self, size: int) -> None:
         """Take ``size`` bytes, waiting for them in turn. When cancelled, it holds nothing.

@@ -169,6 +169,17 @@ class PartitionProducer:
         return bool(self.unsent) or (self.open is not None and self.open.due)
 
     @property
+    def has_batches(self) -> bool:
+        """Whether anything is not settled. A partition without is nobody's concern, and its topic may be forgotten."""
+        return self.open is not None or bool(self.unsent) or bool(self.sent)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be sent, and nothing under way."""
+        quiet = self.state is PartitionState.OPEN or self.state is PartitionState.LEADERLESS
+        return quiet and self.open is None and not (self.unsent or self.sent or self.in_flight)
+
+    @property
     def next_size(self) -> int:
         """Bytes of the batch that `take` would give, as estimated."""
         batch = self.unsent[0] if self.unsent else self.open
@@ -369,6 +380,11 @@ class PartitionProducer:
         self._gap = self._idempotent
         self._introduced = False
         self.leader_epoch = None
+
+    def retire(self) -> None:
+        """Be forgotten. Whoever writes to the partition next begins at sequence 0, so it must not be as the same one."""
+        if self._identities is not None and self.identity is not None:
+            self._identities.retire(self.identity)
 
     def abandon(self) -> None:
         """Forget all batches, for the caller to fail; answers may still come."""

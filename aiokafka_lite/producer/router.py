@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from typing import TypeVarTuple
+
+import anyio
 
 from ..aio.byte_budget import ByteBudget
 from ..cluster.client import Client
@@ -57,7 +59,7 @@ class Router:
         budget: ByteBudget,
         *,
         request_timeout: float,
-        spawn: Callable[[BrokerProducer], object],
+        spawn: Callable[[BrokerProducer], anyio.CancelScope],
         crash: Callable[[BaseException], None],
     ) -> None:
         self.client = client
@@ -70,6 +72,7 @@ class Router:
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
         self._brokers: dict[int, BrokerProducer] = {}
+        self._tasks: dict[int, anyio.CancelScope] = {}
         self._opened_this_turn: list[tuple[PartitionProducer, Batch]] = []
         self._expiry: asyncio.TimerHandle | None = None
         self._pauses: dict[PartitionProducer, asyncio.TimerHandle] = {}
@@ -173,6 +176,14 @@ class Router:
         """A snapshot of each broker that anything was sent to."""
         return {node_id: broker.metrics(self.queued(node_id)) for node_id, broker in self._brokers.items()}
 
+    def keep_brokers(self, listed: Container[int]) -> None:
+        """Forget those that are not listed and have nothing to do; the others may be asked about again later."""
+        for node_id, broker in list(self._brokers.items()):
+            if node_id not in listed and broker.is_idle and not self.queued(node_id):
+                del self._brokers[node_id]
+                self._queued.pop(node_id, None)
+                self._tasks.pop(node_id).cancel()
+
     # Partitions go to brokers.
 
     def offer(self, partition: PartitionProducer) -> None:
@@ -181,7 +192,7 @@ class Router:
             broker = self._brokers.get(partition.broker)
             if broker is None:
                 broker = self._brokers[partition.broker] = BrokerProducer(partition.broker, self)
-                self._spawn(broker)
+                self._tasks[partition.broker] = self._spawn(broker)
             broker.offer(partition)
 
     def offer_all(self) -> None:
@@ -207,7 +218,7 @@ class Router:
         if timer is not None:
             timer.cancel()
         self.act(partition, partition.backed_off())
-        if partition.leader is None:
+        if partition.leader is None and partition.has_batches:
             self.client.request_refresh([partition.topic_partition.topic])
 
     def view_changed(self, view: ClusterView, partitions: Iterable[PartitionProducer]) -> None:

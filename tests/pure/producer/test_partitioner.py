@@ -8,18 +8,20 @@ from random import Random
 from types import MappingProxyType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.producer.partitioner import (
+    REMEMBERED_SIZE,
     DefaultPartitioner,
     ExplicitPartitioner,
     LoadAware,
     Partitioner,
     RoundRobinPartitioner,
 )
+from aiokafka_lite.protocol.records import partition_for_key
 
 
 def view_of(count: int, *, leaderless: tuple[int, ...] = (), brokers: int = 1) -> ClusterView:
@@ -71,6 +73,7 @@ JAVA_HASHES = [
 ]
 
 
+@settings(deadline=None)
 @given(key=st.binary(max_size=300))
 def test_keys_hash_as_other_clients_hash_them(key: bytes) -> None:
     hashed = pytest.importorskip("kafka.partitioner.default").murmur2(key)
@@ -226,3 +229,11 @@ def test_every_choice_exists_and_can_be_sent_if_any_can(
 def test_sticky_bytes_are_checked() -> None:
     with pytest.raises(ConfigurationError, match="sticky_bytes=0"):
         DefaultPartitioner(sticky_bytes=0)
+
+
+def test_a_key_that_is_remembered_goes_by_the_number_of_partitions_of_the_moment() -> None:
+    partitioner = DefaultPartitioner()
+    for key in (b"a", b"x" * (REMEMBERED_SIZE + 1)):
+        for count in (3, 50, 3, 7):
+            fresh = DefaultPartitioner().partition("t", key, None, view_of(count))
+            assert partitioner.partition("t", key, None, view_of(count)) == fresh == partition_for_key(key, count)
