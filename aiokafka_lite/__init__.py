@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aiokafka_lite.version import VERSION
 
 if TYPE_CHECKING:
+    from aiokafka_lite.admin import Admin
     from aiokafka_lite.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
     from aiokafka_lite.consumer import (
         Claim,
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _HOMES = {
+    "admin": ("Admin",),
     "config": ("ClientConfig", "ConsumerConfig", "GroupConfig", "ProducerConfig"),
     "consumer": (
         "Claim",
@@ -180,6 +182,7 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Admin",
     "AssignmentStrategy",
     "AsyncSerializer",
     "AuthenticationError",

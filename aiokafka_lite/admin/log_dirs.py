@@ -56,7 +56,7 @@ class LogDirs:
         partitions: Iterable[TopicPartition] | None = None,
         timeout: float | None = None,
     ) -> Results[int, tuple[LogDir, ...]]:
-        """The directories of brokers, or of all, with the replicas of the partitions, or of all.
+        """The directories of brokers, or of all, with the replicas of the partitions, or of all. Since Kafka 2.0.
 
         Before Kafka 3.2 a client that may not see them is told of none instead of getting an error.
         """
@@ -69,6 +69,7 @@ class LogDirs:
             ]
 
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[LogDir, ...] | KafkaError]:
+            peer.require(DescribeLogDirsRequest, 1, "describing log directories the way this client asks", "2.0")
             answer = await peer.send(DescribeLogDirsRequest(topics=topics))
             if answer.error_code:
                 raise error_for(answer.error_code, f"log directories of broker {peer.node_id}")

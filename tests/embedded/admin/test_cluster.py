@@ -174,6 +174,11 @@ async def test_disks_tell_what_is_on_them(admin: Admin, cluster: EmbeddedCluster
     assert [each.partition for each in only[2][0].replicas] == [SECOND]
 
 
+async def test_disks_are_told_since_kafka_2_0(old_admin: Admin) -> None:
+    with pytest.raises(UnsupportedVersion, match=r"2\.0"):
+        (await old_admin.log_dirs.describe([1])).raise_for_errors()
+
+
 async def test_quotas_are_set_found_and_removed(admin: Admin) -> None:
     everybody, ann = QuotaEntity(user=Match.DEFAULT), QuotaEntity(user="ann", client_id="app")
     bad = QuotaEntity(ip="::1", user="x")

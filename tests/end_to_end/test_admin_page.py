@@ -1,0 +1,44 @@
+"""The examples on the page about administration, run as they are printed; only the address is the broker's."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+
+from aiokafka_lite import Admin
+from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.test_admin import until
+from tests.end_to_end.test_readme import until_it_prints
+
+PAGE = Path(__file__).parents[2] / "docs" / "admin.md"
+
+
+async def test_the_examples_of_the_page_run_one_after_the_other(
+    kafka: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *others = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    printed = await until_it_prints("too-wide is not", "-c", first.replace("localhost:9092", kafka.bootstrap_servers))
+    assert "orders is there" in printed
+    async with Admin(kafka.bootstrap_servers) as admin:
+        for number, example in enumerate(others, 1):
+            names: dict[str, object] = {"admin": admin}
+            code = compile(example, f"{PAGE.name}, example {number}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            running = FunctionType(code, names)()
+            if inspect.isawaitable(running):
+                await running
+
+            async def has_six_leaders() -> bool:
+                found = (await admin.topics.describe("orders")).done.get("orders")
+                return found is not None and [each.leader is not None for each in found.partitions] == [True] * 6
+
+            await until(has_six_leaders)
+        (await admin.topics.delete("orders")).raise_for_errors()
+    printed = capsys.readouterr().out
+    assert "max.message.bytes 2000000 TOPIC" in printed
+    assert "cleanup.policy delete,compact TOPIC" in printed
+    assert "orders,0,0" in printed
