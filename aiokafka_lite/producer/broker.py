@@ -93,9 +93,15 @@ class BrokerProducer:
         self._watched: Connection | None = None
         self._loop = asyncio.get_running_loop()
         self._avoid_until = 0.0
+        self._serving = False
         self._requests = 0
         self._latencies = Latencies()
         self._throttle_time = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is queued or in flight."""
+        return not self._serving and not self.in_flight and self._ready.empty()
 
     @property
     def is_reachable(self) -> bool:
@@ -125,7 +131,10 @@ class BrokerProducer:
     async def run(self) -> None:
         """Send what is ready, for as long as the producer lives."""
         while True:
-            await self._serve(await self._ready.get())
+            ready = await self._ready.get()
+            self._serving = True
+            await self._serve(ready)
+            self._serving = False
 
     async def _serve(self, first: Ready) -> None:
         """Send one request, once there is a slot and a connection.

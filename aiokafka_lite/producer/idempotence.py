@@ -61,6 +61,11 @@ class Identities:
         if self.newest is not None and self.newest.producer_id == identity.producer_id:
             self.newest = None
 
+    def retire(self, identity: ProducerIdentity) -> None:
+        """Give it out no more: a partition that has used it is forgotten, and with it the numbers that brokers know."""
+        if identity == self.newest:
+            self.after(identity)
+
     def after(self, old: ProducerIdentity | None) -> ProducerIdentity | None:
         """An identity that a partition which used ``old`` may begin at sequence 0 under; None if it has to be awaited.
 

@@ -382,7 +382,7 @@ class PartitionProducer:
         self.leader_epoch = None
 
     def retire(self) -> None:
-        """Be forgotten. Whoever writes to the partition next begins at sequence 0, so it must not be as the same one."""
+        """Be forgotten. Who writes to the partition next begins at sequence 0, so it must not be as the same one."""
         if self._identities is not None and self.identity is not None:
             self._identities.retire(self.identity)
 

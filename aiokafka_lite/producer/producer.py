@@ -19,6 +19,7 @@ from operator import index
 from types import MappingProxyType, TracebackType
 from typing import Never, TypedDict, Unpack, cast
 
+import anyio
 import anyio.abc
 
 from ..aio.backoff import Backoff
@@ -52,7 +53,7 @@ from .idempotence import Identities, ProducerIdentity
 from .interceptor import Interceptors, ProducerInterceptor, ProducerRecord
 from .metrics import Counters, ProducerMetrics, average
 from .partition import PartitionProducer
-from .partitioner import DefaultPartitioner, LoadAware, Partitioner
+from .partitioner import DefaultPartitioner, Forgetful, LoadAware, Partitioner
 from .router import Router
 from .serializer import (
     AnySerializer,
@@ -92,6 +93,11 @@ its first record; later ones should not lose more of theirs than this."""
 
 TURN = 500
 """Records that are accepted, or moved from where they were held, in one turn of the loop: a few milliseconds."""
+
+TOPIC_IDLE = 3600.0
+"""Seconds without a record after which a topic is forgotten. With it go its partitions' sequence numbers, which brokers
+may remember for longer: so the next record for it is written under a newer epoch. (That metadata does not list a topic
+is no reason to forget it.)"""
 
 CLOSE_TIMEOUT = 30.0
 """Seconds that `Producer.close` gives to what is not acknowledged yet."""
@@ -188,6 +194,7 @@ class Producer(Service):
         self._identities = Identities(self._want_identity) if config.idempotence else None
         self._identity_wanted = asyncio.Event()
         self._topics: dict[str, TopicProducer] = {}
+        self._next_sweep = 0.0
         self._router: Router | None = None
         self._crashed: asyncio.Future[None] | None = None
         self._blocked = 0
@@ -236,8 +243,8 @@ class Producer(Service):
             if failure is not error:
                 logger.warning("%r, while closing because of %r: %r", self, error, failure)
 
-    def _spawn(self, broker: BrokerProducer) -> None:
-        self.start_child(broker.run, name=f"Producer: broker {broker.node_id}")
+    def _spawn(self, broker: BrokerProducer) -> anyio.CancelScope:
+        return self.start_child(broker.run, name=f"Producer: broker {broker.node_id}")
 
     def _crash(self, error: BaseException) -> None:
         if self._crashed is not None and not self._crashed.done():
@@ -636,6 +643,7 @@ class Producer(Service):
             self._client.known_topic(target.name, in_use_for=self.config.delivery_timeout)
             batch = self._router.new_batch(partition)
             batch.builder.append(record.timestamp, record.key, record.value, record.headers)
+            target.last_used = batch.opened
         batch.reserved += record.size
         return batch, batch.builder.count - 1
 
@@ -755,7 +763,10 @@ class Producer(Service):
         """The topic, known at once if metadata has it; else a task asks for it, and records are held meanwhile."""
         target = self._topics.get(name)
         if target is None:
-            target = TopicProducer(name, self._make_partition)
+            now = asyncio.get_running_loop().time()
+            if now >= self._next_sweep:
+                self._sweep(now)
+            target = TopicProducer(name, self._make_partition, now)
         if target.held is not None:
             return target
         if self._client.known_topic(name) is not None:
@@ -768,6 +779,17 @@ class Producer(Service):
         self._router.hold(target.hold())
         self.start_child(self._ask_for, target, name=f"Producer: topic {name}")
         return target
+
+    def _sweep(self, now: float) -> None:
+        """Forget topics that have been idle for long. Done now and then when one comes along that would be one more."""
+        self._next_sweep = now + TOPIC_IDLE / 10
+        idle = [each for each in self._topics.values() if each.last_used + TOPIC_IDLE <= now and each.is_idle]
+        for target in idle:
+            target.retire()
+            del self._topics[target.name]
+        if isinstance(self._partitioner, Forgetful):
+            for target in idle:
+                self._partitioner.forget(target.name)
 
     async def _ask_for(self, target: TopicProducer) -> None:
         """Ask for a topic until it is known, and what was held back for it has moved to batches."""
@@ -848,6 +870,7 @@ class Producer(Service):
             return
         for target in self._topics.values():
             self._update(target, view)
+        self._router.keep_brokers(view.nodes)
 
     def _update(self, target: TopicProducer, view: ClusterView) -> None:
         assert self._router is not None

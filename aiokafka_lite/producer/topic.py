@@ -68,12 +68,24 @@ class TopicProducer:
     ``is_open`` says that records need not be held: the topic is known, and none is held that came before.
 
     The partitions outlive the topic's absence from metadata: their sequence numbers must, as brokers remember theirs.
+    ``last_used`` is the loop's time when the last batch was begun, or the first record came.
     """
 
-    __slots__ = ("_make_partition", "_seen", "held", "is_known", "is_open", "name", "partitions", "topic_id")
+    __slots__ = (
+        "_make_partition",
+        "_seen",
+        "held",
+        "is_known",
+        "is_open",
+        "last_used",
+        "name",
+        "partitions",
+        "topic_id",
+    )
 
-    def __init__(self, name: str, make_partition: Callable[[TopicPartition], PartitionProducer]) -> None:
+    def __init__(self, name: str, make_partition: Callable[[TopicPartition], PartitionProducer], now: float) -> None:
         self.name = name
+        self.last_used = now
         self.partitions: list[PartitionProducer] = []
         self.held: HeldRecords | None = None
         self.is_known = False
@@ -90,6 +102,16 @@ class TopicProducer:
     def let_go(self) -> None:
         """Hold none any more."""
         self.held, self.is_open = None, self.is_known
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no records, held or in batches."""
+        return self.held is None and all(partition.is_idle for partition in self.partitions)
+
+    def retire(self) -> None:
+        """Be forgotten, while idle."""
+        for partition in self.partitions:
+            partition.retire()
 
     def update(self, view: ClusterView) -> bool:
         """Take what a snapshot says of the topic; whether that is anything new for its partitions."""
