@@ -104,9 +104,9 @@ def take(chunk: Chunk, max_records: int) -> Batch:
     )
 
 
-def records_of(chunk: Chunk, max_records: int) -> Iterator[Record]:
-    """The next records of a chunk, which must be settled, without delivering them."""
-    some = slice(chunk.index, chunk.index + max_records)
+def records_of(chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
+    """The next records of a chunk, which must be settled, with these keys and values, without delivering them."""
+    some = slice(chunk.index, chunk.index + len(values))
     return map(
         make_record,
         zip(
@@ -115,8 +115,8 @@ def records_of(chunk: Chunk, max_records: int) -> Iterator[Record]:
             chunk.offsets[some],
             chunk.timestamps[some],
             repeat(chunk.timestamp_type),
-            chunk.keys[some],
-            chunk.values[some],
+            keys,
+            values,
             chunk.headers[some],
             repeat(chunk.leader_epoch),
         ),

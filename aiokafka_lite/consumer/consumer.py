@@ -604,11 +604,13 @@ class _Records(Generic[K, V]):
 
     async def __anext__(self) -> Record[K, V]:
         for record in self._reader.current:  # hot: most records leave here, without a look at anything else
-            return record  # type: ignore[return-value]  # of bytes, and with deserializers there is no ``current``
+            return record  # type: ignore[return-value]  # they are what K and V say
         reader, deserializing = self._reader, self._consumer._deserializing
         with self._consumer._attending:
             while await _may_read(self._consumer, reader):
                 if deserializing is not None:
+                    if deserializing.iterate():
+                        return next(reader.current)  # type: ignore[return-value]
                     records = await _until_closed(self._consumer, deserializing.take(1))
                     if records:
                         return records[0]

@@ -17,9 +17,9 @@ T_co = TypeVar("T_co", covariant=True)
 class Deserializer(Protocol[T_co]):
     """Turns the bytes of a key or a value into what the user works with; a null stays None and is not passed.
 
-    ``deserialize`` may be an ``async def``, as when it asks a registry of schemas. It is called for one record after
-    the other, may be cancelled, and is called again for a record whose read was cancelled. Whatever it raises makes the
-    record one that cannot be deserialized; see ``Consumer``.
+    ``deserialize`` may be an ``async def``, as when it asks a registry of schemas; then it may be cancelled. It is
+    called for one record after the other, somewhat ahead of the reader, and again for a record that was not handed out
+    then. Whatever it raises makes the record one that cannot be deserialized; see ``Consumer``.
     """
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T_co | Awaitable[T_co]:
@@ -42,10 +42,13 @@ class StrDeserializer:
 
 
 class JsonDeserializer:
-    """Gives what ``json.loads`` makes of UTF-8. NaN and infinity, which are not JSON, are refused."""
+    """Gives what the module ``json`` makes of UTF-8. NaN and infinity, which are not JSON, are refused."""
+
+    def __init__(self) -> None:
+        self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode  # json.loads would make one a call
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> object:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return self._decode(data.decode())
 
 
 class IntDeserializer:

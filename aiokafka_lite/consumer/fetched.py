@@ -58,6 +58,7 @@ class Chunk:
     """
 
     __slots__ = (
+        "_end",
         "_iterated",
         "headers",
         "index",
@@ -87,6 +88,7 @@ class Chunk:
         # A broker sends whole batches, so the first one may begin before the position.
         self.index = bisect_left(self.offsets, position)
         self._iterated: Iterator[int] | None = None
+        self._end = 0  # of the iteration
 
     def __len__(self) -> int:
         """Records left, when settled."""
@@ -95,15 +97,20 @@ class Chunk:
     @property
     def position(self) -> int:
         """The offset after the last delivered record."""
-        index = self.index if self._iterated is None else len(self.offsets) - length_hint(self._iterated)
+        index = self.index if self._iterated is None else self._end - length_hint(self._iterated)
         if index >= len(self.offsets):
             return self.next_offset
         return max(self.start, self.offsets[index - 1] + 1) if index else self.start
 
     def iterate(self) -> Iterator[Record]:
         """The records left, one by one; each counts as delivered when it is taken."""
-        offsets = iter(self.offsets[self.index :] if self.index else self.offsets)
-        rest = slice(self.index, None)
+        return self.iterate_with(self.keys[self.index :], self.values[self.index :])
+
+    def iterate_with(self, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
+        """As ``iterate``, over as many records as these are: what a deserializer made of the next keys and values."""
+        rest = slice(self.index, self.index + len(values))
+        self._end = rest.stop
+        offsets = iter(self.offsets[rest])
         self._iterated = offsets
         # The offsets must stay where they are: ``zip`` takes from the left and ends at the first that has no more, and
         # the endless ones before them lose nothing by that.
@@ -115,8 +122,8 @@ class Chunk:
                 offsets,
                 self.timestamps[rest],
                 repeat(self.timestamp_type),
-                self.keys[rest],
-                self.values[rest],
+                keys,
+                values,
                 self.headers[rest],
                 repeat(self.leader_epoch),
             ),
@@ -127,13 +134,13 @@ class Chunk:
         """While being iterated over: the offset of the record taken last, if others were taken before it."""
         if self._iterated is None:
             return None
-        index = len(self.offsets) - length_hint(self._iterated)
+        index = self._end - length_hint(self._iterated)
         return self.offsets[index - 1] if index - self.index >= 2 else None
 
     def settle(self) -> None:
         """Note how far an iteration got; the iterator of ``iterate`` must not be used after this."""
         if self._iterated is not None:
-            self.index = len(self.offsets) - length_hint(self._iterated)
+            self.index = self._end - length_hint(self._iterated)
             self._iterated = None
 
     def advance(self, count: int) -> slice:

@@ -154,6 +154,13 @@ class Reader:
         chunk = self._next()
         return None if chunk is None or self._served is None else (self._served, chunk)
 
+    def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
+        """Make ``current`` an iterator over the next records of what was just peeked at, with these keys and values."""
+        self._count(len(values))
+        self._hand_out()
+        self._iterated = chunk
+        self.current = chunk.iterate_with(keys, values)
+
     def deliver(self, state: PartitionState, chunk: Chunk, start: int, count: int) -> bool:
         """Count records of a peeked chunk as delivered; False if they are not what comes next any longer."""
         self.settle()
