@@ -19,6 +19,11 @@ from .types import Compression, IsolationLevel
 KIB = 1024
 MIB = 1024 * KIB
 INT32_MAX = 2**31 - 1
+LONGEST_TEXT = 2**15 - 1
+"""Bytes of UTF-8 that a short string of the protocol can have."""
+
+SHORTEST_PAUSE = 0.001
+"""Seconds; without a pause between failures, a closed port would keep the loop busy with nothing else."""
 
 Acks = Literal[0, 1, -1, "all"]
 OffsetReset = str | timedelta
@@ -53,9 +58,21 @@ def _whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None
         raise _wrong(name, value, f"a whole number from {low} to {high}")
 
 
+def _pauses(settings: object, name: str) -> None:
+    """A backoff: a first pause, and the longest one under the same name with ``_max``."""
+    longest = f"{name}_max"
+    _seconds(settings, name, longest)
+    for each in (name, longest):
+        if getattr(settings, each) < SHORTEST_PAUSE:
+            raise _wrong(each, getattr(settings, each), f"at least {SHORTEST_PAUSE:g} seconds")
+    value, maximum = getattr(settings, name), getattr(settings, longest)
+    if value > maximum:
+        raise _wrong(name, value, f"at most {longest}, which is {maximum!r}")
+
+
 def _one_of(settings: object, name: str, allowed: Iterable[object]) -> None:
     value, choices = getattr(settings, name), tuple(allowed)
-    if isinstance(value, bool) or value not in choices:
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
         raise _wrong(name, value, f"one of {', '.join(map(repr, choices))}")
 
 
@@ -85,6 +102,35 @@ def _text(settings: object, name: str) -> None:
     value = getattr(settings, name)
     if not isinstance(value, str):
         raise _wrong(name, value, "a string")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise _wrong(name, value, f"it cannot be written as UTF-8: {error.reason}") from None
+    if size > LONGEST_TEXT:
+        raise ConfigurationError(f"{name}={value[:20] + '…'!r}: {size} bytes, and at most {LONGEST_TEXT} can be sent")
+
+
+def _servers(given: object) -> tuple[str, ...]:
+    """An entry each; empty ones, as after a last comma, are left out."""
+    texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    names = [name.strip() for text in texts if isinstance(text, str) for name in text.split(",") if name.strip()]
+    if not names or not all(isinstance(text, str) for text in texts):
+        raise _wrong("bootstrap_servers", given, 'use "host:port", several joined by commas, or a list of them')
+    return tuple(names)
+
+
+def check_methods(name: str, value: object, *methods: str) -> None:
+    """Raise ConfigurationError unless ``value`` is an object with these methods, and not the class of such objects."""
+    if isinstance(value, type):
+        raise _wrong(name, value, f"an object is needed, and this is a class, so it may be {value.__name__}()")
+    if not all(callable(getattr(value, method, None)) for method in methods):
+        raise _wrong(name, value, f"an object that has {' and '.join(f'{method}()' for method in methods)} is needed")
+
+
+def check_function(name: str, value: object, purpose: str) -> None:
+    """Raise ConfigurationError unless ``value`` can be called."""
+    if not callable(value):
+        raise _wrong(name, value, f"a function that {purpose} is needed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +139,8 @@ class ClientConfig:
 
     ``bootstrap_servers`` is ``"host:port,host:port"`` or a sequence of ``"host:port"``. ``request_timeout`` bounds one
     request on one connection; ``api_timeout`` a whole operation with its retries. Backoffs grow from their first value
-    to ``_max`` and carry jitter. ``max_response_size`` is the largest frame accepted from a broker.
+    (a millisecond at least) to ``_max`` and carry jitter. ``max_response_size`` is the largest frame accepted from a
+    broker.
     """
 
     bootstrap_servers: str | Iterable[str]
@@ -112,16 +159,13 @@ class ClientConfig:
     allow_auto_create_topics: bool = True
 
     def __post_init__(self) -> None:
-        servers = self.bootstrap_servers
-        names = servers.split(",") if isinstance(servers, str) else list(servers)
-        if not names or not all(isinstance(name, str) and name.strip() for name in names):
-            raise _wrong("bootstrap_servers", servers, 'use "host:port", several joined by commas, or a list of them')
-        object.__setattr__(self, "bootstrap_servers", tuple(name.strip() for name in names))
+        object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
         _text(self, "client_id")
         _text(self, "client_rack")
         _seconds(self, "request_timeout", "api_timeout", "connect_timeout", zero=False)
         _seconds(self, "metadata_max_age", "connections_max_idle", zero=False)
-        _seconds(self, "retry_backoff", "retry_backoff_max", "reconnect_backoff", "reconnect_backoff_max")
+        _pauses(self, "retry_backoff")
+        _pauses(self, "reconnect_backoff")
         _whole(self, "max_response_size", KIB)
         _switch(self, "allow_auto_create_topics")
 
@@ -156,13 +200,16 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         _one_of(self, "acks", (0, 1, -1, "all"))
         object.__setattr__(self, "compression", Compression.parse(self.compression))
-        if self.idempotence not in (None, True, False):
+        if self.idempotence is not None and not isinstance(self.idempotence, bool):
             raise _wrong("idempotence", self.idempotence, "True, False, or None to follow acks")
         if self.idempotence and not self.waits_for_all:
             raise _wrong("idempotence", True, f'needs acks="all", and acks is {self.acks!r}')
         object.__setattr__(self, "idempotence", self.waits_for_all if self.idempotence is None else self.idempotence)
         _seconds(self, "linger", "max_block")
         _seconds(self, "delivery_timeout", zero=False)
+        if self.linger >= self.delivery_timeout:
+            allowed = f"less than delivery_timeout={self.delivery_timeout!r}, or no record could be delivered in time"
+            raise _wrong("linger", self.linger, allowed)
         _whole(self, "batch_size", 1)
         _whole(self, "max_request_size", KIB)
         _whole(self, "buffer_memory", KIB, 2**63 - 1)

@@ -49,7 +49,8 @@ class Compression(IntEnum):
         if isinstance(name, cls):
             return name
         try:
-            return cls[name.upper()] if isinstance(name, str) else cls(name)
+            # By the number as well, but True, which is one, means nothing here.
+            return cls[name.upper()] if isinstance(name, str) else cls(name if type(name) is int else -1)
         except (KeyError, ValueError):
             allowed = ", ".join(member.name.lower() for member in cls)
             raise ConfigurationError(f"compression={name!r}: use one of {allowed}") from None

@@ -30,7 +30,7 @@ from ..errors import (
     error_for,
 )
 from ..net.broker import Broker, Purpose
-from ..net.connector import Connector, TcpConnector
+from ..net.connector import Connector, TcpConnector, check_connector
 from ..protocol.schema import Request, Response
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
@@ -72,6 +72,7 @@ class Client(Service):
         random: Callable[[], float] = _random.random,
     ) -> None:
         super().__init__()
+        check_connector(connector)
         self.config = config
         self._random = random
         self._connector = connector or TcpConnector(config.connect_timeout)

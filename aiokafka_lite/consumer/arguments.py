@@ -1,13 +1,14 @@
 """What calls of a consumer are given, checked before anything is done with it, so that a mistake is named as one.
 
-Things of the wrong kind are a TypeError, values out of range a ValueError.
+Things of the wrong kind are a TypeError, values out of range a ValueError; timeouts are ConfigurationErrors.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
+from ..config import check_timeout
+from ..errors import ConfigurationError
 from ..types import TopicPartition
 
 INT32_MAX = 2**31 - 1
@@ -59,12 +60,11 @@ def check_count(name: str, value: object) -> None:
         raise ValueError(f"{name}={value!r}: 1 or more")
 
 
-def check_timeout(timeout: object) -> None:
-    """A number of seconds. One that is below zero is a time that is over already."""
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
-        raise TypeError(f"timeout={timeout!r}: a number of seconds is needed")
-    if math.isnan(timeout):
-        raise ValueError(f"timeout={timeout!r}: a number of seconds is needed")
+def check_wait(timeout: float | None) -> None:
+    """A timeout of a call that has no longest one by itself."""
+    if timeout is None:
+        raise ConfigurationError("timeout=None: a number of seconds is needed")
+    check_timeout(timeout)
 
 
 def _is_whole(value: object) -> bool:

@@ -18,7 +18,7 @@ from ..aio.backoff import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
-from ..config import GroupConfig
+from ..config import GroupConfig, check_function, check_timeout
 from ..errors import ConfigurationError, IllegalStateError, KafkaTimeout
 from ..group.coordinator import LAST_WORDS, Coordinator
 from ..group.member import MemberState
@@ -26,7 +26,7 @@ from ..group.offsets import CommitResult, Offsets
 from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
-from .arguments import check_count, check_timeout, checked_partition, checked_partitions, checked_timestamps
+from .arguments import check_count, check_wait, checked_partition, checked_partitions, checked_timestamps
 from .columns import Batch
 from .deserializer import Deserializer
 from .deserializing import Deserializing, OnDeserializationError
@@ -71,9 +71,9 @@ class Consumer(Service, Generic[K, V]):
     Usable between ``start()`` and ``close()``, or inside ``async with``; several may
     live in one loop. ``assign``, ``seek`` and ``pause`` may be called before the start already.
 
-    With a ``key_deserializer`` or ``value_deserializer``, records have what these make of bytes; ``batches`` always has
-    bytes. ``on_deserialization_error`` says what becomes of a record that they refuse: ``"raise"`` (reading stays there
-    until ``seek``), ``"skip"``, ``"raw"``, or a function.
+    With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records have what
+    these make of bytes; ``batches`` always has bytes. ``on_deserialization_error`` says what becomes of a record that
+    they refuse: ``"raise"`` (reading stays there until ``seek``), ``"skip"``, ``"raw"``, or a function.
 
     ``on_offset_reset`` is called when an offset could not be kept and ``auto_offset_reset`` gave another; what it
     raises ends the consumer. ``clock`` gives seconds since the epoch, for a policy ``by_duration``.
@@ -91,8 +91,8 @@ class Consumer(Service, Generic[K, V]):
         group_id: str | None = None,
         strategies: Sequence[AssignmentStrategy] | None = None,
         listener: RebalanceListener | None = None,
-        key_deserializer: Deserializer[K] | None = None,
-        value_deserializer: Deserializer[V] | None = None,
+        key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
+        value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
         on_deserialization_error: OnDeserializationError = "raise",
         on_offset_reset: OnOffsetReset | None = None,
         connector: Connector | None = None,
@@ -102,6 +102,9 @@ class Consumer(Service, Generic[K, V]):
         super().__init__()
         client_config, config, group_config = configs(bootstrap_servers, group_id, settings)
         self._shared_topics = checked_topics(topics)
+        check_function("clock", clock, "gives seconds since the epoch")
+        if on_offset_reset is not None:
+            check_function("on_offset_reset", on_offset_reset, "is told of resets")
         if group_config is None and (strategies is not None or listener is not None):
             raise ConfigurationError(f"strategies={strategies!r}, listener={listener!r}: they need a group_id")
         # The topics of which every partition is read; in a group it is the group that decides.
@@ -543,7 +546,7 @@ class Consumer(Service, Generic[K, V]):
         """
         self.check()
         check_count("max_records", max_records)
-        check_timeout(timeout)
+        check_wait(timeout)
         self._check_something_to_read()
         if self._reader.needs_breath:
             await asyncio.sleep(0)
@@ -586,7 +589,7 @@ class Consumer(Service, Generic[K, V]):
         there is nothing, the iteration waits.
         """
         check_count("max_records", max_records)
-        check_timeout(timeout)
+        check_wait(timeout)
         return Batches(self, self._reader, max_records, timeout)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import inspect
 import json
-from collections.abc import Awaitable
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar, cast
 
+from ..config import check_methods
 from ..errors import ConfigurationError
 from ..types import Header
 
@@ -25,6 +26,26 @@ class Deserializer(Protocol[T_co]):
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T_co | Awaitable[T_co]:
         """The key or value of a record that has these headers."""
         ...
+
+
+class FunctionDeserializer:
+    """A function of the bytes alone, such as ``json.loads``, as a deserializer."""
+
+    def __init__(self, function: Callable[[bytes], object]) -> None:
+        self._function = function
+
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> object:
+        return self._function(data)
+
+
+class AsyncFunctionDeserializer:
+    """The same for an ``async def``."""
+
+    def __init__(self, function: Callable[[bytes], Awaitable[object]]) -> None:
+        self._function = function
+
+    async def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> object:
+        return await self._function(data)
 
 
 class StrDeserializer:
@@ -65,14 +86,26 @@ class IntDeserializer:
         return int.from_bytes(data, "big", signed=True)
 
 
-def is_async(deserializer: Deserializer[object]) -> bool:
-    """Whether its results have to be awaited. ConfigurationError for something that is no deserializer."""
-    function = getattr(deserializer, "deserialize", None)
-    if not callable(function):
+def as_deserializer(name: str, given: object) -> Deserializer[object]:
+    """The deserializer that a setting of that name stands for: one, or a function of the bytes alone.
+
+    Raises ConfigurationError for anything else.
+    """
+    if callable(getattr(given, "deserialize", None)):
+        check_methods(name, given, "deserialize")
+        return cast("Deserializer[object]", given)
+    if not callable(given):
         raise ConfigurationError(
-            f"{deserializer!r} is no deserializer: it has no method deserialize(topic, data, headers)"
+            f"{name}={given!r}: an object with deserialize(topic, data, headers), or a function of bytes, is needed"
         )
-    return inspect.iscoroutinefunction(function)
+    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+        return AsyncFunctionDeserializer(given)
+    return FunctionDeserializer(given)
+
+
+def is_async(deserializer: Deserializer[object]) -> bool:
+    """Whether its results have to be awaited."""
+    return inspect.iscoroutinefunction(deserializer.deserialize)
 
 
 def _refuse_constant(name: str) -> object:

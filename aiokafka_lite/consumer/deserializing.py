@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..errors import ConfigurationError, DeserializationError
 from ..types import Header, Record
 from .columns import records_of
-from .deserializer import Deserializer, is_async
+from .deserializer import Deserializer, as_deserializer, is_async
 from .fetched import Chunk
 from .reader import Reader
 
@@ -42,8 +42,8 @@ class Deserializing:
     def __init__(
         self,
         reader: Reader,
-        key: Deserializer[object] | None,
-        value: Deserializer[object] | None,
+        key: object,
+        value: object,
         on_error: OnDeserializationError,
     ) -> None:
         if not callable(on_error) and on_error not in ("raise", "skip", "raw"):
@@ -51,9 +51,10 @@ class Deserializing:
                 f"on_deserialization_error={on_error!r}: 'raise', 'skip', 'raw', or a function of error and record"
             )
         self._reader = reader
-        self._key, self._value = key, value
-        self._key_is_async = key is not None and is_async(key)
-        self._value_is_async = value is not None and is_async(value)
+        self._key = None if key is None else as_deserializer("key_deserializer", key)
+        self._value = None if value is None else as_deserializer("value_deserializer", value)
+        self._key_is_async = self._key is not None and is_async(self._key)
+        self._value_is_async = self._value is not None and is_async(self._value)
         self._is_async = self._key_is_async or self._value_is_async
         self._on_error = on_error
 

@@ -30,7 +30,7 @@ from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group.coordinator import Coordinator, Topics
 from ..group.offsets import CommitResult, Offsets
 from ..group.strategies import AssignmentStrategy
-from ..net.connector import Connector
+from ..net.connector import Connector, check_connector
 from ..types import OffsetAndMetadata, Record, TopicPartition
 from .fetched import Chunk
 from .fetching import Fetching
@@ -238,6 +238,7 @@ class ConsumerGroup:
         self._config = config
         self._group_config = group_config
         self._strategies = default_strategies() if strategies is None else strategies
+        check_connector(connector)
         self._connector = connector
         self._running: _Consumption | None = None
         self._idle = asyncio.Event()

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TypedDict
 
+from ..cluster.bootstrap import parse_bootstrap_servers
+from ..cluster.topics import check_topic_name
 from ..config import ClientConfig, ConsumerConfig, GroupConfig, IsolationName, OffsetReset
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, InvalidTopic
 from ..group.coordinator import Topics
 from ..group.strategies import AssignmentStrategy, CooperativeStickyStrategy, RangeStrategy
 
@@ -68,6 +70,7 @@ def configs(
     if of_group and group_id is None:
         raise ConfigurationError(f"{next(iter(of_group))}={next(iter(of_group.values()))!r}: it needs a group_id")
     client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
+    parse_bootstrap_servers(client_config.servers)  # now, even if the client is made later
     config = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
     group_config = None if group_id is None else GroupConfig(group_id=group_id, **of_group)  # type: ignore[arg-type]
     if config.fetch_max_wait >= client_config.request_timeout:
@@ -79,9 +82,22 @@ def configs(
 
 def checked_topics(topics: Iterable[str] | re.Pattern[str]) -> Topics:
     """Names without repetition, or the pattern."""
+    if isinstance(topics, re.Pattern):
+        if not isinstance(topics.pattern, str):
+            raise ConfigurationError(f"topics={topics!r}: names are text, and the pattern is one of bytes")
+        return topics
     if isinstance(topics, str):
         raise ConfigurationError(f"topics={topics!r}: a list of names, as in topics=[{topics!r}]")
-    return topics if isinstance(topics, re.Pattern) else tuple(dict.fromkeys(topics))
+    given: object = topics
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"topics={given!r}: a list of names, or a compiled regular expression")
+    names = list(topics)
+    for name in names:
+        try:
+            check_topic_name(name)
+        except InvalidTopic as error:
+            raise ConfigurationError(f"topics={names!r}: {error}") from None
+    return tuple(dict.fromkeys(names))
 
 
 def all_partitions_of(topics: Topics) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
+from ..config import check_methods
 from ..errors import ConnectionLost
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -23,6 +24,12 @@ class Connector(Protocol):
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
         """Connect a new protocol to an address. Raises ``ConnectionLost`` or ``OSError``; may be cancelled."""
+
+
+def check_connector(connector: object) -> None:
+    """Raise ConfigurationError unless it is one; None stands for the usual one."""
+    if connector is not None:
+        check_methods("connector", connector, "connect")
 
 
 def format_address(host: str, port: int) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import index
 from types import MappingProxyType, TracebackType
-from typing import Never, TypedDict, Unpack, cast
+from typing import TypedDict, Unpack
 
 import anyio
 import anyio.abc
@@ -28,7 +28,7 @@ from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..cluster.topics import check_topic_name
-from ..config import Acks, ClientConfig, ProducerConfig, check_timeout
+from ..config import Acks, ClientConfig, ProducerConfig, check_function, check_methods, check_timeout
 from ..errors import (
     BrokerError,
     BufferFull,
@@ -56,11 +56,10 @@ from .partition import PartitionProducer
 from .partitioner import DefaultPartitioner, Forgetful, LoadAware, Partitioner
 from .router import Router
 from .serializer import (
-    AnySerializer,
-    AsyncSerializer,
     BytesSerializer,
+    GivenSerializer,
     Headers,
-    Serializer,
+    as_serializer,
     headers_of,
     is_async,
     serialize,
@@ -144,10 +143,10 @@ class Producer(Service):
     for timestamps, ``random`` numbers in [0, 1) for jitter.
 
     ``partitioner`` chooses for records that name no partition. ``key_serializer`` and ``value_serializer`` turn what is
-    sent into bytes; without one, bytes and str are taken. If one of them is async, serializing overlaps, but records of
-    a topic are accepted, and written within their partition, in the order in which the calls began; a record that takes
-    long holds up those after it, and ``send_nowait`` cannot be used. ``interceptors`` see each record before it is
-    serialized and when it is settled, in their order.
+    sent into bytes, and may be functions of the key or value alone; without one, bytes and str are taken. If one of
+    them is async, serializing overlaps, but records of a topic are accepted, and written within their partition, in the
+    order in which the calls began; a record that takes long holds up those after it, and ``send_nowait`` cannot be
+    used. ``interceptors`` see each record before it is serialized and when it is settled, in their order.
 
     Without idempotence (``acks`` 0 or 1, or ``idempotence=False``) a retry may write records twice. Order holds even
     then, as a partition has one batch in flight; with ``acks=0`` nothing is known of any record, and none is retried.
@@ -158,8 +157,8 @@ class Producer(Service):
         bootstrap_servers: str | list[str] | tuple[str, ...],
         *,
         partitioner: Partitioner | None = None,
-        key_serializer: Serializer[Never] | AsyncSerializer[Never] | None = None,
-        value_serializer: Serializer[Never] | AsyncSerializer[Never] | None = None,
+        key_serializer: GivenSerializer | None = None,
+        value_serializer: GivenSerializer | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
         connector: Connector | None = None,
         clock: Callable[[], float] = time.time,
@@ -173,12 +172,16 @@ class Producer(Service):
         codec = Compression.parse(config.compression)
         check_available(codec)
         check_level(codec, config.compression_level)
+        check_function("clock", clock, "gives seconds since the epoch")
+        check_function("random", random, "gives numbers from 0 up to 1")
+        if partitioner is not None:
+            check_methods("partitioner", partitioner, "partition", "on_new_batch")
         self._client = Client(client_config, connector=connector, random=random)
-        self._partitioner = partitioner or DefaultPartitioner(random=random)
+        self._partitioner = DefaultPartitioner(random=random) if partitioner is None else partitioner
         self._interceptors = Interceptors(interceptors) if interceptors else None
-        self._key_serializer = cast(AnySerializer, BytesSerializer() if key_serializer is None else key_serializer)
-        self._value_serializer = cast(
-            AnySerializer, BytesSerializer() if value_serializer is None else value_serializer
+        self._key_serializer, self._value_serializer = (
+            BytesSerializer() if given is None else as_serializer(name, given)
+            for name, given in (("key_serializer", key_serializer), ("value_serializer", value_serializer))
         )
         self._plain_keys = key_serializer is None
         self._plain_values = value_serializer is None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Protocol, TypeVar, cast
+from typing import Never, Protocol, TypeVar, cast
 
+from ..config import check_methods
 from ..errors import ConfigurationError, SerializationError
 from ..types import Header
 
@@ -42,6 +43,36 @@ class AsyncSerializer(Protocol[T_contra]):
 
 
 AnySerializer = Serializer[object] | AsyncSerializer[object]
+GivenSerializer = (
+    Serializer[Never] | AsyncSerializer[Never] | Callable[[Never], bytes] | Callable[[Never], Awaitable[bytes]]
+)
+"""What may be given as a serializer: one for some types of data, or a function of the key or value alone."""
+
+
+class FunctionSerializer:
+    """A function of the key or value alone, such as ``lambda value: json.dumps(value).encode()``, as a serializer."""
+
+    def __init__(self, function: Callable[[object], bytes]) -> None:
+        self._function = function
+
+    def __repr__(self) -> str:
+        return getattr(self._function, "__qualname__", repr(self._function))
+
+    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+        return self._function(data)
+
+
+class AsyncFunctionSerializer:
+    """The same for an ``async def``."""
+
+    def __init__(self, function: Callable[[object], Awaitable[bytes]]) -> None:
+        self._function = function
+
+    def __repr__(self) -> str:
+        return getattr(self._function, "__qualname__", repr(self._function))
+
+    async def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+        return await self._function(data)
 
 
 class BytesSerializer:
@@ -105,12 +136,27 @@ class IntSerializer:
         return data.to_bytes(self._size, "big", signed=True)
 
 
+def as_serializer(name: str, given: object) -> AnySerializer:
+    """The serializer that a setting of that name stands for: one, or a function of the key or value alone.
+
+    Raises ConfigurationError for anything else.
+    """
+    if callable(getattr(given, "serialize", None)):
+        check_methods(name, given, "serialize")
+        return cast(AnySerializer, given)
+    if not callable(given):
+        raise ConfigurationError(
+            f"{name}={given!r}: an object with serialize(topic, data, headers), or a function that makes bytes of a "
+            "key or value, is needed"
+        )
+    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+        return AsyncFunctionSerializer(given)
+    return FunctionSerializer(given)
+
+
 def is_async(serializer: AnySerializer) -> bool:
-    """Whether its results have to be awaited. ConfigurationError for something that is no serializer."""
-    function = getattr(serializer, "serialize", None)
-    if not callable(function):
-        raise ConfigurationError(f"{serializer!r} is no serializer: it has no method serialize(topic, data, headers)")
-    return inspect.iscoroutinefunction(function)
+    """Whether its results have to be awaited."""
+    return inspect.iscoroutinefunction(serializer.serialize)
 
 
 def serialize(serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]) -> bytes:
@@ -140,8 +186,14 @@ def _not_serialized(
 ) -> SerializationError:
     return SerializationError(
         f"the {part} of a record for topic {topic!r} is of type {type(data).__name__} and cannot be serialized"
-        f" by {type(serializer).__name__}: {error}"
+        f" by {_name_of(serializer)}: {error}"
     )
+
+
+def _name_of(serializer: AnySerializer) -> str:
+    if isinstance(serializer, FunctionSerializer | AsyncFunctionSerializer):
+        return repr(serializer)
+    return type(serializer).__name__
 
 
 def _checked(serializer: AnySerializer, topic: str, part: str, data: object, result: object) -> bytes:
@@ -153,7 +205,7 @@ def _checked(serializer: AnySerializer, topic: str, part: str, data: object, res
         if isinstance(result, Coroutine):
             result.close()
     raise SerializationError(
-        f"{type(serializer).__name__} made {type(result).__name__}, not bytes, of the {part} of a record"
+        f"{_name_of(serializer)} made {type(result).__name__}, not bytes, of the {part} of a record"
         f" for topic {topic!r}, which is of type {type(data).__name__}{advice}"
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.config import ClientConfig, ConsumerConfig, ProducerConfig
+from aiokafka_lite.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.types import Compression
 
@@ -21,9 +21,29 @@ from aiokafka_lite.types import Compression
         (ClientConfig, {"bootstrap_servers": "a:1", "request_timeout": 0}, "request_timeout"),
         (ClientConfig, {"bootstrap_servers": "a:1", "api_timeout": float("nan")}, "api_timeout"),
         (ClientConfig, {"bootstrap_servers": "a:1", "retry_backoff": -1}, "retry_backoff"),
+        (ClientConfig, {"bootstrap_servers": None}, "bootstrap_servers"),
+        (ClientConfig, {"bootstrap_servers": 9092}, "bootstrap_servers"),
+        (ClientConfig, {"bootstrap_servers": b"a:1"}, "bootstrap_servers"),
+        (ClientConfig, {"bootstrap_servers": " , "}, "bootstrap_servers"),
+        (ClientConfig, {"bootstrap_servers": ["a:1", 2]}, "bootstrap_servers"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "retry_backoff": 0}, "retry_backoff"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "retry_backoff_max": 0.0}, "retry_backoff_max"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "reconnect_backoff": 0.0001}, "reconnect_backoff"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "reconnect_backoff": 30.0}, "reconnect_backoff"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "retry_backoff": 1.5}, "retry_backoff"),
         (ClientConfig, {"bootstrap_servers": "a:1", "client_id": 7}, "client_id"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "client_id": "é" * 20_000}, "client_id"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "client_rack": "r" * 32_768}, "client_rack"),
+        (GroupConfig, {"group_id": "g" * 32_768}, "group_id"),
         (ProducerConfig, {"acks": 2}, "acks"),
         (ProducerConfig, {"acks": True}, "acks"),
+        (ProducerConfig, {"acks": 1.0}, "acks"),
+        (ProducerConfig, {"acks": []}, "acks"),
+        (ProducerConfig, {"idempotence": 1}, "idempotence"),
+        (ProducerConfig, {"compression": True}, "compression"),
+        (ProducerConfig, {"compression": 1.0}, "compression"),
+        (ProducerConfig, {"compression": None}, "compression"),
+        (ProducerConfig, {"linger": 2.0, "delivery_timeout": 2.0}, "linger"),
         (ProducerConfig, {"compression": "brotli"}, "compression"),
         (ProducerConfig, {"acks": 1, "idempotence": True}, "idempotence"),
         (ProducerConfig, {"max_in_flight_requests_per_connection": 6}, "max_in_flight_requests_per_connection"),
@@ -48,6 +68,20 @@ def test_a_wrong_setting_is_named_with_its_value(config: type[Any], settings: di
 def test_servers_may_be_one_string_or_a_list() -> None:
     assert ClientConfig(bootstrap_servers="a:1, b:2").servers == ("a:1", "b:2")
     assert ClientConfig(bootstrap_servers=["a:1", "b:2"]).servers == ("a:1", "b:2")
+    assert ClientConfig(bootstrap_servers=iter(["a:1,b:2", ",c:3 ,"])).servers == ("a:1", "b:2", "c:3")
+
+
+def test_texts_may_be_as_long_as_the_protocol_has_room_for() -> None:
+    assert len(ClientConfig(bootstrap_servers="a:1", client_id="c" * 32_767).client_id) == 32_767
+
+
+def test_a_text_that_has_no_bytes_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"client_id=.* cannot be written as UTF-8: surrogates not allowed"):
+        ClientConfig(bootstrap_servers="a:1", client_id="\ud800")
+
+
+def test_a_backoff_may_be_constant() -> None:
+    assert ClientConfig(bootstrap_servers="a:1", retry_backoff=0.001, retry_backoff_max=0.001).retry_backoff == 0.001
 
 
 def test_idempotence_follows_acks_unless_it_is_asked_for() -> None:
@@ -62,6 +96,7 @@ def test_acks_all_is_minus_one_on_the_wire() -> None:
 
 def test_compression_goes_by_kafkas_names() -> None:
     assert ProducerConfig(compression="zstd").compression is Compression.ZSTD
+    assert ProducerConfig(compression=Compression.LZ4).compression is Compression.LZ4
 
 
 @pytest.mark.parametrize(

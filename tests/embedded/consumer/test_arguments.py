@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import IllegalStateError
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import consumer_of, fill, take
 
@@ -25,11 +25,11 @@ FIRST = TopicPartition("orders", 0)
         (lambda each: each.poll("a"), TypeError, "max_records='a'"),
         (lambda each: each.poll(True), TypeError, "max_records=True"),
         (lambda each: each.poll(0), ValueError, "max_records=0"),
-        (lambda each: each.poll(1, timeout="1"), TypeError, "timeout='1'"),
-        (lambda each: each.poll(1, timeout=None), TypeError, "timeout=None"),
-        (lambda each: each.poll(1, timeout=float("nan")), ValueError, "timeout=nan"),
+        (lambda each: each.poll(1, timeout="1"), ConfigurationError, "timeout='1'"),
+        (lambda each: each.poll(1, timeout=None), ConfigurationError, "timeout=None"),
+        (lambda each: each.poll(1, timeout=float("nan")), ConfigurationError, "timeout=nan"),
         (lambda each: each.batches("5"), TypeError, "max_records='5'"),
-        (lambda each: each.batches(5, timeout="1"), TypeError, "timeout='1'"),
+        (lambda each: each.batches(5, timeout="1"), ConfigurationError, "timeout='1'"),
         (lambda each: each.assign("t"), TypeError, "partitions='t'"),
         (lambda each: each.assign(None), TypeError, "partitions=None"),
         (lambda each: each.assign(["t"]), TypeError, "'t' is no partition"),
@@ -46,10 +46,10 @@ FIRST = TopicPartition("orders", 0)
         (lambda each: each.highwater(0), TypeError, "0 is no partition"),
         (lambda each: each.seek_to_end(FIRST), TypeError, r"as in \[TopicPartition\("),
         (lambda each: each.position("orders"), TypeError, "'orders' is no partition"),
-        (lambda each: each.position(FIRST, timeout="1"), TypeError, "timeout='1'"),
+        (lambda each: each.position(FIRST, timeout="1"), ConfigurationError, "timeout='1'"),
         (lambda each: each.lag(FIRST), TypeError, r"as in \[TopicPartition\("),
         (lambda each: each.beginning_offsets(FIRST), TypeError, r"as in \[TopicPartition\("),
-        (lambda each: each.end_offsets([FIRST], timeout=[]), TypeError, r"timeout=\[\]"),
+        (lambda each: each.end_offsets([FIRST], timeout=[]), ConfigurationError, r"timeout=\[\]"),
         (lambda each: each.offsets_for_times([FIRST]), TypeError, "timestamps="),
         (lambda each: each.offsets_for_times({FIRST: time.time()}), TypeError, "whole number of milliseconds"),
         (lambda each: each.offsets_for_times({FIRST: 2**63}), ValueError, "milliseconds since the epoch"),

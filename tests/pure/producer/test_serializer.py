@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from aiokafka_lite.producer.serializer import (
     IntSerializer,
     JsonSerializer,
     StrSerializer,
+    as_serializer,
     headers_of,
     is_async,
     serialize,
@@ -70,6 +73,41 @@ class Disguised:
         return Waiting().serialize(topic, data, headers)
 
 
+async def ask(value: object) -> bytes:
+    return f"asked {value}".encode()
+
+
+class Callable:
+    async def __call__(self, value: object) -> bytes:
+        return await ask(value)
+
+
+def test_a_function_of_the_value_alone_is_a_serializer() -> None:
+    serializer = as_serializer("value_serializer", lambda value: json.dumps(value).encode())
+    assert not is_async(serializer)
+    assert serialize(serializer, "t", "value", [1], ()) == b"[1]"
+    assert serialize(as_serializer("value_serializer", bytes), "t", "value", [1], ()) == b"\1"
+
+
+@pytest.mark.parametrize("function", [ask, functools.partial(ask), Callable()])
+async def test_so_is_an_async_function(function: object) -> None:
+    serializer = as_serializer("value_serializer", function)
+    assert is_async(serializer)
+    assert await serialize_async(serializer, "t", "value", 5, ()) == b"asked 5"
+
+
+def test_a_function_is_called_by_its_name() -> None:
+    with pytest.raises(SerializationError, match="dumps made str, not bytes"):
+        serialize(as_serializer("value_serializer", json.dumps), "t", "value", [1], ())
+    with pytest.raises(SerializationError, match="cannot be serialized by dumps: Object of type complex"):
+        serialize(as_serializer("value_serializer", json.dumps), "t", "value", 1j, ())
+
+
+def test_a_serializer_stays_itself() -> None:
+    serializer = Upper()
+    assert as_serializer("value_serializer", serializer) is serializer
+
+
 BUILT_IN: list[tuple[AnySerializer, object, bytes]] = [
     (StrSerializer(), "é", b"\xc3\xa9"),
     (StrSerializer("latin-1"), "é", b"\xe9"),
@@ -121,8 +159,8 @@ async def test_an_async_serializer_is_awaited_and_one_that_is_not_is_called() ->
 def test_whether_a_serializer_is_async_is_told_by_its_definition() -> None:
     assert is_async(Waiting())
     assert not is_async(Disguised())
-    with pytest.raises(ConfigurationError, match="no method serialize"):
-        is_async(object())  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^value_serializer=.* an object with serialize\("):
+        as_serializer("value_serializer", object())
 
 
 def test_a_serializer_that_hides_that_it_waits_is_told_how_to_say_so() -> None:
