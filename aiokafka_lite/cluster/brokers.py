@@ -52,8 +52,9 @@ class Brokers:
         """Follow an answer: brokers move, and connections to bootstrap addresses have done their duty.
 
         A broker that is not listed keeps its connections: an answer that lags behind may leave out one that lives, and
-        what is in flight there must not be lost for it. Idle connections end by themselves. One that is listed again
-        has come back, so it is called at once, whatever the pause after the calls in vain.
+        what is in flight there must not be lost for it. Idle connections end by themselves, and without any it is
+        forgotten. One that is listed again has come back, so it is called at once, whatever the pause after the calls
+        in vain.
         """
         for node in view.nodes.values():
             if node.node_id in self._brokers:
@@ -62,10 +63,14 @@ class Brokers:
                     listed.hurry()
         self._listed = set(view.nodes)
         self._aside.intersection_update(view.nodes)
+        for node_id, broker in list(self._brokers.items()):
+            if node_id >= 0 and node_id not in self._listed and broker.is_idle:
+                del self._brokers[node_id]
+                broker.close()
         for seed in self._seed_ids.values():
-            broker = self._brokers.get(seed)
-            for connection in broker.connections if broker is not None else ():
-                connection.retire()
+            if seed in self._brokers:
+                for connection in self._brokers[seed].connections:
+                    connection.retire()
 
     def put_aside(self, broker: Broker) -> None:
         """Ask it only when no other is left: it failed."""
@@ -81,7 +86,11 @@ class Brokers:
         """It answered, and so it is alive under whatever id its address was put aside."""
         if self._aside:
             place = _place(broker.node)
-            self._aside = {node_id for node_id in self._aside if _place(self._brokers[node_id].node) != place}
+            self._aside = {
+                node_id
+                for node_id in self._aside
+                if node_id in self._brokers and _place(self._brokers[node_id].node) != place
+            }
 
     def resurrect(self) -> None:
         """None is left, so all get another chance."""

@@ -92,6 +92,12 @@ class Broker:
         return any(connection.ready for connection in self._connections.values())
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it has no connection, not even one that is ending, and nobody waits for one."""
+        ending = any(not connection.gone for connection in self._ending)
+        return not (self._connections or self._wanted or self._connecting or ending)
+
+    @property
     def connections(self) -> tuple[Connection, ...]:
         """The open connections."""
         return tuple(self._connections.values())

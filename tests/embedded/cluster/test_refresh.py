@@ -12,13 +12,14 @@ from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.embedded.node import default_versions
 from aiokafka_lite.errors import (
     AuthorizationError,
+    ConnectionLost,
     ErrorCode,
     IllegalStateError,
     InvalidTopic,
     KafkaTimeout,
     UnknownTopic,
 )
-from aiokafka_lite.protocol.messages import MetadataRequest, MetadataResponse
+from aiokafka_lite.protocol.messages import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from aiokafka_lite.types import Node, TopicPartition
 from tests.embedded.cluster.simulation import (
     CountingConnector,
@@ -341,6 +342,27 @@ async def test_broker_at_a_new_address_is_followed() -> None:
         assert client.view.nodes[2] == Node(2, "127.0.0.1", 7002, None)
         await client.send(MetadataRequest(topics=[]), node=2)
         assert cluster.history.of(MetadataRequest, node=2)
+
+
+@simulated
+async def test_broker_that_is_listed_no_more_is_forgotten_once_it_has_no_connection() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await client.send(MetadataRequest(topics=[]), node=2)
+        broker = client.broker(2)
+        others = [node for node in cluster.nodes.values() if node.node_id != 2]
+        listed = [MetadataResponseBroker(node_id=node.node_id, host="127.0.0.1", port=node.port) for node in others]
+        with cluster.on(MetadataRequest, times=None).answer(lambda _: MetadataResponse(brokers=listed, topics=[])):
+            await client.refresh()
+            assert 2 not in client.view.nodes
+            assert broker.connected, "what is in flight to a broker that is left out by mistake must not be lost"
+            broker.connections[0].retire()
+            await asyncio.sleep(1.0)
+            await client.refresh()
+            assert set(client._brokers._brokers) & {1, 2, 3} <= {1, 3}
+        await client.refresh()
+        await client.send(MetadataRequest(topics=[]), node=2)
+        with pytest.raises(ConnectionLost, match="is closed"):
+            await broker.connection()
 
 
 @simulated
