@@ -140,7 +140,7 @@ class ClientConfig:
     ``bootstrap_servers`` is ``"host:port,host:port"`` or a sequence of ``"host:port"``. ``request_timeout`` bounds one
     request on one connection; ``api_timeout`` a whole operation with its retries. Backoffs grow from their first value
     (a millisecond at least) to ``_max`` and carry jitter. ``max_response_size`` is the largest frame accepted from a
-    broker.
+    broker. When a broker throttles, nothing is sent on that connection for as long as it says, at most a minute.
     """
 
     bootstrap_servers: str | Iterable[str]

@@ -272,7 +272,7 @@ class EmbeddedCluster(Service):
                 while any(set(state.isr) != set(state.replicas) for state in self.controller.require(topic).partitions):
                     await self._changed.wait()
         except TimeoutError:
-            raise KafkaTimeout(f"replicas of {topic!r} are not in sync after {timeout} s") from None
+            raise KafkaTimeout(f"replicas of {topic!r} are not in sync after {timeout:g} s") from None
 
     # ---- faults
 

@@ -392,6 +392,18 @@ async def test_used_topics_are_forgotten_when_idle_and_added_ones_are_not() -> N
 
 
 @simulated
+async def test_a_topic_stays_for_as_long_as_it_was_said_to_be_in_use_and_the_idle_time() -> None:
+    async with cluster_and_client(client={"metadata_max_age": 50.0}) as (_, client):
+        await client.topic("slow")
+        assert client.known_topic("slow", in_use_for=1_000.0) is not None
+        assert client.known_topic("slow") is not None, "a shorter use takes nothing away"
+        await asyncio.sleep(1_250)
+        assert {"slow"} == set(client.view.topics)
+        await asyncio.sleep(150)
+        assert not client.view.topics
+
+
+@simulated
 async def test_topic_asked_for_once_is_not_tracked() -> None:
     async with cluster_and_client() as (_, client):
         assert "once" in (await client.refresh(["once"])).topics

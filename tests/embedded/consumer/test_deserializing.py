@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,6 +55,21 @@ async def test_keys_and_values_are_what_the_deserializers_make(cluster: Embedded
         first, second = await consumer.poll(timeout=5.0)
         assert (first.key, first.value, first.headers) == (7, "grün", headers)
         assert (second.key, second.value) == (None, None)
+
+
+async def slow_int(data: bytes) -> int:
+    await asyncio.sleep(1.0)
+    return int(data)
+
+
+@pytest.mark.parametrize("function", [json.loads, slow_int, lambda data: int(data), int])
+async def test_a_function_of_the_bytes_is_a_deserializer(orders: EmbeddedCluster, function: Callable[..., Any]) -> None:
+    async with consumer_of(orders, value_deserializer=function) as consumer:
+        consumer.assign([SECOND])
+        assert [record.value for record in await take(consumer, 10)] == list(range(10))
+        consumer.assign([FIRST])
+        with pytest.raises(DeserializationError, match="orders-0 at offset 3"):
+            await take(consumer, 10)
 
 
 @pytest.mark.parametrize("way", ["iterate", "poll"])
