@@ -346,6 +346,7 @@ class _Consumption(Service):
             spawn=self.start_child,
             on_ready=self._ready,
             on_found=self._ready,
+            settle=self._settle_claims,
         )
         self.coordinator = Coordinator(
             self._client,
@@ -372,6 +373,7 @@ class _Consumption(Service):
         self.coordinator.start(self._topics)
 
     async def _on_close(self) -> None:
+        await self._fetching.close()
         await self.coordinator.close(leave=self._group_config.group_instance_id is None)
 
     async def until_over(self) -> None:
@@ -405,6 +407,12 @@ class _Consumption(Service):
             for claim in self._session._claims.values():
                 if claim._state.readable:
                     claim._wake()
+
+    def _settle_claims(self) -> None:
+        """A position is about to be moved by something other than reading: no claim may go on with what it has."""
+        if self._session is not None:
+            for claim in self._session._claims.values():
+                claim._end()
 
     def next_chunk(self, state: PartitionState) -> Chunk | None:
         """What a claim has to read next. Raises what stands in the way, and leaves the partition alone for a while."""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka_lite.consumer import ResetReason
+from aiokafka_lite.consumer import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession, ResetReason
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.node import default_versions
 from aiokafka_lite.errors import AuthorizationError, ErrorCode, OffsetOutOfRange
@@ -205,3 +205,29 @@ async def test_a_seek_while_a_leader_is_asked_counts(old_orders: EmbeddedCluster
         assert fault.hits == 1
         consumer.seek(FIRST, 20)
         assert (await take(consumer, 1))[0].offset == 20
+
+
+async def test_a_claim_in_the_midst_of_a_batch_reads_nothing_twice_when_the_log_is_cut_off(
+    orders: EmbeddedCluster,
+) -> None:
+    offsets: list[int] = []
+
+    class Handler(ConsumerGroupHandler):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            async for record in claim:
+                offsets.append(record.offset)
+                if record.offset == 4:
+                    await cut_off(orders, 60)
+                    await asyncio.sleep(2.0)
+                if record.offset == 119:
+                    done.set()
+
+    done = asyncio.Event()
+    group = ConsumerGroup(orders.bootstrap_servers, group_id="readers", connector=orders.connector)
+    consuming = asyncio.ensure_future(group.consume(["orders"], Handler()))
+    async with asyncio.timeout(60.0):
+        await done.wait()
+    await group.close()
+    await consuming
+    assert offsets == list(range(120))
+    assert len(orders.nodes[orders.leader_of("orders", 0)].fetch_sessions) == 0
