@@ -414,6 +414,30 @@ async def test_close_returns_within_its_timeout_and_settles_every_delivery(clust
     await producer.close()
 
 
+async def test_what_is_lost_by_closing_is_logged_with_one_line(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("t", "u"):
+        await cluster.create_topic(name, 3)
+    producer = producer_of(cluster)
+    await producer.start()
+    with cluster.on(ProduceRequest, times=None).drop():
+        for partition in range(3):
+            for name in ("t", "u", "nowhere"):
+                producer.send_nowait(name, b"v", partition=partition)
+        await asyncio.sleep(1.0)
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(1.0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    del producer, closing
+    gc.collect()
+    lines = [record.getMessage() for record in caplog.records if "not delivered" in record.getMessage()]
+    assert len(lines) == 1, lines
+    assert "records for nowhere, t, u were not delivered: KafkaTimeout" in lines[0]
+
+
 async def test_a_body_that_raises_does_not_wait_for_long(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     loop = asyncio.get_running_loop()
