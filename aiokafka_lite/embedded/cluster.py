@@ -248,8 +248,9 @@ class EmbeddedCluster(Service):
         self.check()
         if assignments is not None:
             partitions = replication_factor = -1
+        numbered = None if assignments is None else list(enumerate(assignments))
         return self.controller.create_topic(
-            name, partitions, replication_factor, assignments=assignments, configs=configs
+            name, partitions, replication_factor, assignments=numbered, configs=configs
         )
 
     async def delete_topic(self, name: str) -> None:

@@ -5,6 +5,7 @@ A setting is a string on the wire and in the tables here; ``TopicConfig`` is the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -55,6 +56,20 @@ class ConfigKey(NamedTuple):
     maximum: float | None = None
     allowed: tuple[str, ...] = ()
     read_only: bool = False
+    pattern: str = ""
+
+    def canonical(self, value: str) -> str:
+        """A valid value as brokers show it."""
+        match self.type:
+            case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
+                return str(int(value))
+            case ConfigType.DOUBLE:
+                return str(float(value))
+            case ConfigType.BOOLEAN:
+                return value.strip().lower()
+            case ConfigType.LIST:
+                return ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
+        return value.strip()
 
     def check(self, name: str, value: str) -> None:
         """Raise InvalidConfig unless the value fits."""
@@ -70,8 +85,10 @@ class ConfigKey(NamedTuple):
             low, high = self.minimum, self.maximum if self.maximum is not None else ceiling
             if number > high or (low is not None and number < low):
                 raise InvalidConfig(f"{name}={value}: must lie within {low if low is not None else '-'}..{high}")
+        if self.pattern and re.fullmatch(self.pattern, value) is None:
+            raise InvalidConfig(f"{name}={value!r}: must look like {self.pattern}")
         if self.allowed:
-            parts = [part.strip() for part in value.split(",")] if kind is ConfigType.LIST else [value]
+            parts = [part.strip() for part in value.split(",") if value] if kind is ConfigType.LIST else [value]
             if not all(part in self.allowed for part in parts):
                 raise InvalidConfig(f"{name}={value!r}: use {', '.join(self.allowed)}")
 
@@ -79,9 +96,11 @@ class ConfigKey(NamedTuple):
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
+_THROTTLED = r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?"
+
 TOPIC_KEYS: dict[str, ConfigKey] = {
     "cleanup.policy": ConfigKey(_LIST, "delete", "log.cleanup.policy", allowed=("compact", "delete")),
-    "compression.gzip.level": ConfigKey(_INT, "-1", "compression.gzip.level", -1, 9),
+    "compression.gzip.level": ConfigKey(_INT, "-1", "compression.gzip.level", pattern="-1|[1-9]"),
     "compression.lz4.level": ConfigKey(_INT, "9", "compression.lz4.level", 1, 17),
     "compression.type": ConfigKey(
         _STRING,
@@ -94,9 +113,9 @@ TOPIC_KEYS: dict[str, ConfigKey] = {
     "file.delete.delay.ms": ConfigKey(_LONG, "60000", "log.segment.delete.delay.ms", 0),
     "flush.messages": ConfigKey(_LONG, str(INT64_MAX), "log.flush.interval.messages", 1),
     "flush.ms": ConfigKey(_LONG, str(INT64_MAX), "log.flush.interval.ms", 0),
-    "follower.replication.throttled.replicas": ConfigKey(_LIST, ""),
+    "follower.replication.throttled.replicas": ConfigKey(_LIST, "", pattern=_THROTTLED),
     "index.interval.bytes": ConfigKey(_INT, "4096", "log.index.interval.bytes", 0),
-    "leader.replication.throttled.replicas": ConfigKey(_LIST, ""),
+    "leader.replication.throttled.replicas": ConfigKey(_LIST, "", pattern=_THROTTLED),
     "local.retention.bytes": ConfigKey(_LONG, "-2", "log.local.retention.bytes", -2),
     "local.retention.ms": ConfigKey(_LONG, "-2", "log.local.retention.ms", -2),
     "max.compaction.lag.ms": ConfigKey(_LONG, str(INT64_MAX), "log.cleaner.max.compaction.lag.ms", 1),
@@ -115,7 +134,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = {
     "remote.storage.enable": ConfigKey(_BOOLEAN, "false"),
     "retention.bytes": ConfigKey(_LONG, "-1", "log.retention.bytes"),
     "retention.ms": ConfigKey(_LONG, "604800000", "log.retention.ms", -1),
-    "segment.bytes": ConfigKey(_INT, "1073741824", "log.segment.bytes", 14),
+    "segment.bytes": ConfigKey(_INT, "1073741824", "log.segment.bytes", 1048576),
     "segment.index.bytes": ConfigKey(_INT, "10485760", "log.index.size.max.bytes", 4),
     "segment.jitter.ms": ConfigKey(_LONG, "0", "log.roll.jitter.ms", 0),
     "segment.ms": ConfigKey(_LONG, "604800000", "log.roll.ms", 1),
@@ -238,7 +257,20 @@ def topic_synonyms(name: str, topic: Mapping[str, str], layers: Layers) -> list[
     return [*found, *broker_synonyms(key.broker_name, layers)]
 
 
-def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
-    """Every value that a broker setting has somewhere, the one in force first."""
+_WITHOUT_DEFAULT = frozenset({"log.retention.ms", "log.flush.interval.ms", "log.roll.ms", "log.roll.jitter.ms"})
+"""Settings whose default is that of a setting in another unit, such as hours."""
+
+
+def has_default(name: str) -> bool:
+    """Whether a broker has a default for a setting under this name, which is one of a broker's or of a topic's."""
+    return name in BROKER_KEYS and name not in _WITHOUT_DEFAULT
+
+
+def broker_synonyms(name: str, layers: Layers, *, own: bool = False) -> list[Synonym]:
+    """Every value that a broker setting has somewhere, the one in force first.
+
+    A default that is given in another unit counts, unless the broker is asked for its ``own`` settings.
+    """
     found = [Synonym(name, layer[name], source) for source, layer in layers if name in layer]
-    return [*found, Synonym(name, BROKER_KEYS[name].default, ConfigSource.DEFAULT)]
+    default = None if own and not has_default(name) else BROKER_KEYS[name].default
+    return [*found, Synonym(name, default, ConfigSource.DEFAULT)]

@@ -167,25 +167,30 @@ class Controller:
         partitions: int = -1,
         replication_factor: int = -1,
         *,
-        assignments: Sequence[Sequence[int]] | None = None,
+        assignments: Sequence[tuple[int, Sequence[int]]] | None = None,
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Make a topic; -1 stands for the broker's default. Raises Refused."""
+        """Make a topic; -1 stands for the broker's default, ``assignments`` are partitions and their replicas.
+
+        Raises Refused.
+        """
         if name in self.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-        if not is_legal_name(name):
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no legal topic name")
+        self._check_name(name)
+        own = self._checked_configs(configs or {})
         if assignments is not None:
             if partitions != -1 or replication_factor != -1:
                 raise Refused(
                     ErrorCode.INVALID_REQUEST, "an assignment excludes partition count and replication factor"
                 )
-            replicas = [tuple(nodes) for nodes in assignments]
+            by_index = {index: tuple(nodes) for index, nodes in assignments}
+            if sorted(by_index) != list(range(len(assignments))):
+                raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without gaps")
+            replicas = [by_index[index] for index in range(len(by_index))]
             self._check_assignments(replicas)
         else:
             replicas = self._assign(partitions, replication_factor)
-        own = self._checked_configs(configs or {})
         states = tuple(self._new_partition(nodes) for nodes in replicas)
         config = TopicConfig.parse(own, self.broker_configs)
         topic = Topic(name, self._new_topic_id(), states, config, own)
@@ -193,15 +198,25 @@ class Controller:
             self._store(topic)
         return topic
 
+    def _check_name(self, name: str) -> None:
+        """Dots and underscores look alike in the names of metrics, so that topics may not differ in them alone."""
+        if not is_legal_name(name):
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no legal topic name")
+        alike = name.replace(".", "_")
+        if "_" in alike:
+            for other in self.topics:
+                if other.replace(".", "_") == alike:
+                    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {other!r}")
+
     def _assign(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
         count = self.default_partitions if partitions == -1 else partitions
         factor = self.default_replication_factor if replication_factor == -1 else replication_factor
-        if not 0 < count <= MAX_PARTITIONS:
-            raise Refused(ErrorCode.INVALID_PARTITIONS, f"{count} partitions: must be 1 or more, or -1 for the default")
         if factor <= 0:
             raise Refused(
                 ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: must be 1 or more, or -1"
             )
+        if not 0 < count <= MAX_PARTITIONS:
+            raise Refused(ErrorCode.INVALID_PARTITIONS, f"{count} partitions: must be 1 or more, or -1 for the default")
         live = self.live_brokers()
         if factor > len(live):
             raise Refused(
@@ -225,6 +240,9 @@ class Controller:
         return PartitionState(tuple(replicas), live or tuple(replicas), live[0] if live else NO_LEADER)
 
     def _checked_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        nulls = [name for name, value in configs.items() if value is None]
+        if nulls:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"without a value: {', '.join(nulls)}")
         try:
             check_configs(TOPIC_KEYS, configs)
         except InvalidConfig as error:
@@ -267,8 +285,10 @@ class Controller:
 
     def set_topic_configs(self, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
         """Replace a topic's own settings; raises Refused."""
-        topic = self.require(name)
+        if not is_legal_name(name):
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no legal topic name")
         own = self._checked_configs(configs)
+        topic = self.require(name)
         if not validate_only:
             self._store(replace(topic, configs=own, config=TopicConfig.parse(own, self.broker_configs)))
 

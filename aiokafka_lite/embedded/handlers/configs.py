@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
     AlterConfigsRequest,
+    AlterConfigsRequestConfig,
     AlterConfigsResponse,
     AlterConfigsResponseResource,
     DescribeConfigsRequest,
@@ -38,9 +39,11 @@ from ..configs import (
     ConfigType,
     Synonym,
     broker_synonyms,
+    has_default,
     topic_synonyms,
 )
 from ..controller import Refused
+from ..topics import is_legal_name
 
 if TYPE_CHECKING:
     from ..connection import RequestContext
@@ -59,24 +62,33 @@ class Change(IntEnum):
 
 
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    results = [_describe(context, request, resource) for resource in request.resources]
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in (TOPIC, BROKER)]
+    if unknown:  # the others, too, are refused then
+        message = f"resources of type {unknown[0]} have no settings here"
+        results = [_refused(resource, ErrorCode.INVALID_REQUEST, message) for resource in request.resources]
+    else:
+        results = [_describe(context, request, resource) for resource in request.resources]
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+
+def _refused(resource: DescribeConfigsResource, code: ErrorCode, message: str | None) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
 
 
 def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[],
-    )
+    result = _refused(resource, ErrorCode.NONE, None)
     try:
         _allow(context, resource.resource_type, resource.resource_name, Operation.DESCRIBE_CONFIGS)
         for name, key, synonyms in _settings(context, resource.resource_type, resource.resource_name):
-            if resource.configuration_keys is None or name in resource.configuration_keys:
+            if not resource.configuration_keys or name in resource.configuration_keys:
                 result.configs.append(_setting(context, request, name, key, synonyms))
     except Refused as refusal:
         result.error_code, result.error_message = refusal.code, str(refusal)
@@ -87,14 +99,15 @@ def _settings(context: RequestContext, resource_type: int, name: str) -> Sequenc
     """A resource's settings with the places that they come from; raises Refused."""
     controller = context.node.cluster.controller
     if resource_type == TOPIC:
+        if not is_legal_name(name):
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no legal topic name")
         own = controller.require(name).configs
         return [(each, key, topic_synonyms(each, own, controller.layers())) for each, key in TOPIC_KEYS.items()]
-    if resource_type != BROKER:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
     if name and name != str(context.node.node_id):
         raise Refused(ErrorCode.INVALID_REQUEST, f"this is broker {context.node.node_id}, not {name}")
     settings = [
-        (each, key, broker_synonyms(each, controller.layers(name))) for each, key in sorted(BROKER_KEYS.items())
+        (each, key, broker_synonyms(each, controller.layers(name), own=True))
+        for each, key in sorted(BROKER_KEYS.items())
     ]
     if name:
         return settings
@@ -108,10 +121,14 @@ def _setting(
     in_force = synonyms[0]
     described = []
     if request.include_synonyms and context.version >= 1:
-        described = [DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source) for each in synonyms]
+        described = [
+            DescribeConfigsSynonym(name=each.name, value=_shown(key, each.value), source=each.source)
+            for each in synonyms
+            if each.source is not ConfigSource.DEFAULT or has_default(each.name)
+        ]
     return DescribeConfigsResourceResult(
         name=name,
-        value=None if key.type is ConfigType.PASSWORD else in_force.value,
+        value=_shown(key, in_force.value),
         read_only=key.read_only,
         config_source=in_force.source,
         is_sensitive=key.type is ConfigType.PASSWORD,
@@ -119,6 +136,10 @@ def _setting(
         config_type=key.type,
         documentation=None,
     )
+
+
+def _shown(key: ConfigKey, value: str | None) -> str | None:
+    return None if key.type is ConfigType.PASSWORD or value is None else key.canonical(value)
 
 
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
@@ -131,8 +152,11 @@ def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Alte
             resource_name=resource.resource_name,
         )
         try:
-            wanted = {each.name: each.value for each in resource.configs}
-            values = {name: value for name, value in wanted.items() if value is not None}
+            _check_names(context, resource.resource_type, resource.resource_name, _names(resource.configs))
+            nulls = [each.name for each in resource.configs if each.value is None]
+            if nulls:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"without a value: {', '.join(nulls)}")
+            values = {each.name: each.value for each in resource.configs if each.value is not None}
             _replace(context, resource.resource_type, resource.resource_name, values, request.validate_only)
         except Refused as refusal:
             answer.error_code, answer.error_message = refusal.code, str(refusal)
@@ -152,6 +176,7 @@ def incremental_alter_configs(
             resource_name=resource.resource_name,
         )
         try:
+            _check_names(context, resource.resource_type, resource.resource_name, _names(resource.configs))
             values = dict(_own(context, resource.resource_type, resource.resource_name))
             for change in resource.configs:
                 _change(values, change, TOPIC_KEYS if resource.resource_type == TOPIC else BROKER_KEYS)
@@ -165,8 +190,26 @@ def incremental_alter_configs(
 def _own(context: RequestContext, resource_type: int, name: str) -> Mapping[str, str]:
     controller = context.node.cluster.controller
     if resource_type == TOPIC:
-        return controller.require(name).configs
+        topic = controller.topics.get(name)
+        return {} if topic is None else topic.configs  # one that there is not is refused last, as in Kafka
     return controller.dynamic_configs.get(name, {})
+
+
+def _names(settings: Iterable[AlterConfigsRequestConfig | IncrementalAlterConfigsRequestConfig]) -> list[str]:
+    return [each.name for each in settings]
+
+
+def _check_names(context: RequestContext, resource_type: int, resource_name: str, names: Sequence[str]) -> None:
+    """Raise Refused for a resource that cannot have settings, and for a setting that is named twice."""
+    if len(set(names)) < len(names):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a setting is named twice")
+    if resource_type not in (TOPIC, BROKER):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+    if resource_type == TOPIC and not resource_name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all topics")
+    brokers = {str(broker) for broker in context.node.cluster.controller.brokers}
+    if resource_type == BROKER and resource_name and resource_name not in brokers:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"there is no broker {resource_name!r}")
 
 
 def _change(
@@ -202,10 +245,8 @@ def _replace(
     controller = context.node.cluster.controller
     if resource_type == TOPIC:
         controller.set_topic_configs(name, values, validate_only=validate_only)
-    elif resource_type == BROKER:
-        controller.set_broker_configs(name, values, validate_only=validate_only)
     else:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+        controller.set_broker_configs(name, values, validate_only=validate_only)
 
 
 def _allow(context: RequestContext, resource_type: int, name: str, operation: Operation) -> None:

@@ -79,7 +79,11 @@ def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     response = AlterPartitionReassignmentsResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, responses=[]
+        throttle_time_ms=0,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        responses=[],
     )
     if not _allowed(context, Operation.ALTER):
         response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -46,7 +46,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     topics = list(_all(context)) if wants_all else list(_asked_for(context, request))
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.name:
+            if topic.name is not None:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     return MetadataResponse(
         brokers=[

@@ -62,18 +62,14 @@ def _allow_creation(context: RequestContext, name: str) -> None:
 
 
 def _create(context: RequestContext, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
-    assignments = None
-    if wanted.assignments:
-        by_index = {each.partition_index: each.broker_ids for each in wanted.assignments}
-        if sorted(by_index) != list(range(len(wanted.assignments))):
-            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without gaps")
-        assignments = [by_index[index] for index in range(len(by_index))]
+    assignments = [(each.partition_index, each.broker_ids) for each in wanted.assignments] or None
+    nulls = [each.name for each in wanted.configs if each.value is None]
     return context.node.cluster.controller.create_topic(
         wanted.name,
         wanted.num_partitions,
         wanted.replication_factor,
         assignments=assignments,
-        configs={each.name: each.value for each in wanted.configs},
+        configs={each.name: each.value for each in wanted.configs} | dict.fromkeys(nulls),
         validate_only=validate_only,
     )
 
@@ -95,26 +91,36 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
 
 def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     wanted = request.topics if context.version >= 6 else [DeleteTopicState(name=name) for name in request.topic_names]
-    return DeleteTopicsResponse(throttle_time_ms=0, responses=[_delete(context, each) for each in wanted])
+    counts = Counter((each.name, each.topic_id) for each in wanted)
+    responses = []
+    for each in wanted:
+        result = DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=ErrorCode.NONE)
+        try:
+            if (each.name is None) == (each.topic_id == ZERO_UUID):
+                raise Refused(ErrorCode.INVALID_REQUEST, "either a name or an id")
+            count = counts.pop((each.name, each.topic_id), 0)
+            if count == 0:
+                continue
+            if count > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"named {count} times")
+            _delete(context, result)
+        except Refused as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        responses.append(result)
+    return DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
 
 
-def _delete(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopicResult:
-    node, name = context.node, wanted.name
-    result = DeletableTopicResult(name=name, topic_id=wanted.topic_id, error_code=ErrorCode.NONE)
-    try:
-        if name is not None and wanted.topic_id != ZERO_UUID:
-            raise Refused(ErrorCode.INVALID_REQUEST, "either a name or an id")
+def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
+    """Delete the topic that a result is about and complete the result; raises Refused."""
+    node, name = context.node, result.name
+    if name is None:
+        name = node.cluster.controller.names.get(result.topic_id)
         if name is None:
-            name = node.cluster.controller.names.get(wanted.topic_id)
-            if name is None:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-            result.name = name
-        if not node.cluster.authoriser.allows(context.principal, Operation.DELETE, Resource(ResourceType.TOPIC, name)):
-            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
-        result.topic_id = node.cluster.controller.delete_topic(name).topic_id
-    except Refused as refusal:
-        result.error_code, result.error_message = refusal.code, str(refusal)
-    return result
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+        result.name = name
+    if not node.cluster.authoriser.allows(context.principal, Operation.DELETE, Resource(ResourceType.TOPIC, name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
+    result.topic_id = node.cluster.controller.delete_topic(name).topic_id
 
 
 def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
