@@ -107,9 +107,8 @@ class Record(NamedTuple, Generic[K, V]):
     leader_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordMetadata:
-    """Where an acknowledged record is.
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record is. A NamedTuple for the reason that ``Record`` is one.
 
     ``offset`` is -1 where the broker does not say: with ``acks=0``, and for a batch that it had got before.
     ``timestamp`` is in milliseconds: the broker's where the topic is set to log-append time, else the record's own.
