@@ -3,8 +3,8 @@
 A broker knows the groups that it coordinates, and no others: all are asked for the list, and each group's coordinator
 for everything else.
 
-- States are listed since Kafka 2.6 (KIP-518) and types since 3.8 (KIP-848); from an older broker states are found by
-  describing what it lists, and every group there is of the classic type. The filters work everywhere.
+- States are listed since Kafka 2.6 (KIP-518), types with the new protocol (KIP-848). From an older broker states are
+  found by describing what it lists, and every group there is of the classic type. The filters work everywhere.
 - Groups of the new type are described by ConsumerGroupDescribe, since Kafka 4.0.
 - Before Kafka 4.0 a group that does not exist was described as a dead one; here it is GROUP_ID_NOT_FOUND always.
 """

@@ -7,6 +7,7 @@ import pytest
 from aiokafka_lite import (
     BrokerError,
     ErrorCode,
+    IsolationLevel,
     OffsetOutOfRange,
     Producer,
     TopicPartition,
@@ -15,6 +16,7 @@ from aiokafka_lite import (
 )
 from aiokafka_lite.admin import Admin, Election, EpochEnd, Match, NewTopic, OffsetSpec, QuotaEntity, VersionRange
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.protocol.messages import ListOffsetsRequest
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MISSING = TopicPartition("missing", 0)
@@ -89,6 +91,8 @@ async def test_offsets_are_found_by_time_and_by_every_special(admin: Admin, clus
     assert await offset(OffsetSpec.EARLIEST_PENDING_UPLOAD) in (None, 0)
     assert await offset(2500) == 2
     assert await offset(99_001) is None
+    levels = {exchange.request.isolation_level for exchange in cluster.history.of(ListOffsetsRequest)}  # type: ignore[attr-defined]
+    assert levels == {IsolationLevel.READ_COMMITTED}
     by_time = (await admin.offsets.list({FIRST: 2500}))[FIRST]
     assert by_time is not None
     assert (by_time.timestamp, by_time.leader_epoch) == (3000, 0)

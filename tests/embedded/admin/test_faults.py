@@ -27,6 +27,7 @@ from aiokafka_lite.protocol.messages import (
     DeleteGroupsRequest,
     DeleteTopicsRequest,
     DescribeGroupsRequest,
+    FindCoordinatorRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -86,7 +87,9 @@ async def test_another_coordinator_is_asked_when_it_has_moved(admin: Admin, clus
     await admin.groups.alter_offsets("billing", {ORDERS[0]: 0})
     cluster.on(DescribeGroupsRequest, times=2).fail(ErrorCode.NOT_COORDINATOR)
     cluster.on(DeleteGroupsRequest, times=2).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    cluster.history.clear()
     (await admin.groups.describe("billing")).raise_for_errors()
+    assert len(cluster.history.of(FindCoordinatorRequest)) == 2, "it is looked for after each refusal"
     (await admin.groups.delete("billing")).raise_for_errors()
 
 
@@ -114,6 +117,18 @@ async def test_the_list_of_groups_is_whole_or_fails(admin: Admin, cluster: Embed
 async def test_groups_are_listed_although_a_broker_has_left(admin: Admin, cluster: EmbeddedCluster) -> None:
     await cluster.stop(2)
     assert await admin.groups.list() == ()
+
+
+async def test_groups_are_listed_although_a_broker_leaves_meanwhile(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create(NewTopic("orders", 1))
+    for number in range(6):
+        await admin.groups.alter_offsets(f"group-{number}", {ORDERS[0]: 0})
+    cluster.on(ListGroupsRequest, node=2).delay(5.0)
+    listing = asyncio.ensure_future(admin.groups.list())
+    await asyncio.sleep(1.0)  # virtual
+    await cluster.stop(2)
+    assert {group.group_id for group in await listing} <= {f"group-{number}" for number in range(6)}
+    assert {exchange.node_id for exchange in cluster.history.of(ListGroupsRequest)} >= {1, 3}
 
 
 async def test_a_call_ends_at_its_deadline(admin: Admin, cluster: EmbeddedCluster) -> None:
