@@ -1,0 +1,162 @@
+"""Calls of members that are cancelled at any await: nothing is lost, nothing stays behind, and the next call works.
+
+Each call is cancelled after a number of turns of the event loop, for all the numbers that it may need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.consumer import Claim, ConsumerGroupSession
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.types import Record, TopicPartition
+from tests.embedded.consumer.logs import fill
+from tests.embedded.group.members import ORDERS, member_of, read_all, until_stable
+from tests.embedded.group.test_sessions import Recorder, committed, group_of
+
+TURNS = range(61)
+
+
+async def cancelled_after(turns: int, call: Coroutine[Any, Any, object]) -> bool:
+    """Cancel a call after so many turns of the loop; whether it had not come to its end by then."""
+    task = asyncio.ensure_future(call)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return task.cancelled()
+
+
+def open_connections(cluster: EmbeddedCluster) -> int:
+    """Connections of clients and of brokers among themselves."""
+    return sum(len(node.connections) for node in cluster.nodes.values())
+
+
+class Marker(Recorder):
+    """Notes what it has marked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marked: dict[TopicPartition, int] = {}
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        async for record in claim:
+            self.read.append(record)
+            await asyncio.sleep(0)
+            session.mark_message(record)
+            self.marked[TopicPartition(record.topic, record.partition)] = record.offset + 1
+
+
+def offsets_of(records: list[Record]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {partition.partition: [] for partition in ORDERS}
+    for record in records:
+        found[record.partition].append(record.offset)
+    return found
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["in a group", "alone"])
+async def test_a_seek_to_the_beginning_that_is_cancelled_loses_no_record(cluster: EmbeddedCluster, group: bool) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 5)
+    interrupted = 0
+    async with member_of(cluster, **({} if group else {"group_id": None})) as consumer:
+        await read_all(consumer, 30)
+        tasks = len(asyncio.all_tasks())
+        for turns in TURNS:
+            interrupted += await cancelled_after(turns, consumer.seek_to_beginning())
+            # Never begun, it has moved nothing; else it counts, though nobody waited for it.
+            expected = 30 if turns else 0
+            records = await read_all(consumer, expected) + await consumer.poll(timeout=2.0)
+            assert offsets_of(records) == dict.fromkeys(range(6), list(range(5)) if turns else [])
+        assert len(asyncio.all_tasks()) <= tasks
+    assert interrupted > 1
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["in a group", "alone"])
+async def test_a_seek_to_the_end_that_is_cancelled_skips_what_was_there_and_nothing_else(
+    cluster: EmbeddedCluster, group: bool
+) -> None:
+    async with member_of(cluster, **({} if group else {"group_id": None})) as consumer:
+        assert await consumer.poll(timeout=10.0) == []
+        end = 0
+        for turns in TURNS:
+            consumer.pause()
+            for partition in ORDERS:
+                fill(cluster, partition, 2)
+            end += 2
+            await cancelled_after(turns, consumer.seek_to_end())
+            positions = {await consumer.position(partition) for partition in ORDERS}
+            assert positions == {end if turns else end - 2}
+            for partition in ORDERS:
+                fill(cluster, partition, 1)
+            end += 1
+            consumer.resume()
+            fresh = await read_all(consumer, 6 if turns else 18)
+            expected = list(range(end - (1 if turns else 3), end))
+            assert offsets_of(fresh) == {each.partition: expected for each in ORDERS}
+
+
+async def test_a_seek_between_cancelled_reads_loses_no_record(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 61)
+    records: list[Record] = []
+    async with member_of(cluster) as consumer:
+        await until_stable_reading(consumer)
+
+        async def poll() -> None:
+            records.extend(await consumer.poll(3, timeout=0.01))
+
+        for turns in TURNS:
+            await cancelled_after(turns, poll())
+            consumer.seek(ORDERS[0], turns)
+            records.clear()
+            await cancelled_after(turns, poll())
+            records += await read_all(consumer, 61 - turns - len(records))
+            assert [record.offset for record in records] == list(range(turns, 61))
+            records.clear()
+
+
+async def until_stable_reading(consumer: Any) -> None:
+    reading = asyncio.ensure_future(read_all(consumer, 1))
+    await until_stable(consumer)
+    await reading
+
+
+@pytest.mark.parametrize("turns", [*TURNS, *range(70, 400, 30)])
+async def test_a_consume_that_is_cancelled_has_left_and_lost_nothing(cluster: EmbeddedCluster, turns: int) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 20)
+    connections = open_connections(cluster)
+    handler = Marker()
+    group = group_of(cluster)
+    before = asyncio.all_tasks()
+    await cancelled_after(turns, group.consume(["orders"], handler))
+    assert asyncio.all_tasks() == before
+    assert members_in(cluster) == 0
+    await closed_connections(cluster, connections)
+    assert await committed(cluster) == handler.marked
+    task = asyncio.create_task(group.consume(["orders"], handler))
+    async with asyncio.timeout(60):
+        while len({(record.partition, record.offset) for record in handler.read}) < 120:
+            await asyncio.sleep(0.05)  # virtual
+        await asyncio.sleep(1.0)
+    await group.close()
+    await task
+    assert await committed(cluster) == dict.fromkeys(ORDERS, 20)
+
+
+def members_in(cluster: EmbeddedCluster) -> int:
+    groups = (node.groups.group("workers") for node in cluster.nodes.values())
+    return sum(len(group.members) for group in groups if group is not None)
+
+
+async def closed_connections(cluster: EmbeddedCluster, before: int) -> None:
+    """Wait until brokers have seen connections go."""
+    async with asyncio.timeout(5):
+        while open_connections(cluster) > before:
+            await asyncio.sleep(0.01)  # virtual
