@@ -130,9 +130,7 @@ class Consumer(Service, Generic[K, V]):
         )
         self._deserializing: Deserializing | None = None
         if key_deserializer is not None or value_deserializer is not None or on_deserialization_error != "raise":
-            self._deserializing = Deserializing(
-                self._reader, key_deserializer, value_deserializer, on_deserialization_error
-            )
+            self._deserializing = Deserializing(key_deserializer, value_deserializer, on_deserialization_error)
         self._on_offset_reset = on_offset_reset
         self._records = _Records(self, self._reader)
         self._group_config = group_config
@@ -573,7 +571,7 @@ class Consumer(Service, Generic[K, V]):
         try:
             async with asyncio.timeout(timeout) as scope:
                 while True:
-                    records = await self.until_failed(deserializing.take(max_records))
+                    records = await self.until_failed(deserializing.take(self._reader, max_records))
                     if records:
                         return records
                     await self.until_failed(self._reader.wait())
@@ -612,9 +610,9 @@ class _Records(Generic[K, V]):
         with self._consumer._attending:
             while await _may_read(self._consumer, reader):
                 if deserializing is not None:
-                    if deserializing.iterate():
+                    if deserializing.iterate(reader):
                         return next(reader.current)  # type: ignore[return-value]
-                    records = await _until_closed(self._consumer, deserializing.take(1))
+                    records = await _until_closed(self._consumer, deserializing.take(reader, 1))
                     if records:
                         return records[0]
                 elif reader.iterate():

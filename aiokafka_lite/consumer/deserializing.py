@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..errors import ConfigurationError, DeserializationError
 from ..types import Header, Record
 from .columns import records_of
 from .deserializer import Deserializer, as_deserializer, is_async
 from .fetched import Chunk
-from .reader import Reader
+from .partition import PartitionState
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +36,27 @@ returns the record to hand out, or None to leave it out; it may be async, and wh
 """
 
 
+class Source(Protocol):
+    """Where records come from: a ``Reader``, or a ``Claim``."""
+
+    def peek(self) -> tuple[PartitionState, Chunk] | None:
+        """What comes next and whose it is, without taking it; None if nothing is there. Raises what is in the way."""
+
+    def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
+        """Hand out the next records of what was just peeked at, with these keys and values."""
+
+    def deliver(self, state: PartitionState, chunk: Chunk, start: int, count: int) -> bool:
+        """Count records of a peeked chunk as delivered; False if they are not what comes next any longer."""
+
+    def refuse(self, state: PartitionState) -> None:
+        """The user cannot have the next record of a partition: it is left alone for a moment."""
+
+
 class Deserializing:
-    """Takes records from the reader and runs deserializers over them. Owner: the consumer."""
+    """Takes records from a source and runs deserializers over them. It keeps nothing: many sources may share it."""
 
     def __init__(
         self,
-        reader: Reader,
         key: object,
         value: object,
         on_error: OnDeserializationError,
@@ -50,7 +65,6 @@ class Deserializing:
             raise ConfigurationError(
                 f"on_deserialization_error={on_error!r}: 'raise', 'skip', 'raw', or a function of error and record"
             )
-        self._reader = reader
         self._key = None if key is None else as_deserializer("key_deserializer", key)
         self._value = None if value is None else as_deserializer("value_deserializer", value)
         self._key_is_async = self._key is not None and is_async(self._key)
@@ -58,31 +72,31 @@ class Deserializing:
         self._is_async = self._key_is_async or self._value_is_async
         self._on_error = on_error
 
-    def iterate(self) -> bool:
-        """Make the reader's ``current`` an iterator over what comes next; False if that takes ``take``.
+    def iterate(self, source: Source) -> bool:
+        """Make the source iterate over what comes next; False if that takes ``take``.
 
         That is: nothing is there, a deserializer is async, or the next record cannot be deserialized.
         """
-        if self._is_async or (found := self._reader.peek()) is None:
+        if self._is_async or (found := source.peek()) is None:
             return False
         _, chunk = found
         keys, values = self._ahead(chunk, AHEAD)
         if values:
-            self._reader.iterate_with(chunk, keys, values)
+            source.iterate_with(chunk, keys, values)
         return bool(values)
 
-    async def take(self, max_records: int) -> list[AnyRecord]:
+    async def take(self, source: Source, max_records: int) -> list[AnyRecord]:
         """Up to ``max_records`` of one partition; none if nothing is there. Raises what stands in the way."""
-        while (found := self._reader.peek()) is not None:
+        while (found := source.peek()) is not None:
             state, chunk = found
             start = chunk.index
             records, used, failure = await self._read(chunk, max_records)
-            if not self._reader.deliver(state, chunk, start, used):
+            if not source.deliver(state, chunk, start, used):
                 continue  # another task has read, sought or paused meanwhile
             if records:
                 return records
             if failure is not None:
-                self._reader.refuse(state)
+                source.refuse(state)
                 raise failure
         return []
 

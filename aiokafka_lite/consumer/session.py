@@ -15,9 +15,9 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Generic, Self, Unpack, cast
 
 import anyio
 import anyio.abc
@@ -31,7 +31,9 @@ from ..group.coordinator import Coordinator, Topics
 from ..group.offsets import CommitResult, Offsets
 from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector, check_connector
-from ..types import OffsetAndMetadata, Record, TopicPartition
+from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
+from .deserializer import Deserializer
+from .deserializing import Deserializing, OnDeserializationError
 from .fetched import Chunk
 from .fetching import Fetching
 from .partition import Hold, PartitionState, Reset
@@ -48,7 +50,7 @@ ERRORS_KEPT = 100
 """Errors that wait for a reader of ``errors()``; older ones are dropped, as they are in the log."""
 
 
-class ConsumerGroupHandler:
+class ConsumerGroupHandler(Generic[K, V]):
     """What a member does. Override ``consume_claim``, and the others if there is something to do.
 
     An exception ends ``consume``, which raises it after the member has left in good order.
@@ -57,7 +59,7 @@ class ConsumerGroupHandler:
     async def setup(self, session: ConsumerGroupSession) -> None:
         """A session begins; claims are read when this returns."""
 
-    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
         """Read one partition, in a task of its own: ``async for record in claim``, which ends with the session."""
         raise NotImplementedError(f"{type(self).__name__} has no consume_claim()")
 
@@ -65,10 +67,11 @@ class ConsumerGroupHandler:
         """A session has ended: all claims have, and what is marked now is committed next, unless it was lost."""
 
 
-class Claim:
+class Claim(Generic[K, V]):
     """One partition in one session: an iterator over its records. Owner: the task that runs ``consume_claim``.
 
     A record that cannot be read is raised as an error once, and then again at a bounded rate, until it can be.
+    Cancelling the wait for a record loses none, also while a deserializer waits.
     """
 
     def __init__(self, group: _Consumption, session: ConsumerGroupSession, state: PartitionState) -> None:
@@ -106,9 +109,10 @@ class Claim:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[K, V]:
         for record in self._current:  # hot: most records leave here
-            return record
+            return record  # type: ignore[return-value]  # they are what K and V say
+        deserializing = self._group.deserializing
         while not self._session.cancelled:
             if self._breath_left <= 0:
                 self._breath_left = BREATH
@@ -116,20 +120,50 @@ class Claim:
                 continue
             # Cleared before looking, so that what comes while looking is not missed.
             self._ready.clear()
-            if self._take_chunk():
-                return next(self._current)
+            if deserializing is None:
+                if self._iterate():
+                    return next(self._current)  # type: ignore[return-value]
+            elif deserializing.iterate(self):
+                return next(self._current)  # type: ignore[return-value]
+            elif records := await deserializing.take(self, 1):
+                return cast("Record[K, V]", records[0])
             await self._ready.wait()
         raise StopAsyncIteration
 
-    def _take_chunk(self) -> bool:
-        if self.initial_offset is None or not self._state.readable:
+    def _iterate(self) -> bool:
+        found = self.peek()
+        if found is None:
             return False
-        chunk = self._group.next_chunk(self._state)
-        if chunk is None:
-            return False
+        _, chunk = found
         self._breath_left -= len(chunk)
         self._current = chunk.iterate()
         return True
+
+    # ---- as the source of records whose keys and values are deserialized
+
+    def peek(self) -> tuple[PartitionState, Chunk] | None:
+        if self._session.cancelled or self.initial_offset is None or not self._state.readable:
+            return None
+        chunk = self._group.next_chunk(self._state)
+        return None if chunk is None else (self._state, chunk)
+
+    def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
+        self._breath_left -= len(values)
+        self._current = chunk.iterate_with(keys, values)
+
+    def deliver(self, state: PartitionState, chunk: Chunk, start: int, count: int) -> bool:
+        # The session may have ended meanwhile: then whoever gets the partition next reads this.
+        if self._session.cancelled or state.chunk is not chunk or chunk.index != start:
+            return False
+        chunk.advance(count)
+        self._breath_left -= count
+        return True
+
+    def refuse(self, state: PartitionState) -> None:
+        state.drop_buffer()
+        self._group.leave_alone(state)
+
+    # ---- inside
 
     def _wake(self) -> None:
         self._ready.set()
@@ -151,7 +185,7 @@ class ConsumerGroupSession:
     def __init__(self, group: _Consumption) -> None:
         self._group = group
         self._cancelled = asyncio.Event()
-        self._claims: dict[TopicPartition, Claim] = {}
+        self._claims: dict[TopicPartition, Claim[Any, Any]] = {}
         self._tasks: dict[TopicPartition, anyio.CancelScope] = {}
         self._ended = asyncio.Event()
         self._clean = False
@@ -183,7 +217,7 @@ class ConsumerGroupSession:
     async def wait_cancelled(self) -> None:
         await self._cancelled.wait()
 
-    def mark_message(self, record: Record, metadata: str = "") -> bool:
+    def mark_message(self, record: Record[K, V], metadata: str = "") -> bool:
         """Everything up to this record is done with; False if that is not news, or the partition is not ours."""
         partition = TopicPartition(record.topic, record.partition)
         return self._group.offsets_of(self).mark(
@@ -216,11 +250,11 @@ class ConsumerGroupSession:
             self._ended.set()
 
 
-class ConsumerGroup:
+class ConsumerGroup(Generic[K, V]):
     """A member of a group that works by a handler. Constructing it does no I/O.
 
-    Takes the settings of ``Consumer``. ``await group.consume(topics, handler)`` does everything, from joining to
-    leaving; ``async with`` is only needed where something else may have to close it.
+    Takes the settings of ``Consumer``, and its deserializers. ``await group.consume(topics, handler)`` does everything,
+    from joining to leaving; ``async with`` is only needed where something else may have to close it.
     """
 
     def __init__(
@@ -229,6 +263,9 @@ class ConsumerGroup:
         *,
         group_id: str,
         strategies: Sequence[AssignmentStrategy] | None = None,
+        key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
+        value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
+        on_deserialization_error: OnDeserializationError = "raise",
         connector: Connector | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
@@ -240,6 +277,9 @@ class ConsumerGroup:
         self._strategies = default_strategies() if strategies is None else strategies
         check_connector(connector)
         self._connector = connector
+        self._deserializing: Deserializing | None = None
+        if key_deserializer is not None or value_deserializer is not None or on_deserialization_error != "raise":
+            self._deserializing = Deserializing(key_deserializer, value_deserializer, on_deserialization_error)
         self._running: _Consumption | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -250,7 +290,7 @@ class ConsumerGroup:
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self._group_config.group_id} {'idle' if self._running is None else self._running}>"
 
-    async def consume(self, topics: Iterable[str] | re.Pattern[str], handler: ConsumerGroupHandler) -> None:
+    async def consume(self, topics: Iterable[str] | re.Pattern[str], handler: ConsumerGroupHandler[K, V]) -> None:
         """Be a member, session after session, until cancelled, closed, or something cannot go on.
 
         Raises what the handler raised, and what makes membership impossible. However it ends, claims have had a moment
@@ -306,7 +346,7 @@ class GroupErrors:
 
     __slots__ = ("_group",)
 
-    def __init__(self, group: ConsumerGroup) -> None:
+    def __init__(self, group: ConsumerGroup[Any, Any]) -> None:
         self._group = group
 
     def __aiter__(self) -> Self:
@@ -325,13 +365,14 @@ class GroupErrors:
 class _Consumption(Service):
     """One call of ``consume``: the client, the membership, and the session of the moment."""
 
-    def __init__(self, group: ConsumerGroup, topics: Topics, handler: ConsumerGroupHandler) -> None:
+    def __init__(self, group: ConsumerGroup[K, V], topics: Topics, handler: ConsumerGroupHandler[K, V]) -> None:
         super().__init__()
         self._topics = topics
         self._handler = handler
         self._client_config: ClientConfig = group._client_config
         self._config: ConsumerConfig = group._config
         self._group_config: GroupConfig = group._group_config
+        self.deserializing = group._deserializing
         self._client = Client(group._client_config, connector=group._connector)
         self._backoff = Backoff(group._client_config.retry_backoff, group._client_config.retry_backoff_max)
         self._subscription = Subscription(
@@ -419,14 +460,18 @@ class _Consumption(Service):
         try:
             chunk = state.next_chunk(check_crc=self._config.check_crcs, max_size=self._config.max_decompressed_size)
         except KafkaError:
-            state.back_off(asyncio.get_running_loop().time() + self._backoff.after(state.attempts))
-            self._subscription.update_ready(state)
-            self._fetching.hungry(state)
+            self.leave_alone(state)
             raise
         self._subscription.update_ready(state)
         if wants_data(state):
             self._fetching.hungry(state)
         return chunk
+
+    def leave_alone(self, state: PartitionState) -> None:
+        """After an error the partition is fetched again, at a bounded rate."""
+        state.back_off(asyncio.get_running_loop().time() + self._backoff.after(state.attempts))
+        self._subscription.update_ready(state)
+        self._fetching.hungry(state)
 
     def offsets_of(self, session: ConsumerGroupSession) -> Offsets:
         """The offset manager, for the present session; an ended one may not speak for those who came after."""
@@ -497,7 +542,7 @@ class _Consumption(Service):
         if not session._tasks:
             session._ended.set()
 
-    async def _run_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+    async def _run_claim(self, session: ConsumerGroupSession, claim: Claim[Any, Any]) -> None:
         try:
             await self._handler.consume_claim(session, claim)
         except Exception as error:  # noqa: BLE001 - it is the user's, and goes to whoever called consume
