@@ -801,9 +801,11 @@ class Producer(Service):
             try:
                 await self._client.topic(target.name, self.config.max_block)
             except KafkaError as error:
-                self._fail_held(target, error)
+                # First, as who is told of the failure may send again at once: that must not come to what is forgotten
+                # here, or there would be two of a partition that both begin at sequence 0.
                 if not target.partitions:
                     del self._topics[target.name]
+                self._fail_held(target, error)
                 return
             self._update(target, self._client.view)
             if self._router.fatal is not None:

@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.errors import ErrorCode, UnknownTopic
+from aiokafka_lite.producer import Delivery
 from aiokafka_lite.protocol.messages import InitProducerIdRequest, MetadataRequest, ProduceRequest
+from aiokafka_lite.types import RecordMetadata
 from tests.embedded.producer.logs import batches_of, producer_of, values_of
 
 LONG = 1_000.0
@@ -102,3 +104,24 @@ async def test_other_topics_keep_their_numbers_when_one_is_created_anew(cluster:
     assert numbers_of(cluster, "t") == [(1, 0)]
     assert numbers_of(cluster, "u") == [(0, 0), (0, 1)]
     assert len(cluster.history.of(InitProducerIdRequest)) == 1
+
+
+async def test_who_sends_again_at_once_when_the_topic_is_not_found_is_in_order_with_what_comes_later(
+    cluster: EmbeddedCluster,
+) -> None:
+    again: list[Delivery] = []
+    async with producer_of(cluster, max_block=1.0) as producer:
+
+        def send_again(_: RecordMetadata, error: Exception | None) -> None:
+            if error is not None:
+                again.append(producer.send_nowait("t", b"again"))
+
+        first = producer.send_nowait("t", b"first")
+        first.report(send_again)
+        with pytest.raises(UnknownTopic):
+            await first
+        await cluster.create_topic("t", 1)
+        third = producer.send_nowait("t", b"third")
+        offsets = [(await delivery).offset for delivery in (*again, third)]
+        assert offsets == [0, 1]
+        assert values_of(cluster, "t") == [b"again", b"third"]
