@@ -412,6 +412,7 @@ class Router:
             return
         self._forget(batch)
         if batch.written:
+            self.counters.records_delivered += batch.count
             batch.deliver(UNKNOWN_OFFSET)
         else:
             self.counters.records_failed += batch.count

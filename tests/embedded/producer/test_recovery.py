@@ -63,4 +63,5 @@ async def test_a_batch_that_later_ones_prove_written_succeeds_even_if_nobody_eve
             assert not first.done()
             assert (await first).offset == -1
         assert (await producer.send("t", b"3")).offset == 3
+        assert producer.metrics().records_delivered == 4
     assert values_of(cluster, "t") == [b"0", b"1", b"2", b"3"]
