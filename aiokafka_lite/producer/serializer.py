@@ -197,8 +197,10 @@ def _name_of(serializer: AnySerializer) -> str:
 
 
 def _checked(serializer: AnySerializer, topic: str, part: str, data: object, result: object) -> bytes:
-    if isinstance(result, bytes):
+    if type(result) is bytes:
         return result
+    if isinstance(result, bytes):
+        return bytes(result)  # a subclass would not be known for what is serialized already
     advice = ""
     if isinstance(result, Awaitable):
         advice = "; a serializer that waits is an `async def`"

@@ -262,3 +262,16 @@ async def test_the_constructor_refuses_what_is_neither() -> None:
     for wrong in ({"key_serializer": object()}, {"value_serializer": object()}, {"interceptors": [object()]}):
         with pytest.raises(ValueError, match=r"_serializer=<|no interceptor"):
             Producer("localhost:9092", **wrong)
+
+
+async def test_an_async_serializer_may_make_a_subclass_of_bytes(cluster: EmbeddedCluster) -> None:
+    class Encoded(bytes):
+        pass
+
+    async def encode(value: str) -> bytes:
+        return Encoded(value.encode())
+
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, value_serializer=encode, key_serializer=encode) as producer:
+        await producer.send("t", "value", key="key")
+    assert values_of(cluster, "t") == [b"value"]
