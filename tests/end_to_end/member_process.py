@@ -30,6 +30,9 @@ SESSION_TIMEOUT = 6.0
 WORK = 0.004
 """Seconds that a record takes."""
 
+LONG_WORK = 0.8
+"""Seconds that one in a hundred takes: long enough for commits to be seen that take it as done with meanwhile."""
+
 STRATEGIES = {"eager": [RangeStrategy()], "cooperative": [CooperativeStickyStrategy()]}
 
 
@@ -65,7 +68,7 @@ async def work(consumer: Consumer) -> None:
 
 async def do(record: Record) -> None:
     say("read", partition=record.partition, offset=record.offset)
-    await asyncio.sleep(WORK)
+    await asyncio.sleep(LONG_WORK if record.offset % 100 == 50 else WORK)
 
 
 async def end_of_input() -> None:
