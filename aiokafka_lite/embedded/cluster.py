@@ -199,10 +199,10 @@ class EmbeddedCluster(Service):
             node.stop(abruptly=True)
 
     def _register(self, node: BrokerNode) -> None:
-        timer = self._fence_timers.pop(node.node_id, None)
-        if timer is not None:
-            timer.cancel()
         if self.network.reaches_controller(node.node_id):
+            timer = self._fence_timers.pop(node.node_id, None)  # where it is cut off, its session goes on ending
+            if timer is not None:
+                timer.cancel()
             self.controller.register(node.node_id, self.advertised_host, node.port, node.rack)
             node.catch_up()
         self._resume_replication()
@@ -347,10 +347,15 @@ class EmbeddedCluster(Service):
         if len(set(named)) != len(named) or not set(named) <= set(self.nodes):
             raise ConfigurationError(f"groups {groups}: each broker of {list(self.nodes)} belongs to at most one")
         rest = [node for node in self.nodes if node not in named]
+        was_cut = [node for node in self.nodes if not self.network.reaches_controller(node)]
         self.network.split([*groups, rest] if rest else groups)
-        for node in self.nodes:
+        for node, broker in self.nodes.items():
             if not self.network.reaches_controller(node):
-                self._fence_later(node, self.broker_session_timeout)
+                if node not in was_cut:
+                    self._fence_later(node, self.broker_session_timeout)
+            elif node in was_cut and broker.is_running:
+                self._register(broker)
+        self._resume_replication()
 
     async def heal_network(self) -> None:
         """Join all brokers again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 WINDOWS = 11
 WINDOW_SECONDS = 1.0
+LONGEST_THROTTLE = (2**31 - 1) // 1000
+"""Seconds: as much as the answer's milliseconds can say."""
+FORGET_AFTER = 3600.0
+"""Seconds of silence after which a client's use is forgotten, as Kafka's sensors are."""
 
 USER = "user"
 CLIENT_ID = "client-id"
@@ -91,7 +96,11 @@ class Usage:
         used = sum(amount for _, amount in self._samples)
         oldest = self._samples[0][0] if self._samples else now
         span = max(now - oldest, (WINDOWS - 1) * WINDOW_SECONDS)
-        return max(0.0, used / limit - span)
+        return min(max(0.0, used / limit - span), LONGEST_THROTTLE)
+
+    @property
+    def last_used(self) -> float:
+        return self._samples[-1][0] if self._samples else -inf
 
 
 class Quotas:
@@ -125,6 +134,12 @@ class Quotas:
     def limits_requests(self, context: RequestContext) -> bool:
         """Whether the client's work has to be measured at all."""
         return self._limits.find(user_of(context.principal), context.client_id, REQUEST) is not None
+
+    def clean_up(self) -> None:
+        """Forget clients that have long been silent."""
+        before = self._clock() - FORGET_AFTER
+        for each in [each for each, usage in self._usage.items() if usage.last_used < before]:
+            del self._usage[each]
 
     def _record(self, context: RequestContext, key: str, amount: float) -> int:
         found = self._limits.find(user_of(context.principal), context.client_id, key)

@@ -201,7 +201,6 @@ class ReplicaManager:
         self.produce_purgatory = DelayedOperationPurgatory()
         self.fetch_purgatory = DelayedOperationPurgatory()
         self.storage_limit: int | None = None
-        self.stored_bytes = 0
         # What the node does when a leader has something new for its followers, and for reads from followers.
         self.on_append: Callable[[Partition], None] = lambda partition: None
         self.on_high_watermark: Callable[[Partition], None] = lambda partition: None
@@ -209,6 +208,11 @@ class ReplicaManager:
 
     def __repr__(self) -> str:
         return f"<ReplicaManager node={self.node_id} partitions={len(self.partitions)}>"
+
+    @property
+    def stored_bytes(self) -> int:
+        """What all logs hold. Added up when asked, which is only under a limit: logs also shrink by themselves."""
+        return sum(partition.log.size for partition in self.partitions.values())
 
     def leading(self) -> Iterator[Partition]:
         return (partition for partition in self.partitions.values() if partition.is_leader)
@@ -243,7 +247,6 @@ class ReplicaManager:
         """Forget a replica: its topic was deleted, or it was moved away."""
         partition = self.partitions.pop(key, None)
         if partition is not None:
-            self.stored_bytes -= partition.log.size
             self.complete_delayed(key)
 
     def complete_delayed(self, key: PartitionKey) -> None:
@@ -303,13 +306,11 @@ class ReplicaManager:
         self, key: PartitionKey, entry: ProducedBatch, required_acks: int, now: float, now_ms: int
     ) -> LogAppendInfo:
         partition = self.require(key)
-        size = len(entry.records)
-        if self.storage_limit is not None and self.stored_bytes + size > self.storage_limit:
+        if self.storage_limit is not None and self.stored_bytes + len(entry.records) > self.storage_limit:
             raise RecordsRejected(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of node {self.node_id} is full")
         before = partition.log.end_offset
         info = partition.append_records_to_leader(entry.batch, entry.records, required_acks, now, now_ms)
         if partition.log.end_offset > before:
-            self.stored_bytes += size
             if partition.try_advance_high_watermark():
                 self.on_high_watermark(partition)
                 self.produce_purgatory.check_and_complete(key)
@@ -338,19 +339,14 @@ class ReplicaManager:
 
     def delete_records(self, partition: Partition, offset: int) -> None:
         """Raise the start of a log that this node leads, up to the high watermark."""
-        before = partition.log.size
         partition.log.delete_before(offset)
-        self.stored_bytes -= before - partition.log.size
         self.fetch_purgatory.check_and_complete(partition.key)
         self.on_append(partition)
 
     def clean_up(self, now_ms: int, producer_expiration_ms: int) -> None:
         """Apply retention and compaction to every log, and forget producers that have been silent for long."""
         for partition in list(self.partitions.values()):
-            before = partition.log.size
-            changed = partition.clean_up(now_ms, producer_expiration_ms)
-            self.stored_bytes -= before - partition.log.size
-            if changed:
+            if partition.clean_up(now_ms, producer_expiration_ms):
                 self.fetch_purgatory.check_and_complete(partition.key)
 
     # ---- fetch

@@ -63,9 +63,7 @@ class ReplicaFetcher:
             return  # one of the two has not heard of the election yet; hearing of it wakes this again
         if mine.must_truncate:
             truncate_as_follower(mine, theirs)
-        before = mine.log.end_offset
         complete = self._copy_batches(mine, theirs)
-        self.follower.replica_manager.stored_bytes += mine.log.bytes_between(before, mine.log.end_offset)
         self.leader.follower_fetched(theirs, self.follower.node_id, mine.log.end_offset)
         if mine.log.advance_high_watermark(theirs.log.high_watermark):
             self.follower.replica_manager.fetch_purgatory.check_and_complete(key)

@@ -340,3 +340,56 @@ def test_nothing_acknowledged_is_lost_repeated_or_reordered_whatever_breaks(seed
     assert len(acknowledged) > 100
     assert stored[: len(acknowledged)] == acknowledged
     assert len(stored) - len(acknowledged) <= 1
+
+
+def test_a_network_cut_anew_has_only_the_new_cut() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=3, tcp=False, wall_clock=lambda: 1.0) as cluster:
+            await cluster.create_topic("t", assignments=[[1, 2, 3]])
+            await cluster.partition_network([1], [2, 3])
+            await asyncio.sleep(1)
+            await cluster.create_topic("u", assignments=[[3, 1]])
+            await cluster.partition_network([2], [1, 3])
+            assert "u" in cluster.nodes[1].topics
+            await asyncio.sleep(60)
+            assert cluster.controller.live_brokers() == [1, 3]
+            assert set(cluster.state_of("u", 0).isr) == {1, 3}
+
+    run(main())
+
+
+def test_a_thaw_does_not_keep_the_session_of_a_broker_that_is_cut_off() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=3, tcp=False, wall_clock=lambda: 1.0) as cluster:
+            await cluster.create_topic("t", assignments=[[1, 2, 3]])
+            await cluster.partition_network([1], [2, 3])
+            await cluster.freeze(1)
+            await asyncio.sleep(1)
+            await cluster.thaw(1)
+            await asyncio.sleep(60)
+            assert cluster.leader_of("t", 0) == 2
+
+    run(main())
+
+
+def test_the_bytes_stored_are_those_of_the_logs_whatever_happened_to_them() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=3, tcp=False, wall_clock=lambda: 1.0) as cluster:
+            await cluster.create_topic("t", assignments=[[1, 2, 3]], configs={"compression.type": "gzip"})
+            managers = {node_id: node.replica_manager for node_id, node in cluster.nodes.items()}
+            async with Peer(cluster) as peer:
+                await peer.produce("t", produced(b"x" * 6_000))
+                assert {manager.stored_bytes for manager in managers.values()} == {
+                    managers[1].partitions["t", 0].log.size
+                }
+                await cluster.partition_network([1], [2, 3])
+                await peer.produce("t", produced(b"lost"), acks=1)
+                await asyncio.sleep(20)
+                await cluster.heal_network()
+                await asyncio.sleep(1)
+            assert managers[1].stored_bytes == managers[2].stored_bytes
+            managers[2].delete_records(managers[2].partitions["t", 0], 1)
+            await asyncio.sleep(1)
+            assert [manager.stored_bytes for manager in managers.values()] == [0, 0, 0]
+
+    run(main())

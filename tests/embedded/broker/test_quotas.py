@@ -106,3 +106,35 @@ def test_the_most_specific_limit_counts() -> None:
         found = limits.find("u", "c", key)
         assert found is not None
         assert found[1] == value
+
+
+def test_a_wait_too_long_for_the_answer_is_told_as_the_longest_it_can_say() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+            await cluster.create_topic("t", configs={"max.message.bytes": "10000000"})
+            async with Peer(cluster) as peer:
+                await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1.0))
+                response = await peer.ask(produce_request("t", produced(b"x" * 3_000_000)), 9)
+                assert response.throttle_time_ms == (2**31 - 1) // 1000 * 1000
+            async with Peer(cluster) as peer:
+                await peer.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
+                assert (await peer.ask(MetadataRequest(topics=[]), 9)).throttle_time_ms == 1000
+
+    run(main())
+
+
+def test_clients_that_have_long_been_silent_are_forgotten() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+            quotas = cluster.nodes[1].quotas
+            await cluster.create_topic("t")
+            async with Peer(cluster) as peer:
+                await peer.ask(alter({"client-id": None}, "producer_byte_rate", 1000.0))
+                await peer.produce("t", produced(b"x"))
+            cluster.clean_up()
+            assert len(quotas._usage) == 1
+            await asyncio.sleep(3700)
+            cluster.clean_up()
+            assert len(quotas._usage) == 0
+
+    run(main())
