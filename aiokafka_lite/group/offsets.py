@@ -181,6 +181,35 @@ def topic_id(view: ClusterView, name: str) -> bytes:
     return ZERO_UUID if topic is None else topic.topic_id
 
 
+# ---- what users give
+
+
+def _check_offset(offset: object, metadata: object, leader_epoch: object) -> None:
+    """Raise here what would otherwise end the ticker, far from whoever made the mistake."""
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        raise TypeError(f"offset={offset!r}: a whole number, that of the next record to read")
+    if not 0 <= offset < 2**63:
+        raise ValueError(f"offset={offset!r}: a whole number from 0 up, that of the next record to read")
+    if not isinstance(metadata, str):
+        raise TypeError(f"metadata={metadata!r}: a string")
+    if leader_epoch is not None and (not isinstance(leader_epoch, int) or isinstance(leader_epoch, bool)):
+        raise TypeError(f"leader_epoch={leader_epoch!r}: a whole number, or None")
+
+
+def _checked_offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"offsets={given!r}: a mapping of TopicPartition to OffsetAndMetadata")
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
+    for partition, offset in given.items():
+        if not isinstance(partition, tuple) or len(partition) != 2:
+            raise TypeError(f"{partition!r} is no partition: TopicPartition(topic, number) is needed")
+        if not isinstance(offset, OffsetAndMetadata):
+            raise TypeError(f"{offset!r} for {partition!r}: OffsetAndMetadata(offset) is needed")
+        _check_offset(offset.offset, offset.metadata, offset.leader_epoch)
+        checked[TopicPartition(*partition)] = offset
+    return checked
+
+
 # ---- the manager
 
 
@@ -249,6 +278,7 @@ class Offsets:
 
     def mark(self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None) -> bool:
         """Everything before ``offset`` is done with; False if that is not news, or the partition is not ours."""
+        _check_offset(offset, metadata, leader_epoch)
         if partition not in self._committed:
             return False
         if partition not in self._backwards:
@@ -263,6 +293,7 @@ class Offsets:
         self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None
     ) -> bool:
         """As ``mark``, but also backwards: what lies between is to be read again by whoever comes next."""
+        _check_offset(offset, metadata, leader_epoch)
         if partition not in self._committed:
             return False
         self._backwards.discard(partition)
@@ -311,11 +342,13 @@ class Offsets:
         """
         if offsets is None:
             return await self.commit_marked(timeout=timeout)
-        given = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        given = _checked_offsets(offsets)
+        before = {partition: self._marked.get(partition) for partition in given}
         result = await self._commit(lambda: given, timeout)
         for partition, offset in result.committed.items():
-            if partition in self._committed:
-                self._marked[partition] = offset  # else the ticker would undo a commit that goes back
+            # Else the ticker would undo a commit that goes back. What was marked meanwhile is newer than the commit.
+            if partition in self._committed and self._marked.get(partition) is before[partition]:
+                self._marked[partition] = offset
         return result
 
     async def _commit(

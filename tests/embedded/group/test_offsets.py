@@ -346,3 +346,39 @@ async def test_a_start_or_a_close_that_is_cancelled_leaves_nothing(cluster: Embe
         third_reads = asyncio.ensure_future(read_all(third, 1))
         await until_stable(third, within=60.0)
         await third_reads
+
+
+async def test_a_mark_made_during_a_commit_outlives_it(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, auto_commit=False) as consumer:
+        await until_stable(consumer)
+        commit = asyncio.ensure_future(consumer.commit({FIRST: OffsetAndMetadata(5)}))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not commit.done()
+        assert consumer.offsets.mark(FIRST, 10)
+        assert (await commit).committed[FIRST].offset == 5
+        assert (await consumer.commit()).committed[FIRST].offset == 10
+
+
+@pytest.mark.parametrize("given", [("5",), (None,), (1.5,), (True,), (-3,), (2**63,), (5, 7), (5, "", "e")])
+async def test_what_cannot_be_committed_is_refused_where_it_is_given(
+    cluster: EmbeddedCluster, given: tuple[Any, ...]
+) -> None:
+    async with member_of(cluster, auto_commit_interval=0.5) as consumer:
+        await until_stable(consumer)
+        with pytest.raises((TypeError, ValueError), match=r"offset=|metadata=|leader_epoch="):
+            consumer.offsets.mark(FIRST, *given)
+        with pytest.raises((TypeError, ValueError), match=r"offset=|metadata=|leader_epoch="):
+            consumer.offsets.reset(FIRST, *given)
+        with pytest.raises((TypeError, ValueError), match=r"offset=|metadata=|leader_epoch="):
+            await consumer.commit({FIRST: OffsetAndMetadata(*given)})
+        await asyncio.sleep(2.0)  # the ticker has nothing to choke on
+        consumer.check()
+
+
+@pytest.mark.parametrize("given", [7, {FIRST: 5}, {FIRST: None}, {"orders": OffsetAndMetadata(1)}])
+async def test_offsets_of_the_wrong_kind_are_refused(cluster: EmbeddedCluster, given: Any) -> None:
+    async with member_of(cluster) as consumer:
+        await until_stable(consumer)
+        with pytest.raises(TypeError):
+            await consumer.commit(given)
