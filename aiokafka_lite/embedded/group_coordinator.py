@@ -134,13 +134,15 @@ class GroupCoordinator:
             for key, value in zip(columns.keys, columns.values):
                 if key is not None:
                     _replay(key, value, offsets, groups)
-        for group_id, metadata in groups.items():
-            _restore(self._host(group_id).group, metadata)
         for (group_id, topic, number), committed in offsets.items():
-            self._host(group_id).offsets[topic, number] = committed
-        for hosted in self._hosted.values():
-            if hosted.group.state is not GroupState.EMPTY:
-                hosted.empty_since = -1
+            hosted = self._host(group_id)
+            hosted.offsets[topic, number] = committed
+            hosted.empty_since = -1
+        for group_id, metadata in groups.items():
+            hosted = self._host(group_id)
+            _restore(hosted.group, metadata)
+            # It has been empty since that was written, not since this node heard of it.
+            hosted.empty_since = -1 if metadata.members else metadata.current_state_timestamp
 
     def _host(self, group_id: str) -> _Hosted:
         hosted = self._hosted.get(group_id)
@@ -264,12 +266,21 @@ class GroupCoordinator:
             return
         now = self._node.now_ms()
         retention = self._setting("offsets.retention.minutes", 10_080) * 60_000
-        for key, committed in list(hosted.offsets.items()):
+        expired = []
+        for key, committed in hosted.offsets.items():
             expires_at = committed.expires_at
             if expires_at < 0:
                 expires_at = max(committed.committed_at, hosted.empty_since) + retention
             if now >= expires_at:
-                del hosted.offsets[key]
+                expired.append(key)
+        self._forget_offsets(hosted, expired)
+
+    def _forget_offsets(self, hosted: _Hosted, keys: Sequence[PartitionKey]) -> None:
+        for key in keys:
+            del hosted.offsets[key]
+        if keys:
+            group_id = hosted.group.group_id
+            self._append(group_id, [(offset_key(group_id, *key), None) for key in keys])
 
     async def delete_offsets(self, group_id: str, keys: Iterable[PartitionKey]) -> ErrorCode:
         """Forget offsets, as OffsetDelete asks."""
@@ -282,12 +293,20 @@ class GroupCoordinator:
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: so are the offsets committed for it."""
-        for group_id, hosted in self._hosted.items():
-            gone = [key for key in hosted.offsets if key[0] == topic]
-            for key in gone:
-                del hosted.offsets[key]
-            if gone:
-                self._append(group_id, [(offset_key(group_id, *key), None) for key in gone])
+        for hosted in self._hosted.values():
+            self._forget_offsets(hosted, [key for key in hosted.offsets if key[0] == topic])
+
+    def clean_up(self) -> None:
+        """Forget groups that have had neither members nor offsets for some minutes."""
+        alive = {group.group_id for group in self.groups()}
+        for group_id in [each for each in self._hosted if each not in alive]:
+            group = self._hosted[group_id].group
+            if group.pending:
+                continue
+            del self._hosted[group_id]
+            group.bury(ErrorCode.UNKNOWN_MEMBER_ID)
+            if group.generation > 0:
+                self._append(group_id, [(group_key(group_id), None)])
 
     # ---- seen from outside
 

@@ -290,7 +290,9 @@ class BrokerNode:
                 connection.stream.close()
 
     def clean_up(self) -> None:
-        """Apply retention, compaction and the expiration of producers now."""
+        """Apply retention, compaction and the expiration of producers, groups and quotas' samples now."""
+        self.groups.clean_up()
+        self.quotas.clean_up()
         self.replica_manager.clean_up(self.now_ms(), int(self._config("producer.id.expiration.ms")))
 
     def _config(self, name: str) -> str:
