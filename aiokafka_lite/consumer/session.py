@@ -308,6 +308,9 @@ class ConsumerGroup(Generic[K, V]):
         try:
             async with running:
                 await running.until_over()
+        except IllegalStateError:
+            if not running.was_ended_at_start:
+                raise
         finally:
             self._running = None
             self._idle.set()
@@ -320,6 +323,9 @@ class ConsumerGroup(Generic[K, V]):
         running = self._running
         if running is not None:
             running.end()
+            if running.state is ServiceState.STARTING:  # perhaps no broker can be reached: it may take a minute
+                running.was_ended_at_start = True
+                await running.close()
             if not running.is_own_task():
                 await self._idle.wait()
         self._news.set()
@@ -401,6 +407,7 @@ class _Consumption(Service):
         self._session: ConsumerGroupSession | None = None
         self._over_event = asyncio.Event()
         self.handler_error: Exception | None = None
+        self.was_ended_at_start = False
 
     def __repr__(self) -> str:
         return f"<Consumption {self.state.name} {self.coordinator.member!r}>"

@@ -311,3 +311,13 @@ async def test_consume_wants_topics_and_is_alone(cluster: EmbeddedCluster) -> No
         await group.consume(["orders"], handler)
     await group.close()
     await task
+
+
+async def test_a_group_that_finds_no_broker_can_be_closed_at_once(cluster: EmbeddedCluster) -> None:
+    group = ConsumerGroup(["nowhere.invalid:9092"], connector=cluster.connector, group_id="workers")
+    task = asyncio.create_task(group.consume(["orders"], Recorder()))
+    await asyncio.sleep(0.5)
+    began = asyncio.get_running_loop().time()
+    await group.close()
+    assert asyncio.get_running_loop().time() - began <= 5.0
+    assert await task is None
