@@ -17,7 +17,7 @@ class ByteBudget:
     def __init__(self, total: int) -> None:
         self._total = total
         self._free = total
-        self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._waiters: deque[tuple[asyncio.Future[None], int, int]] = deque()  # with the bytes to take
 
     @property
     def total(self) -> int:
@@ -35,7 +35,7 @@ class ByteBudget:
     @property
     def waiting(self) -> int:
         """How many callers wait in ``acquire``."""
-        return sum(not granted.cancelled() for granted, _ in self._waiters)
+        return sum(not granted.cancelled() for granted, _, _ in self._waiters)
 
     @property
     def is_short(self) -> bool:
@@ -55,15 +55,28 @@ class ByteBudget:
 
         Raises ValueError when ``size`` is above the total, since that would wait forever.
         """
+        if not self.try_acquire(size):
+            await self._wait(size, size)
+
+    async def room_for(self, size: int) -> None:
+        """Wait in turn until ``size`` bytes are free, and take none.
+
+        To take them and give them back would not do: of two callers that do so in turn, each would hold them while the
+        other tries.
+        """
         if self.try_acquire(size):
-            return
+            self.release(size)
+        else:
+            await self._wait(size, 0)
+
+    async def _wait(self, size: int, taken: int) -> None:
         granted = asyncio.get_running_loop().create_future()
-        self._waiters.append((granted, size))
+        self._waiters.append((granted, size, taken))
         try:
             await granted
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():  # granted and cancelled in the same turn of the loop
-                self.release(size)
+                self.release(taken)
             else:
                 self._grant()  # those behind may fit where this one did not
             raise
@@ -79,11 +92,11 @@ class ByteBudget:
         # The bytes are taken here and not when the waiter wakes: in between, another could take them.
         # One that gave up leaves the queue when it comes to the head: to search it out would cost a pass over all.
         while self._waiters:
-            granted, size = self._waiters[0]
+            granted, size, taken = self._waiters[0]
             if not granted.cancelled():
                 if size > self._free:
                     return
-                self._free -= size
+                self._free -= taken
                 granted.set_result(None)
             self._waiters.popleft()
 

@@ -401,10 +401,9 @@ class Producer(Service):
         """Wait until the buffer has room for a record of any size that may be sent. May be cancelled."""
         self.check()
         room = self._largest_held
-        if not self._budget.try_acquire(room):
+        if self._budget.free < room or self._budget.is_short:
             self._hurry()
-            await self.until_failed(self._budget.acquire(room))
-        self._budget.release(room)
+            await self.until_failed(self._budget.room_for(room))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until all that was accepted before this call is acknowledged or given up; nothing lingers meanwhile.

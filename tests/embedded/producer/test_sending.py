@@ -665,3 +665,24 @@ async def test_a_record_that_is_refused_at_the_call_gives_its_room_back(cluster:
             with pytest.raises((UnknownTopic, SerializationError)):
                 producer.send_nowait("t", b"v", **arguments)  # type: ignore[arg-type]
         assert producer._budget.used == 0
+
+
+async def test_tasks_that_drain_a_small_buffer_let_one_another_go_on(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    drained = 0
+
+    async def write(producer: Producer) -> None:
+        nonlocal drained
+        for _ in range(20):
+            while True:
+                try:
+                    producer.send_nowait("t", b"x" * 1_000)
+                    break
+                except BufferFull:
+                    drained += 1
+                    assert drained < 1_000
+                    await producer.drain()
+
+    async with producer_of(cluster, buffer_memory=4_000) as producer:
+        await asyncio.gather(write(producer), write(producer), write(producer))
+    assert len(values_of(cluster, "t")) == 60
