@@ -540,7 +540,8 @@ class Consumer(Service, Generic[K, V]):
         """What is there, up to ``max_records``; if nothing is, whatever comes within ``timeout`` seconds, or nothing.
 
         The list may hold records of several partitions, those of each in order. Reading ends within ``timeout``, save
-        for the time that unpacking what has arrived takes; an async deserializer is cut off by it.
+        for the time that unpacking what has arrived takes; an async deserializer is cut off by it, and what it has
+        made is returned. So the timeout has to be enough for one record: with 0, for a deserializer that need not wait.
         """
         self.check()
         check_count("max_records", max_records)
@@ -568,17 +569,22 @@ class Consumer(Service, Generic[K, V]):
     async def _poll_deserialized(
         self, deserializing: Deserializing, max_records: int, timeout: float
     ) -> list[Record[K, V]]:
-        try:
-            async with asyncio.timeout(timeout) as scope:
-                while True:
-                    records = await self.until_failed(deserializing.take(self._reader, max_records))
-                    if records:
-                        return records
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while True:
+            records = await self.until_failed(deserializing.take(self._reader, max_records, deadline=deadline))
+            if records:
+                return records
+            if loop.time() >= deadline:
+                await asyncio.sleep(0)  # who polls in a loop must not keep the event loop to itself
+                return []
+            try:
+                async with asyncio.timeout_at(deadline) as scope:
                     await self.until_failed(self._reader.wait())
-        except TimeoutError:
-            if not scope.expired():
-                raise
-        return []
+            except TimeoutError:
+                if not scope.expired():
+                    raise
+                return []
 
     def batches(self, max_records: int = 10_000, timeout: float = 0.0) -> Batches:
         """Iterate over batches of columns, each of one partition and of at most ``max_records``.

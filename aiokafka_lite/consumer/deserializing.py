@@ -6,6 +6,7 @@ that cannot be deserialized stays the next one until the user has said what is t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
@@ -85,12 +86,16 @@ class Deserializing:
             source.iterate_with(chunk, keys, values)
         return bool(values)
 
-    async def take(self, source: Source, max_records: int) -> list[AnyRecord]:
-        """Up to ``max_records`` of one partition; none if nothing is there. Raises what stands in the way."""
+    async def take(self, source: Source, max_records: int, *, deadline: float | None = None) -> list[AnyRecord]:
+        """Up to ``max_records`` of one partition; none if nothing is there. Raises what stands in the way.
+
+        When the loop's time is ``deadline``, what async deserializers have made by then is returned, if anything: with
+        a list that takes longer than the timeout, starting over in each call would never get anywhere.
+        """
         while (found := source.peek()) is not None:
             state, chunk = found
             start = chunk.index
-            records, used, failure = await self._read(chunk, max_records)
+            records, used, failure = await self._read(chunk, max_records, deadline)
             if not source.deliver(state, chunk, start, used):
                 continue  # another task has read, sought or paused meanwhile
             if records:
@@ -98,9 +103,13 @@ class Deserializing:
             if failure is not None:
                 source.refuse(state)
                 raise failure
+            if self._is_async and deadline is not None and asyncio.get_running_loop().time() >= deadline:
+                break
         return []
 
-    async def _read(self, chunk: Chunk, max_records: int) -> tuple[list[AnyRecord], int, Exception | None]:
+    async def _read(
+        self, chunk: Chunk, max_records: int, deadline: float | None
+    ) -> tuple[list[AnyRecord], int, Exception | None]:
         """The next records, how many of the chunk's that takes, and what ended it before that."""
         if not self._is_async:
             keys, values = self._ahead(chunk, max_records)
@@ -110,17 +119,22 @@ class Deserializing:
         records: list[AnyRecord] = []
         used = 0
         some = slice(chunk.index, chunk.index + max_records)
-        for raw in records_of(chunk, chunk.keys[some], chunk.values[some]):
-            try:
-                record = await self._deserialize(raw)
-            except DeserializationError as error:
-                try:
-                    record = await self._decide(error, raw)
-                except Exception as failure:  # noqa: BLE001 - it is raised once what lies before is handed out
-                    return records, used, failure
-            used += 1
-            if record is not None:
-                records.append(record)
+        try:
+            async with asyncio.timeout_at(deadline) as scope:
+                for raw in records_of(chunk, chunk.keys[some], chunk.values[some]):
+                    try:
+                        record = await self._deserialize(raw)
+                    except DeserializationError as error:
+                        try:
+                            record = await self._decide(error, raw)
+                        except Exception as failure:  # noqa: BLE001 - it is raised once what lies before is handed out
+                            return records, used, failure
+                    used += 1
+                    if record is not None:
+                        records.append(record)
+        except TimeoutError:
+            if not scope.expired():
+                raise
         return records, used, None
 
     def _ahead(self, chunk: Chunk, max_records: int) -> tuple[Sequence[object], Sequence[object]]:

@@ -382,3 +382,20 @@ async def test_offsets_of_the_wrong_kind_are_refused(cluster: EmbeddedCluster, g
         await until_stable(consumer)
         with pytest.raises(TypeError):
             await consumer.commit(given)
+
+
+async def test_a_poll_that_is_too_short_for_an_async_deserializer_returns_what_was_made(
+    cluster: EmbeddedCluster,
+) -> None:
+    async def slowly(data: bytes) -> bytes:
+        await asyncio.sleep(0.03)
+        return data
+
+    async with member_of(cluster, value_deserializer=slowly) as consumer:
+        await until_stable(consumer)
+        offsets: list[int] = []
+        for _ in range(25):
+            began = asyncio.get_running_loop().time()
+            offsets += [record.offset for record in await consumer.poll(500, timeout=0.1)]
+            assert asyncio.get_running_loop().time() - began <= 0.1 + 1e-6
+        assert offsets == list(range(50))
