@@ -12,6 +12,7 @@ import logging
 import socket
 import struct
 import time
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -83,6 +84,7 @@ class ServerConnection:
         self.idle_since: float | None = node.time()  # None while a request is being handled
         self._parked: anyio.CancelScope | None = None
         self._gone = False
+        self._node_ended = False
         stream.connection = self
 
     def __repr__(self) -> str:
@@ -100,12 +102,19 @@ class ServerConnection:
         if self._parked is not None:
             self._parked.cancel()
 
+    def node_gone(self) -> None:
+        """The broker has stopped: what it has not begun it does not do any more."""
+        self._node_ended = True
+        self.client_gone()
+
     async def serve(self) -> None:
         """Answer requests until either side ends the connection. Raises nothing but cancellation."""
         try:
             while (frame := await self.stream.read_frame()) is not None:
                 self.idle_since = None
                 await self.node.until_thawed()
+                if self._node_ended:
+                    break
                 await self._serve_frame(frame)
                 del frame
                 self.idle_since = self.node.time()
@@ -193,16 +202,7 @@ class ServerConnection:
     async def _handle(self, context: RequestContext, request: Request[Any]) -> Response | None:
         """Run the handler; what it raises by mistake is answered with UNKNOWN_SERVER_ERROR, as Kafka does."""
         try:
-            answer = self.node.handlers[request.api_key](context, request)
-            if not inspect.isawaitable(answer):
-                return answer
-            response: Response | None = None
-            with anyio.CancelScope() as self._parked:
-                if self._gone:
-                    self._parked.cancel()
-                response = await answer
-            self._parked = None
-            return response
+            return await self._parking(self.node.handlers[request.api_key](context, request))
         except (CloseConnection, KafkaError):
             raise
         except Exception:
@@ -211,6 +211,18 @@ class ServerConnection:
             if failure is None:
                 raise CloseConnection from None
             return failure
+
+    async def _parking(self, answer: Response | Awaitable[Response | None] | None) -> Response | None:
+        """An answer, now or when it comes; None once there is nobody to give it to."""
+        if not inspect.isawaitable(answer):
+            return answer
+        response: Response | None = None
+        with anyio.CancelScope() as self._parked:
+            if self._gone:
+                self._parked.cancel()
+            response = await answer
+        self._parked = None
+        return response
 
     async def _suffer(
         self, fault: Fault, context: RequestContext, request: Request[Any], exchange: Exchange
@@ -225,8 +237,7 @@ class ServerConnection:
                 return await self._fail(fault, context, request)
             case Outcome.ANSWER:
                 assert fault.function is not None
-                answer = fault.function(request)
-                return await answer if inspect.isawaitable(answer) else answer
+                return await self._parking(fault.function(request))
             case Outcome.DROP:
                 return None
             case Outcome.DISCONNECT:

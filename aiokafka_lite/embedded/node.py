@@ -206,7 +206,7 @@ class BrokerNode:
             self._server.close()
             self._server = None
         for connection in list(self.connections):
-            connection.client_gone()
+            connection.node_gone()
             if abruptly:
                 connection.stream.abort()
             else:

@@ -132,3 +132,22 @@ async def test_the_history_holds_typed_requests_and_answers(one: EmbeddedCluster
     assert fetch.response is not None
     one.history.clear()
     assert len(one.history) == 0
+
+
+async def test_a_killed_broker_does_nothing_more_of_what_it_was_sent(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as waiting, Peer(one) as peer:
+        one.on(MetadataRequest).answer(lambda request: asyncio.get_running_loop().create_future())
+        waiting.send(MetadataRequest(topics=[]), 9)
+        while not len(one.history):
+            await asyncio.sleep(0)
+        await one.freeze(1)
+        peer.send(produce_request("t", batch(b"a"), acks=1), 9)
+        await asyncio.sleep(0.01)
+        await one.kill(1)
+        with pytest.raises(ConnectionLost):
+            await peer.receive()
+    async with asyncio.timeout(5):
+        while one.nodes[1].connections:
+            await asyncio.sleep(0.01)
+    assert one.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 0
