@@ -103,6 +103,7 @@ class Deserializing:
             if failure is not None:
                 source.refuse(state)
                 raise failure
+            await asyncio.sleep(0)  # a log full of records to skip must not keep the event loop from its work
             if self._is_async and deadline is not None and asyncio.get_running_loop().time() >= deadline:
                 break
         return []

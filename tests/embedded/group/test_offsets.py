@@ -399,3 +399,19 @@ async def test_a_poll_that_is_too_short_for_an_async_deserializer_returns_what_w
             offsets += [record.offset for record in await consumer.poll(500, timeout=0.1)]
             assert asyncio.get_running_loop().time() - began <= 0.1 + 1e-6
         assert offsets == list(range(50))
+
+
+async def test_skipping_many_records_leaves_the_event_loop_its_turns(cluster: EmbeddedCluster) -> None:
+    in_this_turn: list[bytes] = []
+    longest = 0
+
+    def refuse(data: bytes) -> bytes:
+        nonlocal longest
+        in_this_turn.append(data)
+        longest = max(longest, len(in_this_turn))
+        asyncio.get_running_loop().call_soon(in_this_turn.clear)
+        raise ValueError(data)
+
+    async with member_of(cluster, value_deserializer=refuse, on_deserialization_error="skip") as consumer:
+        assert await consumer.poll(500, timeout=30.0) == []
+    assert 0 < longest < 10
