@@ -41,13 +41,19 @@ class AbortedTransactions:
 
     def drops(self, batch: RecordBatch) -> bool:
         """Whether the records of this transactional batch must not be seen."""
-        while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
-            self._aborting.add(heapq.heappop(self._upcoming)[1])
+        self._begin_up_to(batch.last_offset)
         return batch.producer_id in self._aborting
 
-    def ended(self, producer_id: int) -> None:
-        """The abort marker of this producer's transaction was met."""
-        self._aborting.discard(producer_id)
+    def ended(self, marker: RecordBatch) -> None:
+        """A producer's abort marker was met."""
+        # A response may begin with the marker, its transaction's records having come in the one before. That transaction
+        # must begin before it can end: else it would begin after its end, and take the producer's next one with it.
+        self._begin_up_to(marker.last_offset)
+        self._aborting.discard(marker.producer_id)
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._upcoming and self._upcoming[0][0] <= offset:
+            self._aborting.add(heapq.heappop(self._upcoming)[1])
 
 
 class Chunk:
@@ -170,7 +176,7 @@ def decode(
             batch.verify_crc()
         if batch.is_control:
             if aborted is not None and _is_abort_marker(batch, max_size):
-                aborted.ended(batch.producer_id)
+                aborted.ended(batch)
             return
         if aborted is not None and batch.is_transactional and aborted.drops(batch):
             return

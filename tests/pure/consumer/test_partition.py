@@ -239,11 +239,20 @@ def test_records_of_aborted_transactions_are_left_out_also_when_the_list_is_not_
     assert uncommitted.position == 11
 
 
+def test_an_answer_that_begins_with_an_abort_marker_does_not_lose_the_next_transaction() -> None:
+    state = at(2)
+    listed = [AbortedTransaction(producer_id=1, first_offset=0)]  # its records came in the answer before
+    log = [marker(2, 1, abort=True), transactional(3, 2, producer_id=1), marker(5, 1, abort=False)]
+    state.add(batches(*log), AbortedTransactions(listed))
+    assert offsets(state) == [3, 4]
+    assert state.position == 6
+
+
 @given(data=st.data())
 def test_transactions_are_filtered_as_a_plain_model_does_it(data: st.DataObject) -> None:
     log: list[bytes] = []
     expected: list[int] = []
-    aborted: list[AbortedTransaction] = []
+    aborted: list[tuple[AbortedTransaction, int]] = []  # with the offset of the marker
     opened: dict[int, tuple[int, list[int]]] = {}
     offset = 0
     for _ in range(data.draw(st.integers(0, 25))):
@@ -259,7 +268,7 @@ def test_transactions_are_filtered_as_a_plain_model_does_it(data: st.DataObject)
             first, written = opened.pop(producer)
             log.append(marker(offset, producer, abort=action == "abort"))
             if action == "abort":
-                aborted.append(AbortedTransaction(producer_id=producer, first_offset=first))
+                aborted.append((AbortedTransaction(producer_id=producer, first_offset=first), offset))
             else:
                 expected += written
         else:
@@ -267,9 +276,14 @@ def test_transactions_are_filtered_as_a_plain_model_does_it(data: st.DataObject)
         offset += 1
     for _, written in opened.values():  # open; brokers do not send them, but who does sends no abort with them
         expected += written
-    state = at(0)
-    state.add(batches(*log), AbortedTransactions(data.draw(st.permutations(aborted))))
-    assert offsets(state) == sorted(expected)
+    state, got, start = at(0), [], 0
+    while start < len(log):  # each batch takes one offset; an answer holds some, and lists what overlaps it
+        end = data.draw(st.integers(start + 1, len(log)))
+        listed = [each for each, ended in aborted if each.first_offset < end and ended >= start]
+        state.add(batches(*log[start:end]), AbortedTransactions(data.draw(st.permutations(listed))))
+        got += offsets(state)
+        start = end
+    assert got == sorted(expected)
 
 
 @given(st.lists(st.integers(1, 4), max_size=8), st.data())
