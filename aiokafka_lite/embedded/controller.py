@@ -285,6 +285,8 @@ class Controller:
 
     def set_topic_configs(self, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
         """Replace a topic's own settings; raises Refused."""
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all topics")
         if not is_legal_name(name):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no legal topic name")
         own = self._checked_configs(configs)

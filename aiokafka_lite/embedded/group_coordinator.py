@@ -47,6 +47,11 @@ logger = logging.getLogger(__name__)
 COMMIT_TIMEOUT = 5.0
 """Seconds that a commit waits for the replicas (offsets.commit.timeout.ms)."""
 
+OFFSETS_CHECK_INTERVAL_MS = 600_000
+"""How often Kafka looks for groups that have nothing any more (offsets.retention.check.interval.ms)."""
+
+NEVER = 0
+
 Rows = Sequence[tuple[bytes, bytes | None]]
 """Keys and values to write; a null value ends its key."""
 
@@ -108,9 +113,7 @@ class GroupCoordinator:
         return None if topic is None else partition_of(group_id, len(topic.partitions))
 
     def check(self, group_id: str) -> ErrorCode:
-        """Whether this node is the group's coordinator."""
-        if not group_id:
-            return ErrorCode.INVALID_GROUP_ID
+        """Whether this node is the group's coordinator. The group without a name may have offsets, but no members."""
         return ErrorCode.NONE if self.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
 
     def stop(self) -> None:
@@ -170,7 +173,7 @@ class GroupCoordinator:
         self, group_id: str, request: JoiningMember, *, require_member_id: bool
     ) -> JoinResult | asyncio.Future[JoinResult]:
         """JoinGroup. A group comes into being with its first member."""
-        error = self.check(group_id)
+        error = self.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         low = self._setting("group.min.session.timeout.ms", 6_000) / 1000
         high = self._setting("group.max.session.timeout.ms", 1_800_000) / 1000
         if error is ErrorCode.NONE and not low <= request.session_timeout <= high:
@@ -215,7 +218,7 @@ class GroupCoordinator:
         return error if group is None else group.leave(member_id, instance_id)
 
     def _find(self, group_id: str) -> tuple[Group | None, ErrorCode]:
-        error = self.check(group_id)
+        error = self.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         hosted = self._hosted.get(group_id)
         if error is not ErrorCode.NONE:
             return None, error
@@ -225,14 +228,22 @@ class GroupCoordinator:
 
     # ---- offsets
 
-    def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether to take a commit: from a member of this generation, or from outside while there are no members."""
+    def check_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, *, names_missing: bool
+    ) -> ErrorCode:
+        """Whether to take a commit: from a member of this generation, or from outside while there are no members.
+
+        ``names_missing`` tells a group that there is not from one of another generation, as v9 and newer do.
+        """
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error
         hosted = self._hosted.get(group_id)
+        if hosted is None and generation >= 0:
+            return ErrorCode.GROUP_ID_NOT_FOUND if names_missing else ErrorCode.ILLEGAL_GENERATION
         if hosted is None:
-            return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+            hosted = self._host(group_id)
+            hosted.empty_since = NEVER  # nobody sees it before something is committed
         group = hosted.group
         if generation < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.NONE
@@ -249,7 +260,10 @@ class GroupCoordinator:
         rows = [(offset_key(group_id, *key), _versioned_offset(committed)) for key, committed in offsets.items()]
         error = await self._write(group_id, rows)
         if error is ErrorCode.NONE:
-            self._host(group_id).offsets.update(offsets)
+            hosted = self._host(group_id)
+            hosted.offsets.update(offsets)
+            if hosted.empty_since == NEVER:
+                hosted.empty_since = self._node.now_ms()
         return error
 
     def committed(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
@@ -311,11 +325,12 @@ class GroupCoordinator:
     # ---- seen from outside
 
     def groups(self) -> list[Group]:
-        """The groups that live here; those without members only while they have offsets."""
+        """The groups that live here; those without members and offsets for a few minutes more."""
         found = []
+        recently = self._node.now_ms() - OFFSETS_CHECK_INTERVAL_MS
         for hosted in self._hosted.values():
             self._expire_offsets(hosted)
-            if hosted.group.state is not GroupState.EMPTY or hosted.offsets:
+            if hosted.group.state is not GroupState.EMPTY or hosted.offsets or hosted.empty_since > recently:
                 found.append(hosted.group)
         return found
 

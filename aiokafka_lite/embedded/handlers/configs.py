@@ -205,8 +205,6 @@ def _check_names(context: RequestContext, resource_type: int, resource_name: str
         raise Refused(ErrorCode.INVALID_REQUEST, "a setting is named twice")
     if resource_type not in (TOPIC, BROKER):
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
-    if resource_type == TOPIC and not resource_name:
-        raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all topics")
     brokers = {str(broker) for broker in context.node.cluster.controller.brokers}
     if resource_type == BROKER and resource_name and resource_name not in brokers:
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is no broker {resource_name!r}")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..connection import RequestContext
 
 GROUP = 0
+KEY_TYPES = (GROUP, 1, 2)
 MANY_KEYS = 4
 DEFAULT_PARTITIONS = 50
 DEFAULT_REPLICATION_FACTOR = 3
@@ -48,8 +49,8 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
 def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
     if key_type == GROUP and not may(context, Operation.DESCRIBE, key):
         return _nobody(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if key_type == GROUP and not key:
-        return _nobody(key, ErrorCode.INVALID_GROUP_ID)
+    if key_type not in KEY_TYPES:
+        return _nobody(key, ErrorCode.INVALID_REQUEST)
     if key_type != GROUP:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     node = context.node

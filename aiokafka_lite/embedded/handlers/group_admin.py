@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 CLASSIC = "classic"
 NAMES_MISSING_GROUPS = 6
-GROUP_OPERATIONS = (Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+GROUP_OPERATIONS = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
 
 
 def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -82,7 +88,7 @@ def _fill(described: DescribedGroup, group: Group) -> None:
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.subscription(group.protocol) if settled else b"",
-            member_assignment=member.assignment if settled else b"",
+            member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]

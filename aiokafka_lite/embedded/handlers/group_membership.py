@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 REQUIRES_MEMBER_ID = 4
 HAS_MEMBER_LIST = 3
+NAMES_PROTOCOL = 5
 SKIPS_ASSIGNMENT = 9
 NULLABLE_PROTOCOL = 7
 
@@ -94,6 +95,8 @@ def _refused(member_id: str, error: ErrorCode, version: int) -> JoinGroupRespons
 async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     if not may(context, Operation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, assignment=b"")
+    if context.version >= NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     answer = context.node.groups.sync(
         request.group_id,
         request.member_id,
@@ -127,7 +130,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     groups = context.node.groups
     if context.version < HAS_MEMBER_LIST:
         return LeaveGroupResponse(error_code=groups.leave(request.group_id, request.member_id, None))
-    error = groups.check(request.group_id)
+    error = groups.check(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     if error is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=error)
     return LeaveGroupResponse(

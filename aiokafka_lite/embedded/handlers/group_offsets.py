@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..connection import RequestContext
 
 MAX_METADATA = 4096
+NAMES_MISSING_GROUPS = 9
 TOPIC_IDS = 10
 MANY_GROUPS = 8
 NOTHING_COMMITTED = CommittedOffset(-1, -1, "", -1)
@@ -53,22 +54,18 @@ NOTHING_COMMITTED = CommittedOffset(-1, -1, "", -1)
 
 async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     groups = context.node.groups
-    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if may(context, Operation.READ, request.group_id):
-        error = groups.check_commit(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-        )
     offsets: dict[PartitionKey, CommittedOffset] = {}
     results: dict[tuple[str, bytes, int], ErrorCode] = {}
+    error: ErrorCode | None = None  # the group is asked only when a partition is there to commit
     for topic in request.topics:
         name, topic_error = _name_of(context, topic)
         for partition in topic.partitions:
-            refusal = error
+            refusal = topic_error
+            if refusal is ErrorCode.NONE and context.node.partition_state((name, partition.partition_index)) is None:
+                refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if refusal is ErrorCode.NONE:
-                refusal = topic_error or _check_commit(context, (name, partition.partition_index), partition)
+                error = _check_group(context, request) if error is None else error
+                refusal = error or _check_metadata(partition)
             results[topic.name, topic.topic_id, partition.partition_index] = refusal
             if refusal is ErrorCode.NONE:
                 offsets[name, partition.partition_index] = _committed(context, request, partition)
@@ -108,12 +105,22 @@ def _name_of(
     return name, ErrorCode.NONE
 
 
-def _check_commit(context: RequestContext, key: PartitionKey, partition: OffsetCommitRequestPartition) -> ErrorCode:
-    if context.node.partition_state(key) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((partition.committed_metadata or "").encode()) > MAX_METADATA:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
+def _check_group(context: RequestContext, request: OffsetCommitRequest) -> ErrorCode:
+    if not may(context, Operation.READ, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return context.node.groups.check_commit(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        names_missing=context.version >= NAMES_MISSING_GROUPS,
+    )
+
+
+def _check_metadata(partition: OffsetCommitRequestPartition) -> ErrorCode:
+    # Kafka counts as Java does, in units of UTF-16.
+    units = len((partition.committed_metadata or "").encode("utf-16-le")) // 2
+    return ErrorCode.OFFSET_METADATA_TOO_LARGE if units > MAX_METADATA else ErrorCode.NONE
 
 
 def _committed(
@@ -217,7 +224,7 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     groups = context.node.groups
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if may(context, Operation.DELETE, request.group_id):
-        error = groups.check(request.group_id)
+        error = groups.check(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     group = groups.group(request.group_id)
     if error is ErrorCode.NONE and group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
@@ -228,11 +235,11 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
         return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, throttle_time_ms=0, topics=[])
     results = {
         (topic.name, partition.partition_index): (
-            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if context.node.partition_state((topic.name, partition.partition_index)) is None
+            else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             if topic.name in busy
             else ErrorCode.NONE
-            if context.node.partition_state((topic.name, partition.partition_index)) is not None
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
         for topic in request.topics
         for partition in topic.partitions

@@ -22,7 +22,7 @@ from ...protocol.messages import (
     DescribeClientQuotasResponse,
     DescribeClientQuotasValue,
 )
-from ..quotas import CLIENT_ID, IP, KEYS, USER, Entity
+from ..quotas import CLIENT_ID, FETCH, IP, KEYS, PRODUCE, USER, Entity
 
 if TYPE_CHECKING:
     from ..connection import RequestContext
@@ -39,7 +39,7 @@ def describe_client_quotas(
     if wrong:
         return DescribeClientQuotasResponse(
             throttle_time_ms=0,
-            error_code=ErrorCode.INVALID_REQUEST,
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
             error_message=f"there are no entities of type {wrong[0]!r}",
             entries=None,
         )
@@ -101,10 +101,12 @@ def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:
     if any(part.entity_name == "" for part in entry.entity):
         return "an empty name; the default is null"
     for change in entry.ops:
-        if change.key not in KEYS:
+        if change.key not in KEYS and not change.remove:
             return f"there is no quota {change.key!r}"
         if not change.remove and not change.value > 0:
             return f"{change.key}={change.value}: must be above 0"
+        if not change.remove and change.key in (PRODUCE, FETCH) and change.value % 1:
+            return f"{change.key}={change.value}: must be a whole number of bytes"
     return None
 
 

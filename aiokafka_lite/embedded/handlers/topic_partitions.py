@@ -22,6 +22,7 @@ from ...protocol.messages import (
 from ...protocol.schema import ZERO_UUID
 from ..authoriser import Operation, Resource, ResourceType
 from ..topics import NO_LEADER, PartitionState, is_legal_name
+from .metadata import TOPIC_OPERATIONS
 
 if TYPE_CHECKING:
     from ..connection import RequestContext
@@ -69,7 +70,11 @@ def _may_describe(context: RequestContext, name: str) -> bool:
 
 def _describe(context: RequestContext, name: str, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
     described = DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.NONE, name=name, topic_id=ZERO_UUID, partitions=[]
+        error_code=ErrorCode.NONE,
+        name=name,
+        topic_id=ZERO_UUID,
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
     topic = context.node.topics.get(name)
     if not is_legal_name(name):

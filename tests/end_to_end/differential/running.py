@@ -1,0 +1,205 @@
+"""Sending a scenario to both sides, until they differ."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol import messages as m
+from aiokafka_lite.protocol.schema import Request
+from tests.end_to_end.differential.scenarios import TOPIC, Scenario, Step, common_versions
+from tests.end_to_end.differential.sides import Difference, Outcome, Side, comparable, differences
+
+SETTLING_TIMEOUT = 5.0
+COORDINATION_TIMEOUT = 30.0
+_CONFIG_CHANGES = (m.AlterConfigsRequest, m.IncrementalAlterConfigsRequest, m.AlterClientQuotasRequest)
+_REFERENCE_VERSION = 12
+
+# What a broker tells of the world outside the scenario is left out of the comparison.
+_LISTS = {
+    m.MetadataRequest: ("topics", "name"),
+    m.ListGroupsRequest: ("groups", "group_id"),
+    m.ApiVersionsRequest: ("api_keys", "api_key"),
+}
+_COMMON = common_versions()
+
+
+def cluster_like_the_container() -> EmbeddedCluster:
+    """One node with the settings of the container that the tests start."""
+    return EmbeddedCluster(
+        brokers=1, configs={"offsets.topic.num.partitions": "3", "group.initial.rebalance.delay.ms": "0"}
+    )
+
+
+class Excuse(NamedTuple):
+    """A place where the two may differ: a pattern for ``Produce.responses[].partition_responses[].error_code``."""
+
+    where: str
+    reason: str
+    applies: Callable[[Any, Any, int], bool] = lambda embedded, real, version: True
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One step that was answered differently."""
+
+    seed: int
+    number: int
+    step: Step
+    request: Request[Any]
+    differences: Sequence[Difference]
+
+    def __str__(self) -> str:
+        found = "\n  ".join(map(str, self.differences[:12]))
+        return f"seed {self.seed}, step {self.number}: {self.request} in version {self.step.version}\n  {found}"
+
+
+async def disagreements(
+    scenario: Scenario, embedded: Side, real: Side, excuses: Sequence[Excuse]
+) -> AsyncIterator[Disagreement]:
+    """Send every step to both sides and tell where they disagree without an excuse.
+
+    After the first disagreement the two may be in different states, so that the others may only follow from it.
+    """
+    for number, step in enumerate(scenario.steps):
+        requests = [step.make(side) for side in (embedded, real)]
+        answers = [
+            await side.try_to_ask(request, step.version) for side, request in zip((embedded, real), requests)
+        ]
+        if step.only_of_scenario:
+            for answer in answers:
+                _keep_own(step, answer, scenario.prefix)
+        seen = [comparable(side, answer) for side, answer in zip((embedded, real), answers)]
+        found = [
+            difference
+            for difference in differences(step.kind.__name__.removesuffix("Request"), *seen)
+            if not _is_excused(difference, step.version, excuses)
+        ]
+        if not found and step.changes:
+            found = await _settle(step, embedded, real)
+        if found:
+            yield Disagreement(scenario.seed, number, step, requests[0], found)
+
+
+def _is_excused(difference: Difference, version: int, excuses: Sequence[Excuse]) -> bool:
+    return any(
+        re.fullmatch(excuse.where, difference.path) and excuse.applies(difference.embedded, difference.real, version)
+        for excuse in excuses
+    )
+
+
+def _keep_own(step: Step, answer: Any, prefix: str) -> None:
+    if not isinstance(answer, Outcome):
+        name_of_list, name = _LISTS[step.kind]
+        everything = getattr(answer, name_of_list)
+        own = [each for each in everything if not _is_foreign(getattr(each, name), prefix)]
+        setattr(answer, name_of_list, own)
+
+
+def _is_foreign(name: str | int | None, prefix: str) -> bool:
+    if isinstance(name, int):
+        return name not in _COMMON
+    if name is None or name.startswith(prefix):
+        return False
+    return not name or name.startswith("__") or "-" in name  # names with a dash are other tests'
+
+
+async def clean_up(scenario: Scenario, real: Side) -> None:
+    """Delete the scenario's topics from a broker that others go on using."""
+    answer = await real.ask(m.MetadataRequest(topics=None), _REFERENCE_VERSION)
+    names = [topic.name for topic in answer.topics if topic.name and topic.name.startswith(scenario.prefix)]
+    await real.ask(m.DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5)
+
+
+# ---- real brokers learn of a change a moment after it was answered
+
+
+async def _settle(step: Step, embedded: Side, real: Side) -> list[Difference]:
+    """Wait until the real broker shows the topics as the embedded one does; what differs after a long time."""
+    names = [name for name in step.changes if re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name)]
+    if not names:
+        return []
+    found: list[Difference] = []
+    for look in (_topics_seen, _configs_seen):
+        wanted = await look(embedded, names)
+        deadline = asyncio.get_running_loop().time() + SETTLING_TIMEOUT
+        while found := list(differences(f"after {step.kind.__name__}", wanted, await look(real, names))):
+            if asyncio.get_running_loop().time() > deadline:
+                return found
+    await _until_served(real, names)
+    if step.kind in _CONFIG_CHANGES:
+        await _until_in_force(real, f"{names[0][:200]}-barrier")
+    return []
+
+
+async def _until_in_force(side: Side, barrier: str) -> None:
+    """What changed is shown before it is in force; a topic that is made now is served only after that."""
+    await side.ask(_barrier(barrier), 7)
+    await _until_served(side, [barrier], all_of_them=True)
+    await side.ask(m.DeleteTopicsRequest(topic_names=[barrier], timeout_ms=5000), 5)
+
+
+def _barrier(name: str) -> m.CreateTopicsRequest:
+    topic = m.CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    return m.CreateTopicsRequest(topics=[topic])
+
+
+async def _topics_seen(side: Side, names: list[str]) -> Any:
+    request = m.MetadataRequest(
+        topics=[m.MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    )
+    return comparable(side, await side.ask(request, _REFERENCE_VERSION))
+
+
+async def _configs_seen(side: Side, names: list[str]) -> Any:
+    resources = [
+        m.DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None) for name in names
+    ]
+    answer = await side.ask(m.DescribeConfigsRequest(resources=resources), 4)
+    return [
+        (result.resource_name, sorted((each.name, each.value) for each in result.configs)) for result in answer.results
+    ]
+
+
+async def _until_served(side: Side, names: list[str], *, all_of_them: bool = False) -> None:
+    """Wait until every partition that metadata knows can be asked for its offsets."""
+    async with asyncio.timeout(SETTLING_TIMEOUT):
+        while True:
+            seen = await side.ask(
+                m.MetadataRequest(
+                    topics=[m.MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+                ),
+                _REFERENCE_VERSION,
+            )
+            topics = [
+                m.ListOffsetsRequestTopic(
+                    name=topic.name or "",
+                    partitions=[
+                        m.ListOffsetsRequestPartition(partition_index=part.partition_index, timestamp=-1)
+                        for part in topic.partitions
+                    ],
+                )
+                for topic in seen.topics
+                if topic.partitions
+            ]
+            if all_of_them and len(topics) < len(names):
+                continue
+            answer = await side.ask(m.ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+            if not any(part.error_code for topic in answer.topics for part in topic.partitions):
+                return
+
+
+async def until_groups_are_coordinated(side: Side) -> None:
+    """Have the topic made that keeps groups: a broker does that when a coordinator is first asked for."""
+    request = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="nobody", topics=[])])
+    find = m.FindCoordinatorRequest(coordinator_keys=["nobody"])
+    async with asyncio.timeout(COORDINATION_TIMEOUT):
+        while (await side.ask(find, 4)).coordinators[0].error_code or (
+            await side.ask(request, 8)
+        ).groups[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            pass
