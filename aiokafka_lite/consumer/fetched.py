@@ -46,8 +46,8 @@ class AbortedTransactions:
 
     def ended(self, marker: RecordBatch) -> None:
         """A producer's abort marker was met."""
-        # A response may begin with the marker, its transaction's records having come in the one before. That transaction
-        # must begin before it can end: else it would begin after its end, and take the producer's next one with it.
+        # A response may begin with the marker, its transaction's records having come in the one before. It must begin
+        # before it can end: else it would begin after its end, and take the producer's next one with it.
         self._begin_up_to(marker.last_offset)
         self._aborting.discard(marker.producer_id)
 
