@@ -187,13 +187,13 @@ async def test_quotas_are_set_found_and_removed(admin: Admin) -> None:
     everybody, ann = QuotaEntity(user=Match.DEFAULT), QuotaEntity(user="ann", client_id="app")
     bad = QuotaEntity(ip="::1", user="x")
     results = await admin.quotas.alter(
-        {everybody: {"producer_byte_rate": 1000}, ann: {"consumer_byte_rate": 5.5}, bad: {"consumer_byte_rate": 1}}
+        {everybody: {"producer_byte_rate": 1000}, ann: {"consumer_byte_rate": 5.0}, bad: {"consumer_byte_rate": 1}}
     )
     assert list(results.done) == [everybody, ann]
     assert isinstance(results.failed[bad], BrokerError)
     assert await admin.quotas.describe() == {
         everybody: {"producer_byte_rate": 1000.0},
-        ann: {"consumer_byte_rate": 5.5},
+        ann: {"consumer_byte_rate": 5.0},
     }
     assert list(await admin.quotas.describe(user="ann")) == [ann]
     assert list(await admin.quotas.describe(user=Match.ANY, strict=True)) == [everybody]
