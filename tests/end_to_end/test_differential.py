@@ -24,7 +24,7 @@ from tests.end_to_end.differential.running import (
     clean_up,
     cluster_like_the_container,
     disagreements,
-    until_groups_are_coordinated,
+    until_ready,
 )
 from tests.end_to_end.differential.scenarios import Scenario, common_versions
 from tests.end_to_end.differential.sides import Side
@@ -144,14 +144,14 @@ def newest(request: pytest.FixtureRequest, servers: Servers) -> str:
 @pytest.fixture
 async def real(newest: str) -> AsyncIterator[Side]:
     async with Side("real", newest) as side:
-        await until_groups_are_coordinated(side)
+        await until_ready(side)
         yield side
 
 
 @pytest.fixture
 async def embedded() -> AsyncIterator[Side]:
     async with cluster_like_the_container() as cluster, Side("embedded", cluster.bootstrap_servers) as side:
-        await until_groups_are_coordinated(side)
+        await until_ready(side)
         yield side
 
 

@@ -16,7 +16,7 @@ from tests.end_to_end.differential.scenarios import TOPIC, Scenario, Step, commo
 from tests.end_to_end.differential.sides import Difference, Outcome, Side, comparable, differences
 
 SETTLING_TIMEOUT = 5.0
-COORDINATION_TIMEOUT = 30.0
+READY_TIMEOUT = 30.0
 _CONFIG_CHANGES = (m.AlterConfigsRequest, m.IncrementalAlterConfigsRequest, m.AlterClientQuotasRequest)
 _REFERENCE_VERSION = 12
 
@@ -194,12 +194,15 @@ async def _until_served(side: Side, names: list[str], *, all_of_them: bool = Fal
                 return
 
 
-async def until_groups_are_coordinated(side: Side) -> None:
-    """Have the topic made that keeps groups: a broker does that when a coordinator is first asked for."""
-    request = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="nobody", topics=[])])
+async def until_ready(side: Side) -> None:
+    """Have made what a broker makes when it is first asked for: the topic that keeps groups, a block of producer ids."""
     find = m.FindCoordinatorRequest(coordinator_keys=["nobody"])
-    async with asyncio.timeout(COORDINATION_TIMEOUT):
-        while (await side.ask(find, 4)).coordinators[0].error_code or (
-            await side.ask(request, 8)
-        ).groups[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+    offsets = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="nobody", topics=[])])
+    identity = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    async with asyncio.timeout(READY_TIMEOUT):
+        while (await side.ask(find, 4)).coordinators[0].error_code:
+            pass
+        while (await side.ask(offsets, 8)).groups[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            pass
+        while (await side.ask(identity, 0)).error_code:
             pass
