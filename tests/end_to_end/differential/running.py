@@ -195,7 +195,7 @@ async def _until_served(side: Side, names: list[str], *, all_of_them: bool = Fal
 
 
 async def until_ready(side: Side) -> None:
-    """Have made what a broker makes when it is first asked for: the topic that keeps groups, a block of producer ids."""
+    """Have made what a broker makes when first asked: the topic that keeps groups, a block of producer ids."""
     find = m.FindCoordinatorRequest(coordinator_keys=["nobody"])
     offsets = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="nobody", topics=[])])
     identity = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
