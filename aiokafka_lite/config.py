@@ -137,26 +137,37 @@ def check_function(name: str, value: object, purpose: str) -> None:
 class ClientConfig:
     """What every client needs to reach a cluster.
 
-    ``bootstrap_servers`` is ``"host:port,host:port"`` or a sequence of ``"host:port"``. ``request_timeout`` bounds one
-    request on one connection; ``api_timeout`` a whole operation with its retries. Backoffs grow from their first value
-    (a millisecond at least) to ``_max`` and carry jitter. ``max_response_size`` is the largest frame accepted from a
-    broker. When a broker throttles, nothing is sent on that connection for as long as it says, at most a minute.
+    When a broker throttles, nothing is sent on that connection for as long as it says, at most a minute.
     """
 
     bootstrap_servers: str | Iterable[str]
+    """Brokers to begin with: ``"host:port,host:port"``, or a sequence. Any one that answers tells of the others."""
     client_id: str = "aiokafka-lite"
+    """A name for the brokers' logs, metrics and quotas."""
     client_rack: str = ""
+    """Where this client is; with it, consumers read from a replica in the same rack (KIP-392)."""
     request_timeout: float = 30.0
+    """How long one request on one connection waits for its answer; then the connection is closed."""
     api_timeout: float = 60.0
+    """How long a whole operation may take, with its retries, when the call gives no ``timeout``."""
     connect_timeout: float = 10.0
+    """How long a connection may take until it can be used, handshake included."""
     retry_backoff: float = 0.1
+    """The first pause before a request is tried again, a millisecond at least; it doubles, with jitter."""
     retry_backoff_max: float = 1.0
+    """The longest such pause."""
     reconnect_backoff: float = 0.05
+    """The first pause before a broker that could not be reached is tried again; it doubles, with jitter."""
     reconnect_backoff_max: float = 10.0
+    """The longest such pause."""
     metadata_max_age: float = 300.0
+    """How old metadata gets before it is asked for again without a reason."""
     connections_max_idle: float = 540.0
+    """A connection that was not used for so long is closed."""
     max_response_size: int = 128 * MIB
+    """The largest frame that is accepted from a broker; a larger one is a ProtocolError."""
     allow_auto_create_topics: bool = True
+    """Whether using a topic may create it, where the broker allows that."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
@@ -177,25 +188,30 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """How records are batched, sent and retried.
-
-    ``acks`` is 0, 1 or "all". ``linger`` is how long a batch waits for company, counted from its first record.
-    ``batch_size`` bounds one batch of one partition, ``max_request_size`` one record and one request, ``buffer_memory``
-    everything that is open, queued or in flight. ``delivery_timeout`` ends a send, whatever happens; ``max_block`` is
-    how long a send waits for metadata and for room.
-    """
+    """How records are batched, sent and retried."""
 
     acks: Acks = "all"
+    """Who must have a record for it to count as written: ``"all"`` (or -1) in-sync replicas, 1 the leader, 0 nobody."""
     idempotence: bool | None = None
+    """Whether brokers drop what a retry wrote twice; None means yes with ``acks="all"`` and no otherwise."""
     linger: float = 0.0
+    """How long a batch waits for company, from its first record; 0 sends together what one turn of the loop queued."""
     batch_size: int = 64 * KIB
+    """The largest batch of one partition on the wire, as far as compression can be foretold."""
     max_request_size: int = MIB
+    """The largest record, and the largest request."""
     buffer_memory: int = 32 * MIB
+    """All that is not acknowledged yet; when it is full, ``send`` waits and ``send_nowait`` raises BufferFull."""
     max_in_flight_requests_per_connection: int = 5
+    """How many requests go to a broker before the first is answered; at most 5 with idempotence."""
     compression: str | Compression = Compression.NONE
+    """``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``, for whole batches."""
     compression_level: int | None = None
+    """The codec's own level: gzip 0 to 9, lz4 0 to 17, zstd -131072 to 22; None takes the codec's default."""
     delivery_timeout: float = 120.0
+    """A record that is not acknowledged so long after it was accepted fails with KafkaTimeout."""
     max_block: float = 60.0
+    """How long a send waits for metadata, for room in the buffer, and for an async serializer."""
 
     def __post_init__(self) -> None:
         _one_of(self, "acks", (0, 1, -1, "all"))
@@ -236,21 +252,24 @@ class ProducerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How records are fetched and handed out.
-
-    A broker answers a fetch when it has ``fetch_min_bytes`` or after ``fetch_max_wait``; ``fetch_max_bytes`` bounds one
-    answer and ``max_partition_fetch_bytes`` one partition's share of it (a larger first batch still comes whole).
-    ``max_decompressed_size`` bounds what one batch may grow to.
-    """
+    """How records are fetched and handed out."""
 
     auto_offset_reset: OffsetReset = "earliest"
+    """Where reading begins without an offset: ``"earliest"``, ``"latest"``, ``"none"`` (raise), or so long ago."""
     isolation_level: IsolationName = "read_committed"
+    """``"read_committed"`` hides records of transactions that are open or aborted; ``"read_uncommitted"`` shows all."""
     fetch_min_bytes: int = 1
+    """A broker answers a fetch when it has this much."""
     fetch_max_bytes: int = 50 * MIB
+    """The most in one answer; a larger first batch comes whole all the same."""
     fetch_max_wait: float = 0.5
+    """How long a broker waits for ``fetch_min_bytes``."""
     max_partition_fetch_bytes: int = MIB
+    """The most of one partition in one answer; a larger first batch comes whole all the same."""
     check_crcs: bool = True
+    """Whether checksums of batches are verified."""
     max_decompressed_size: int = 128 * MIB
+    """What one batch may grow to when it is unpacked; a larger one is CorruptRecord."""
 
     def __post_init__(self) -> None:
         reset = self.auto_offset_reset
@@ -278,23 +297,24 @@ class ConsumerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """How a consumer is a member of a group.
-
-    ``group_instance_id`` makes the member static (KIP-345). The coordinator gives a member up that it has not heard of
-    for ``session_timeout``; ``heartbeat_interval`` is how often it hears. ``max_poll_interval`` bounds the time between
-    two reads, after which the member leaves until it reads again. ``rebalance_timeout`` is how long others wait for
-    this member to let go and join again, ``max_poll_interval`` if None. With ``auto_commit``, what is marked as done is
-    committed every ``auto_commit_interval``, before partitions go, and at the end.
-    """
+    """How a consumer is a member of a group."""
 
     group_id: str
+    """The group's name."""
     group_instance_id: str | None = None
+    """A name that makes the member static (KIP-345): it keeps its place when it restarts."""
     session_timeout: float = 45.0
+    """The coordinator gives a member up that it has not heard of for so long."""
     heartbeat_interval: float = 3.0
+    """How often it hears of the member; less than ``session_timeout``, a third of it at most to be of use."""
     max_poll_interval: float = 300.0
+    """The longest time between two reads; then the member leaves until it reads again."""
     rebalance_timeout: float | None = None
+    """How long the others wait for this member to let go and join again; None means ``max_poll_interval``."""
     auto_commit: bool = True
+    """Whether what is marked as done is committed by itself: on a timer, before partitions go, and at the end."""
     auto_commit_interval: float = 5.0
+    """How often that timer commits."""
 
     def __post_init__(self) -> None:
         _text(self, "group_id")

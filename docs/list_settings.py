@@ -1,0 +1,184 @@
+"""Write ``docs/settings.md`` from the configuration dataclasses: ``python docs/list_settings.py``.
+
+What a setting is for is the docstring below its field. Java's names and defaults are the table here, of Kafka 4.3's
+clients. Tests fail while a setting has no docstring or no line in that table, and while the page is not what both say.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from aiokafka_lite.config import KIB, MIB, ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig  # noqa: E402
+
+PAGE = ROOT / "docs" / "settings.md"
+
+CONFIGURATIONS: list[tuple[type, str, str]] = [
+    (ClientConfig, "Every client", "`Producer`, `Consumer`, `ConsumerGroup` and `Admin` take these."),
+    (ProducerConfig, "Producer", ""),
+    (ConsumerConfig, "Consumer", "`Consumer` and `ConsumerGroup` take these."),
+    (GroupConfig, "Group", "`ConsumerGroup`, and `Consumer` with a `group_id`, take these."),
+]
+
+
+class Java(NamedTuple):
+    """The setting's name in Java's client, and its default there: a number in our unit, or the words to print."""
+
+    name: str | None
+    default: object = None
+
+
+SAME = object()
+"""Java's default is ours."""
+
+JAVA: dict[str, Java] = {
+    "bootstrap_servers": Java("bootstrap.servers", SAME),
+    "client_id": Java("client.id", "empty, or made up"),
+    "client_rack": Java("client.rack", SAME),
+    "request_timeout": Java("request.timeout.ms", SAME),
+    "api_timeout": Java("default.api.timeout.ms", SAME),
+    "connect_timeout": Java("socket.connection.setup.timeout.ms", "10 s, and up to 30 s as it fails"),
+    "retry_backoff": Java("retry.backoff.ms", SAME),
+    "retry_backoff_max": Java("retry.backoff.max.ms", SAME),
+    "reconnect_backoff": Java("reconnect.backoff.ms", SAME),
+    "reconnect_backoff_max": Java("reconnect.backoff.max.ms", 1.0),
+    "metadata_max_age": Java("metadata.max.age.ms", SAME),
+    "connections_max_idle": Java("connections.max.idle.ms", SAME),
+    "max_response_size": Java(None),
+    "allow_auto_create_topics": Java("allow.auto.create.topics", SAME),
+    "acks": Java("acks", SAME),
+    "idempotence": Java("enable.idempotence", SAME),
+    "linger": Java("linger.ms", 0.005),
+    "batch_size": Java("batch.size", 16 * KIB),
+    "max_request_size": Java("max.request.size", SAME),
+    "buffer_memory": Java("buffer.memory", SAME),
+    "max_in_flight_requests_per_connection": Java("max.in.flight.requests.per.connection", SAME),
+    "compression": Java("compression.type", SAME),
+    "compression_level": Java("compression.gzip.level, compression.lz4.level, compression.zstd.level", SAME),
+    "delivery_timeout": Java("delivery.timeout.ms", SAME),
+    "max_block": Java("max.block.ms", SAME),
+    "auto_offset_reset": Java("auto.offset.reset", '`"latest"`'),
+    "isolation_level": Java("isolation.level", '`"read_uncommitted"`'),
+    "fetch_min_bytes": Java("fetch.min.bytes", SAME),
+    "fetch_max_bytes": Java("fetch.max.bytes", SAME),
+    "fetch_max_wait": Java("fetch.max.wait.ms", SAME),
+    "max_partition_fetch_bytes": Java("max.partition.fetch.bytes", SAME),
+    "check_crcs": Java("check.crcs", SAME),
+    "max_decompressed_size": Java(None),
+    "group_id": Java("group.id", SAME),
+    "group_instance_id": Java("group.instance.id", SAME),
+    "session_timeout": Java("session.timeout.ms", SAME),
+    "heartbeat_interval": Java("heartbeat.interval.ms", SAME),
+    "max_poll_interval": Java("max.poll.interval.ms", SAME),
+    "rebalance_timeout": Java(None),
+    "auto_commit": Java("enable.auto.commit", SAME),
+    "auto_commit_interval": Java("auto.commit.interval.ms", SAME),
+}
+
+IN_OTHER_WORDS = {
+    "idempotence": "yes, with `acks=\"all\"`",
+    "compression_level": "the codec's own",
+    "rebalance_timeout": "`max_poll_interval`",
+}
+"""Defaults that are None and mean something."""
+
+HEAD = """# Settings
+
+All are keyword arguments of the clients. Times are seconds, sizes are bytes. A wrong one raises `ConfigurationError`
+from the constructor, which names the setting, the value, and what is allowed. Java's names and defaults are those of
+Kafka 4.3's clients; a default in **bold** differs from ours. This page is made from `aiokafka_lite/config.py` by
+`docs/list_settings.py`; change these, not the page.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(section(*each) for each in CONFIGURATIONS)])
+
+
+def section(config: type, title: str, about: str) -> str:
+    """The settings of one class."""
+    purposes = docstrings(config)
+    lines = [
+        f"## {title}",
+        "",
+        *([about, ""] if about else []),
+        "| setting | default | | in Java | its default |",
+        "|---|---|---|---|---|",
+        *(line(each, purposes[each.name]) for each in fields(config)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def line(setting: Field[object], purpose: str) -> str:
+    """One row of a table."""
+    java = JAVA[setting.name]
+    ours = default(setting)
+    names = "—" if java.name is None else ", ".join(f"`{name}`" for name in java.name.split(", "))
+    theirs = "" if java.name is None else ours if java.default is SAME else f"**{in_java(setting.name, java.default)}**"
+    return f"| `{setting.name}` | {ours} | {purpose.replace('``', '`').replace('|', '&#124;')} | {names} | {theirs} |"
+
+
+def in_java(name: str, value: object) -> str:
+    """A default of Java's that is not ours."""
+    return value if isinstance(value, str) else shown(name, value)
+
+
+def default(setting: Field[object]) -> str:
+    """A default as one reads it; of a setting that has none, that it must be given."""
+    if setting.default is MISSING:
+        return "must be given" if setting.default_factory is MISSING else shown(setting.name, setting.default_factory())
+    if setting.default is None:
+        return IN_OTHER_WORDS.get(setting.name, "none")
+    return shown(setting.name, setting.default)
+
+
+def shown(name: str, value: object) -> str:
+    """A value with its unit."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value * 1000:g} ms" if 0 < value < 0.1 else f"{value:g} s"
+    if isinstance(value, Enum):
+        return f'`"{value.name.lower()}"`'
+    if isinstance(value, int):
+        return size(value) if name.endswith(("_bytes", "_size", "_memory")) else str(value)
+    return f'`"{value}"`' if value else "empty"
+
+
+def size(number: int) -> str:
+    """Bytes in the largest unit that divides them."""
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
+        if number >= unit and number % unit == 0:
+            return f"{number // unit} {name}"
+    return f"{number} byte{'s' if number != 1 else ''}"
+
+
+def docstrings(config: type) -> dict[str, str]:
+    """The docstring below each field. Python itself does not keep them, so they are read from the source."""
+    (definition,) = ast.parse(inspect.getsource(config)).body
+    assert isinstance(definition, ast.ClassDef)
+    return dict(_documented(definition.body))
+
+
+def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, following in pairwise(body):
+        match field, following:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, " ".join(text.split())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,64 @@
+"""docs/settings.md is what the configurations say, and they say something of every setting."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _list_settings() -> Any:
+    spec = spec_from_file_location("list_settings", ROOT / "docs" / "list_settings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+list_settings = _list_settings()
+CONFIGURATIONS = [each for each, _, _ in list_settings.CONFIGURATIONS]
+each_configuration = pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda each: each.__name__)
+
+
+def test_the_page_is_what_the_configurations_say() -> None:
+    assert list_settings.PAGE.read_text(encoding="utf-8") == list_settings.page(), "run: python docs/list_settings.py"
+
+
+def test_every_configuration_is_on_the_page() -> None:
+    found = {each for name, each in vars(config).items() if name.endswith("Config") and isinstance(each, type)}
+    assert found == set(CONFIGURATIONS)
+
+
+@each_configuration
+def test_every_setting_has_a_docstring_that_is_a_sentence(configuration: type) -> None:
+    said = list_settings.docstrings(configuration)
+    assert [each.name for each in fields(configuration) if not said.get(each.name, "").endswith(".")] == []
+
+
+def test_every_setting_has_its_line_in_the_table_of_javas_defaults() -> None:
+    settings = {each.name for configuration in CONFIGURATIONS for each in fields(configuration)}
+    assert settings == set(list_settings.JAVA), "the table JAVA in docs/list_settings.py"
+
+
+@pytest.mark.parametrize(
+    "name, value, printed",
+    [
+        ("linger", 0.0, "0 s"),
+        ("reconnect_backoff", 0.05, "50 ms"),
+        ("batch_size", 64 * 1024, "64 KiB"),
+        ("fetch_min_bytes", 1, "1 byte"),
+        ("max_in_flight_requests_per_connection", 5, "5"),
+        ("auto_commit", True, "on"),
+        ("client_rack", "", "empty"),
+    ],
+)
+def test_defaults_are_printed_with_their_units(name: str, value: object, printed: str) -> None:
+    assert list_settings.shown(name, value) == printed
