@@ -1,0 +1,439 @@
+"""What users write in ``.option(...)``: parsed, checked and typed, for a batch read, a stream read and a write.
+
+Names, defaults and meanings are those of Spark's own Kafka connector, so that a query can move over by changing the
+name of its format; what this source has beyond that is marked so in ``OPTIONS``. An option that does not exist, or not
+for this kind of query, is an error that names the one that was probably meant: what is silently ignored is found out
+about in production.
+
+Nothing here imports pyspark, or anything that is slow to import: every planner worker comes through here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Literal, TypedDict
+
+from ..errors import ConfigurationError
+from . import bounds
+from .bounds import EARLIEST_OFFSET, LATEST_OFFSET, Bound, Edge, Offsets, Selection, Timestamps, Unmatched, wrong
+
+logger = logging.getLogger(__name__)
+
+KAFKA_PREFIX = "kafka."
+BOOTSTRAP_SERVERS = "bootstrap.servers"
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+DEFAULT_TRIGGER_DELAY = 15 * 60.0
+DEFAULT_POLL_TIMEOUT = 120.0
+DEFAULT_OFFSET_RETRIES = 3
+DEFAULT_OFFSET_RETRY_INTERVAL = 0.01
+DEFAULT_RECORDS_PER_TASK = 50_000
+DEFAULT_PREFETCH_BYTES = 32 * 1024 * 1024
+
+
+class Scope(Flag):
+    """The kinds of query that an option is for."""
+
+    BATCH_READ = auto()
+    STREAM_READ = auto()
+    WRITE = auto()
+    READ = BATCH_READ | STREAM_READ
+    ALL = READ | WRITE
+
+
+_SCOPE_NAMES = {Scope.BATCH_READ: "a batch read", Scope.STREAM_READ: "a stream read", Scope.WRITE: "a write"}
+
+OPTIONS: Mapping[str, Scope] = {
+    # Of Spark's own connector.
+    "subscribe": Scope.READ,
+    "subscribePattern": Scope.READ,
+    "assign": Scope.READ,
+    "startingTimestamp": Scope.READ,
+    "startingOffsetsByTimestamp": Scope.READ,
+    "startingOffsetsByTimestampStrategy": Scope.READ,
+    "startingOffsets": Scope.READ,
+    "endingTimestamp": Scope.BATCH_READ,
+    "endingOffsetsByTimestamp": Scope.BATCH_READ,
+    "endingOffsets": Scope.BATCH_READ,
+    "failOnDataLoss": Scope.READ,
+    "maxOffsetsPerTrigger": Scope.READ,
+    "minOffsetsPerTrigger": Scope.READ,
+    "maxTriggerDelay": Scope.READ,
+    "minPartitions": Scope.READ,
+    "maxRecordsPerPartition": Scope.READ,
+    "groupIdPrefix": Scope.READ,
+    "includeHeaders": Scope.ALL,
+    "kafkaConsumer.pollTimeoutMs": Scope.READ,
+    "fetchOffset.numRetries": Scope.READ,
+    "fetchOffset.retryIntervalMs": Scope.READ,
+    "topic": Scope.WRITE,
+    # Of this source alone.
+    "recordsPerTask": Scope.READ,
+    "prefetchBytes": Scope.READ,
+    "pushdown": Scope.BATCH_READ,
+    "freezeGc": Scope.ALL,
+}
+"""Every option by its name in the documentation; those that begin with ``kafka.`` go to the client besides."""
+
+_BY_LOWER_CASE = {name.lower(): name for name in OPTIONS}
+
+_SPARKS_OWN = frozenset(
+    {
+        "checkpointlocation",
+        "queryname",
+        "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms",
+    }
+)
+"""What Spark hands to a sink or source together with its options, and reads itself."""
+
+_USE_INSTEAD = {
+    "path": "topics are named by .option('subscribe', 'a,b'), and for a write by .option('topic', 'a')",
+    "paths": "topics are named by .option('subscribe', 'a,b')",
+    "bootstrap.servers": "write kafka.bootstrap.servers",
+    "topics": "write subscribe for a read, and topic for a write",
+    "kafka.topic": "write subscribe for a read, and topic for a write",
+    "group.id": "write kafka.group.id; it is for authorization only",
+    "endingoffset": "write endingOffsets",
+    "startingoffset": "write startingOffsets",
+}
+
+_REFUSED_PROPERTIES = {
+    "auto.offset.reset": "write startingOffsets; where a query goes on is in its checkpoint",
+    "enable.auto.commit": "leave it out; offsets are kept in the checkpoint, and nothing is committed to Kafka",
+    "interceptor.classes": "leave it out; transform the rows in Spark",
+    "key.deserializer": "leave it out; keys come as binary, and CAST(key AS STRING) or from_json reads them",
+    "value.deserializer": "leave it out; values come as binary, and CAST(value AS STRING) or from_json reads them",
+    "key.serializer": "leave it out; the key column is string or binary",
+    "value.serializer": "leave it out; the value column is string or binary",
+}
+"""Properties of Kafka's clients that a query must not set, with what to do instead."""
+
+_TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Properties(Mapping[str, str]):
+    """The ``kafka.*`` options, without that prefix. Values are never shown, since some of them are secrets.
+
+    They are as the user wrote them: ``file:`` and ``env:`` are resolved by each node when it connects.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __repr__(self) -> str:
+        return f"<Properties {' '.join(sorted(self._values))}>"
+
+    @property
+    def isolation_level(self) -> Literal["read_committed", "read_uncommitted"]:
+        """What Kafka's own consumer takes if nothing is said: ``read_uncommitted``."""
+        level = self.get("isolation.level", "read_uncommitted")
+        if level == "read_committed":
+            return "read_committed"
+        if level == "read_uncommitted":
+            return "read_uncommitted"
+        raise wrong("kafka.isolation.level", level, "write read_committed or read_uncommitted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """What batch and stream reads have in common. Times are seconds, sizes bytes."""
+
+    properties: Properties
+    selection: Selection
+    starting: Bound
+    fail_on_data_loss: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    records_per_task: int
+    include_headers: bool
+    poll_timeout: float
+    offset_retries: int
+    offset_retry_interval: float
+    prefetch_bytes: int
+    freeze_gc: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRead(Read):
+    """A ``spark.read``: from ``starting`` up to ``ending``, as they are when the query is planned."""
+
+    ending: Bound
+    pushdown: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRead(Read):
+    """A ``spark.readStream``. Limits are numbers of offsets, over all partitions together."""
+
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """A ``write`` or ``writeStream``. ``topic`` overrides the column of that name."""
+
+    properties: Properties
+    topic: str | None
+    include_headers: bool
+    freeze_gc: bool
+
+
+def is_read(options: Mapping[str, str]) -> bool:
+    """Whether these can only be meant for a read; a query does not say what it is until its reader is made."""
+    return any(name.lower() in ("subscribe", "subscribepattern", "assign") for name in options)
+
+
+def check_read(options: Mapping[str, str]) -> Read:
+    """The options of a read of either kind; ConfigurationError if they fit neither."""
+    try:
+        return batch_read(options, quiet=True)
+    except ConfigurationError as error:
+        for_batch = error
+    try:
+        return stream_read(options)
+    except ConfigurationError:
+        raise for_batch from None
+
+
+def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
+    """The options of ``spark.read``; ConfigurationError, which says what to write instead, for those that are wrong.
+
+    Limits of a trigger mean nothing here; they are ignored with a warning (unless ``quiet``), as by Spark's connector.
+    """
+    given = _Given(options, Scope.BATCH_READ)
+    limits = [name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay") if name in given]
+    if limits and not quiet:
+        logger.warning("%s: of no effect in a batch read", ", ".join(limits))
+    starting = given.bound("starting", Edge.EARLIEST)
+    if starting is Edge.LATEST or _has(starting, LATEST_OFFSET):
+        raise wrong(
+            "startingOffsets", given.text("startingOffsets"), "a batch read cannot begin at the end; write earliest"
+        )
+    ending = given.bound("ending", Edge.LATEST)
+    if ending is Edge.EARLIEST or _has(ending, EARLIEST_OFFSET):
+        raise wrong(
+            "endingOffsets", given.text("endingOffsets"), "a batch read cannot end at the beginning; write latest"
+        )
+    common = given.common(starting)
+    bounds.check_same_partitions(common["selection"], ending, "endingOffsets")
+    return BatchRead(**common, ending=ending, pushdown=given.switch("pushdown", False))
+
+
+def stream_read(options: Mapping[str, str]) -> StreamRead:
+    """The options of ``spark.readStream``; ConfigurationError, which says what to write instead, for wrong ones."""
+    given = _Given(options, Scope.STREAM_READ)
+    most = given.whole("maxOffsetsPerTrigger", 1)
+    least = given.whole("minOffsetsPerTrigger", 1)
+    if most is not None and least is not None and least > most:
+        raise wrong("minOffsetsPerTrigger", least, f"at most maxOffsetsPerTrigger, which is {most}")
+    return StreamRead(
+        **given.common(given.bound("starting", Edge.LATEST)),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay=given.duration("maxTriggerDelay", DEFAULT_TRIGGER_DELAY),
+    )
+
+
+def write(options: Mapping[str, str]) -> Write:
+    """The options of ``write`` and ``writeStream``; ConfigurationError, which says what to write instead."""
+    given = _Given(options, Scope.WRITE)
+    topic = given.text("topic")
+    if topic is not None and not topic.strip():
+        raise wrong("topic", topic, "write the topic's name, or leave it out to take the column topic")
+    return Write(
+        properties=given.properties(),
+        topic=None if topic is None else topic.strip(),
+        include_headers=given.switch("includeHeaders", False),
+        freeze_gc=given.switch("freezeGc", True),
+    )
+
+
+def _has(bound: Bound, special: int) -> bool:
+    return isinstance(bound, Offsets) and special in bound.by_partition.values()
+
+
+def _elsewhere(name: str) -> str:
+    """Which queries an option is for, and what the others have instead."""
+    if name == "topic":
+        return "write subscribe to name the topics to read"
+    scopes = [text for scope, text in _SCOPE_NAMES.items() if scope in OPTIONS[name]]
+    return f"it is for {' and '.join(scopes)}"
+
+
+def _or_default(number: int | None, default: int) -> int:
+    return default if number is None else number
+
+
+class _Common(TypedDict):
+    """The fields of ``Read``."""
+
+    properties: Properties
+    selection: Selection
+    starting: Bound
+    fail_on_data_loss: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    records_per_task: int
+    include_headers: bool
+    poll_timeout: float
+    offset_retries: int
+    offset_retry_interval: float
+    prefetch_bytes: int
+    freeze_gc: bool
+
+
+class _Given:
+    """The options of one query by their lower-case names, in whatever case they came."""
+
+    def __init__(self, options: Mapping[str, str], scope: Scope) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        self._scope = scope
+        for name in self._values:
+            self._check_name(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def _check_name(self, name: str) -> None:
+        if name in _USE_INSTEAD:
+            raise ConfigurationError(f"option {name}: {_USE_INSTEAD[name]}")
+        if name.startswith((KAFKA_PREFIX, "_")) or name in _SPARKS_OWN:
+            return
+        known = _BY_LOWER_CASE.get(name)
+        if known is None:
+            close = difflib.get_close_matches(name, _BY_LOWER_CASE, n=1)
+            meant = f"did you mean {_BY_LOWER_CASE[close[0]]}?" if close else f"there are {', '.join(OPTIONS)}"
+            raise ConfigurationError(f"option {name}: there is no such option; {meant}")
+        if not OPTIONS[known] & self._scope:
+            raise ConfigurationError(f"option {known}: it is not for {_SCOPE_NAMES[self._scope]}; {_elsewhere(known)}")
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name.lower())
+
+    def switch(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise wrong(name, value, "write true or false")
+        return value.lower() == "true"
+
+    def whole(self, name: str, low: int, high: int = INT64_MAX) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            number = int(value)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise wrong(name, value, f"write a whole number from {low} to {high}")
+        return number
+
+    def milliseconds(self, name: str, low: int, default: float) -> float:
+        number = self.whole(name, low)
+        return default if number is None else number / 1000
+
+    def duration(self, name: str, default: float) -> float:
+        value = self.text(name)
+        if value is None:
+            return default
+        match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
+        if match is None or (match[2] or "ms") not in _TIME_UNITS:
+            raise wrong(name, value, "write a number with a unit, as 500ms, 30s, 15m, 1h or 1d")
+        return int(match[1]) * _TIME_UNITS[match[2] or "ms"]
+
+    def properties(self) -> Properties:
+        given = {
+            name.removeprefix(KAFKA_PREFIX): value
+            for name, value in self._values.items()
+            if name.startswith(KAFKA_PREFIX)
+        }
+        for name, instead in _REFUSED_PROPERTIES.items():
+            if name in given:
+                raise ConfigurationError(f"option {KAFKA_PREFIX}{name}: not for a query; {instead}")
+        if not given.get(BOOTSTRAP_SERVERS, "").strip():
+            raise ConfigurationError(
+                'option kafka.bootstrap.servers is missing: write .option("kafka.bootstrap.servers", "host:9092")'
+            )
+        return Properties(given)
+
+    def selection(self) -> Selection:
+        """Which partitions are read: exactly one of the three options says it."""
+        forms: dict[str, Callable[[str], Selection]] = {
+            "subscribe": bounds.subscribe,
+            "subscribePattern": bounds.subscribe_pattern,
+            "assign": bounds.assign,
+        }
+        given = {name: text for name in forms if (text := self.text(name)) is not None}
+        if len(given) != 1:
+            what = f"{' and '.join(given)} are given" if given else "none is given"
+            raise ConfigurationError(f"write exactly one of the options {', '.join(forms)}: {what}")
+        ((name, text),) = given.items()
+        return forms[name](text)
+
+    def bound(self, end: Literal["starting", "ending"], default: Edge) -> Bound:
+        """Where reading begins or ends. A time for all goes before times by partition, and those before offsets."""
+        unmatched = Unmatched.LATEST if end == "ending" else self._unmatched()
+        if (text := self.text(f"{end}Timestamp")) is not None:
+            return Timestamps(bounds.timestamp(f"{end}Timestamp", text), unmatched)
+        if (text := self.text(f"{end}OffsetsByTimestamp")) is not None:
+            return Timestamps(bounds.timestamps(f"{end}OffsetsByTimestamp", text), unmatched)
+        if (text := self.text(f"{end}Offsets")) is not None:
+            return bounds.offsets(f"{end}Offsets", text)
+        return default
+
+    def _unmatched(self) -> Unmatched:
+        name = "startingOffsetsByTimestampStrategy"
+        value = self.text(name) or Unmatched.ERROR.value
+        for strategy in Unmatched:
+            if value.lower() == strategy.value:
+                return strategy
+        raise wrong(name, value, "write error or latest")
+
+    def common(self, starting: Bound) -> _Common:
+        properties = self.properties()
+        properties.isolation_level  # noqa: B018 — a wrong one is told now
+        selection = self.selection()
+        bounds.check_same_partitions(selection, starting, "startingOffsets")
+        group = [name for name in ("groupIdPrefix", "kafka.group.id") if name in self]
+        if len(group) > 1:
+            raise ConfigurationError("options groupIdPrefix and kafka.group.id: write one of the two")
+        return {
+            "properties": properties,
+            "selection": selection,
+            "starting": starting,
+            "fail_on_data_loss": self.switch("failOnDataLoss", True),
+            "min_partitions": self.whole("minPartitions", 1, INT32_MAX),
+            "max_records_per_partition": self.whole("maxRecordsPerPartition", 1),
+            "records_per_task": self.whole("recordsPerTask", 1) or DEFAULT_RECORDS_PER_TASK,
+            "include_headers": self.switch("includeHeaders", False),
+            "poll_timeout": self.milliseconds("kafkaConsumer.pollTimeoutMs", 1, DEFAULT_POLL_TIMEOUT),
+            "offset_retries": _or_default(self.whole("fetchOffset.numRetries", 0, 1000), DEFAULT_OFFSET_RETRIES),
+            "offset_retry_interval": self.milliseconds("fetchOffset.retryIntervalMs", 0, DEFAULT_OFFSET_RETRY_INTERVAL),
+            "prefetch_bytes": self.whole("prefetchBytes", 1024, INT32_MAX) or DEFAULT_PREFETCH_BYTES,
+            "freeze_gc": self.switch("freezeGc", True),
+        }
