@@ -7,13 +7,16 @@ is allowed. Defaults are the safe ones; the docs list where they differ from the
 from __future__ import annotations
 
 import math
+import os
 import re
+import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
 from .errors import ConfigurationError
+from .security import MECHANISMS, SECURITY_PROTOCOLS, Secret, TokenProvider, is_pem, tls_context
 from .types import Compression, IsolationLevel
 
 KIB = 1024
@@ -168,6 +171,28 @@ class ClientConfig:
     """The largest frame that is accepted from a broker; a larger one is a ProtocolError."""
     allow_auto_create_topics: bool = True
     """Whether using a topic may create it, where the broker allows that."""
+    security_protocol: str = "PLAINTEXT"
+    """``"PLAINTEXT"``, ``"SSL"``, ``"SASL_PLAINTEXT"`` or ``"SASL_SSL"``: what the brokers' port speaks."""
+    ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
+    """A context that is ready, instead of the other ``ssl_`` settings; if None, one is made of them."""
+    ssl_cafile: str | None = field(default=None, repr=False)
+    """Whom to trust: the path of a PEM file, or PEM itself; if None, whom the system trusts."""
+    ssl_certfile: str | None = field(default=None, repr=False)
+    """Who we are: our certificate and those between it and the CA, in the same form."""
+    ssl_keyfile: str | None = field(default=None, repr=False)
+    """The certificate's private key, in the same form; if None, it is where the certificate is."""
+    ssl_key_password: str | None = field(default=None, repr=False)
+    """What the private key is encrypted with, if it is."""
+    ssl_check_hostname: bool = True
+    """Whether a broker's certificate must be for the host name that it is called by."""
+    sasl_mechanism: str | None = None
+    """``"PLAIN"``, ``"SCRAM-SHA-256"``, ``"SCRAM-SHA-512"`` or ``"OAUTHBEARER"``."""
+    sasl_username: str | None = None
+    """Who logs in, with PLAIN and SCRAM."""
+    sasl_password: str | None = field(default=None, repr=False)
+    """The password, with PLAIN and SCRAM."""
+    sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
+    """A function, sync or async, that gives a token whenever a connection logs in, with OAUTHBEARER."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
@@ -179,11 +204,113 @@ class ClientConfig:
         _pauses(self, "reconnect_backoff")
         _whole(self, "max_response_size", KIB)
         _switch(self, "allow_auto_create_topics")
+        _hide(self, "ssl_key_password", "sasl_password")
+        _check_tls(self)
+        _check_sasl(self)
 
     @property
     def servers(self) -> tuple[str, ...]:
         """``bootstrap_servers``, an entry each."""
         return tuple(self.bootstrap_servers)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted; ``ssl_context`` is there then, whatever it was made of."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether connections log in with ``sasl_mechanism``."""
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+
+_TLS_PARTS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
+_CREDENTIALS = ("sasl_username", "sasl_password", "sasl_oauth_token_provider")
+
+
+def _hide(settings: object, *names: str) -> None:
+    """Texts become ``Secret``; no error from here on may quote them."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not isinstance(value, str):
+            raise ConfigurationError(f"{name}: a string is needed, not {type(value).__name__}")
+        if value is not None:
+            object.__setattr__(settings, name, Secret(value))
+
+
+def _check_tls(settings: ClientConfig) -> None:
+    _one_of(settings, "security_protocol", SECURITY_PROTOCOLS)
+    _switch(settings, "ssl_check_hostname")
+    given = [name for name in ("ssl_context", *_TLS_PARTS) if getattr(settings, name) is not None]
+    if not settings.uses_tls:
+        if given:
+            protocol = settings.security_protocol
+            allowed = f'it needs security_protocol="SSL" or "SASL_SSL", and that is {protocol!r}: nothing is encrypted'
+            raise ConfigurationError(f"{given[0]}: {allowed}")
+        return
+    if settings.ssl_context is not None:
+        _check_ready_context(settings, given[1:])
+        return
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        _check_pem(settings, name)
+    if settings.ssl_certfile is None and len(given) > (settings.ssl_cafile is not None):
+        raise ConfigurationError(f"{given[-1]}: it goes with ssl_certfile, which is not set")
+    context = tls_context(
+        cafile=settings.ssl_cafile,
+        certfile=settings.ssl_certfile,
+        keyfile=settings.ssl_keyfile,
+        key_password=settings.ssl_key_password,
+        check_hostname=settings.ssl_check_hostname,
+    )
+    object.__setattr__(settings, "ssl_context", context)
+
+
+def _check_ready_context(settings: ClientConfig, others: list[str]) -> None:
+    if not isinstance(settings.ssl_context, ssl.SSLContext):
+        raise _wrong("ssl_context", settings.ssl_context, "an ssl.SSLContext, as ssl.create_default_context() makes")
+    if others:
+        raise ConfigurationError(f"{others[0]}: with ssl_context, load it into that context instead")
+    if not settings.ssl_check_hostname:
+        raise ConfigurationError("ssl_check_hostname=False: with ssl_context, set check_hostname of that context")
+
+
+def _check_pem(settings: ClientConfig, name: str) -> None:
+    """A path, or PEM itself, which for a key is a secret."""
+    value = getattr(settings, name)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+        object.__setattr__(settings, name, value)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ConfigurationError(f"{name}: the path of a PEM file is needed, or PEM itself")
+    if value is not None and is_pem(value) and name == "ssl_keyfile":
+        object.__setattr__(settings, name, Secret(value))
+
+
+def _check_sasl(settings: ClientConfig) -> None:
+    given = [name for name in ("sasl_mechanism", *_CREDENTIALS) if getattr(settings, name) is not None]
+    if not settings.uses_sasl:
+        if given:
+            protocol = settings.security_protocol
+            needed = "SASL_SSL" if settings.uses_tls else 'SASL_SSL", or "SASL_PLAINTEXT'
+            raise ConfigurationError(f'{given[0]}: it needs security_protocol="{needed}", and that is {protocol!r}')
+        return
+    if settings.sasl_mechanism is None:
+        raise ConfigurationError(f"sasl_mechanism: one of {', '.join(MECHANISMS)} is needed to log in")
+    _one_of(settings, "sasl_mechanism", MECHANISMS)
+    mechanism = settings.sasl_mechanism
+    needed_here = _CREDENTIALS[2:] if mechanism == "OAUTHBEARER" else _CREDENTIALS[:2]
+    for name in _CREDENTIALS:
+        if name in needed_here and name not in given:
+            raise ConfigurationError(f"{name}: {mechanism} needs it")
+        if name in given and name not in needed_here:
+            raise ConfigurationError(f"{name}: {mechanism} has no use for it; it needs {' and '.join(needed_here)}")
+    if mechanism == "OAUTHBEARER":
+        check_function("sasl_oauth_token_provider", settings.sasl_oauth_token_provider, "returns a token")
+        return
+    _text(settings, "sasl_username")
+    for name in needed_here:
+        if not getattr(settings, name):
+            raise ConfigurationError(f"{name}: it is empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

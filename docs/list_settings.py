@@ -57,6 +57,17 @@ JAVA: dict[str, Java] = {
     "connections_max_idle": Java("connections.max.idle.ms", SAME),
     "max_response_size": Java(None),
     "allow_auto_create_topics": Java("allow.auto.create.topics", SAME),
+    "security_protocol": Java("security.protocol", SAME),
+    "ssl_context": Java("ssl.engine.factory.class", SAME),
+    "ssl_cafile": Java("ssl.truststore.location, ssl.truststore.certificates", "whom the JVM trusts"),
+    "ssl_certfile": Java("ssl.keystore.location, ssl.keystore.certificate.chain", SAME),
+    "ssl_keyfile": Java("ssl.keystore.key", SAME),
+    "ssl_key_password": Java("ssl.key.password", SAME),
+    "ssl_check_hostname": Java("ssl.endpoint.identification.algorithm", SAME),
+    "sasl_mechanism": Java("sasl.mechanism", '`"GSSAPI"`'),
+    "sasl_username": Java("sasl.jaas.config", SAME),
+    "sasl_password": Java("sasl.jaas.config", SAME),
+    "sasl_oauth_token_provider": Java("sasl.login.callback.handler.class", SAME),
     "acks": Java("acks", SAME),
     "idempotence": Java("enable.idempotence", SAME),
     "linger": Java("linger.ms", 0.005),
@@ -87,6 +98,8 @@ JAVA: dict[str, Java] = {
 }
 
 IN_OTHER_WORDS = {
+    "ssl_context": "made of the following",
+    "ssl_cafile": "whom the system trusts",
     "idempotence": "yes, with `acks=\"all\"`",
     "compression_level": "the codec's own",
     "rebalance_timeout": "`max_poll_interval`",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import anyio.abc
 
@@ -12,6 +12,7 @@ from ..cluster.client import Client
 from ..config import ClientConfig
 from ..errors import ConfigurationError
 from ..net.connector import Connector
+from ..security import SecuritySettings
 from .calls import Calls
 from .cluster import Cluster
 from .configs import Configs
@@ -24,7 +25,7 @@ from .records import Records
 from .topics import Topics
 
 
-class AdminSettings(TypedDict, total=False):
+class AdminSettings(SecuritySettings, total=False):
     """What ``Admin`` takes besides servers; ``ClientConfig`` explains each."""
 
     client_id: str

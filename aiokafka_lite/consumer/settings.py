@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import TypedDict
 
 from ..cluster.bootstrap import parse_bootstrap_servers
 from ..cluster.topics import check_topic_name
@@ -13,9 +12,10 @@ from ..config import ClientConfig, ConsumerConfig, GroupConfig, IsolationName, O
 from ..errors import ConfigurationError, InvalidTopic
 from ..group.coordinator import Topics
 from ..group.strategies import AssignmentStrategy, CooperativeStickyStrategy, RangeStrategy
+from ..security import SecuritySettings
 
 
-class ConsumerSettings(TypedDict, total=False):
+class ConsumerSettings(SecuritySettings, total=False):
     """What ``Consumer`` takes besides servers, topics and group: the fields of its configurations."""
 
     client_id: str
@@ -64,9 +64,8 @@ def configs(
     )
     if given:
         known = sorted(each.name for kind in kinds for each in fields(kind))
-        raise ConfigurationError(
-            f"{next(iter(given))}={next(iter(given.values()))!r}: no such setting; there are {', '.join(known)}"
-        )
+        # Without the value: under a name that is misspelt it may be a password.
+        raise ConfigurationError(f"{next(iter(given))}: no such setting; there are {', '.join(known)}")
     if of_group and group_id is None:
         raise ConfigurationError(f"{next(iter(of_group))}={next(iter(of_group.values()))!r}: it needs a group_id")
     client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import index
 from types import MappingProxyType, TracebackType
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import anyio
 import anyio.abc
@@ -45,6 +45,7 @@ from ..errors import (
 from ..net.connector import Connector
 from ..protocol.messages import InitProducerIdRequest
 from ..protocol.records import HEADER_SIZE, check_available, check_level
+from ..security import SecuritySettings
 from ..types import Compression, Header, RecordMetadata, TopicPartition
 from .batch import Batch
 from .broker import BrokerProducer
@@ -105,7 +106,7 @@ ABRUPT_CLOSE_TIMEOUT = 4.0
 """The same, when the body of ``async with`` has raised."""
 
 
-class ProducerSettings(TypedDict, total=False):
+class ProducerSettings(SecuritySettings, total=False):
     """The settings of `ClientConfig` and `ProducerConfig` as keyword arguments."""
 
     client_id: str

@@ -1,0 +1,512 @@
+"""Kafka's own client properties, read from a file and turned into the keyword arguments of this package's clients.
+
+The names are those of the Java client; librdkafka's names for certificates and credentials are understood, too. What a
+value says may be elsewhere: ``file:/path`` stands for the content of that file, and ``env:NAME`` for an environment
+variable. Both are looked up when the settings are made, on the machine where that happens, and never sooner.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from .config import Acks, ClientConfig
+from .errors import ConfigurationError
+from .security import CONVERT_JKS, CONVERT_PKCS12, Secret
+
+__all__ = ["client_settings", "consumer_settings", "producer_settings", "read_properties"]
+
+
+# Files.
+
+
+def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The properties of a file as they stand there: TOML if its name ends in ``.toml``, else Java's form.
+
+    In TOML, ``linger.ms = 5`` and a table ``[ssl.truststore]`` with ``location`` say what they look like; lists are
+    joined by commas. Raises ConfigurationError, which quotes names and lines' numbers and never a value.
+    """
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the properties in {str(path)!r}: {error.strerror}") from None
+    if file.suffix == ".toml":
+        return _read_toml(content, str(path))
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")  # what Java takes such a file for
+    return _read_java(text, str(path))
+
+
+def _read_toml(content: bytes, path: str) -> dict[str, str]:
+    try:
+        return dict(_flatten(tomllib.loads(content.decode()), ""))
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path!r}: TOML is UTF-8, and this is not") from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"line \d+", str(error))
+        where = f", {place[0]}" if place else ""
+        raise ConfigurationError(f'{path!r}{where}: not TOML; text needs quotes, as in client.id = "orders"') from None
+
+
+def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        name = prefix + key
+        match value:
+            case dict():
+                yield from _flatten(value, name + ".")
+            case bool():
+                yield name, str(value).lower()
+            case str() | int() | float():
+                yield name, str(value)
+            case list() if all(isinstance(item, str | int) for item in value):
+                yield name, ",".join(map(str, value))
+            case _:
+                raise ConfigurationError(f"{name}: text, a number, true or false, or a list of texts")
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS = " \t\f"
+
+
+def _read_java(text: str, path: str) -> dict[str, str]:
+    properties = {}
+    for number, line in _logical_lines(text):
+        try:
+            name, value = _split(line)
+        except ValueError:
+            raise ConfigurationError(f"{path!r}, line {number}: \\u needs four hexadecimal digits") from None
+        properties[name] = value
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and blank ones, those that end in a backslash joined with the next; with their numbers."""
+    begun, start = "", 0
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        line = line.lstrip(_BLANKS)
+        if not start:
+            if not line or line[0] in "#!":
+                continue
+            start = number
+        begun += line
+        backslashes = len(begun) - len(begun.rstrip("\\"))
+        if backslashes % 2:
+            begun = begun[:-1]
+            continue
+        yield start, begun
+        begun, start = "", 0
+    if start:
+        yield start, begun
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Name and value: the name ends at the first ``=``, ``:`` or blank that no backslash stands before."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return _unescaped(line[:end]), _unescaped(rest)
+
+
+def _unescaped(text: str) -> str:
+    """Raises ValueError for a ``\\u`` without its digits."""
+
+    def replace(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(match[2], 16)) if code == "u" else _ESCAPES.get(code, code)
+
+    if re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text):
+        raise ValueError("not four digits")
+    # Two escapes may stand for one character beyond the basic plane, as a pair of surrogates.
+    made = re.sub(r"\\(u(?=([0-9a-fA-F]{4}))|.)(?:(?<=u)[0-9a-fA-F]{4})?", replace, text, flags=re.DOTALL)
+    return made.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+# Values that are elsewhere.
+
+
+def _resolved(name: str, value: str) -> str:
+    if value.startswith("env:"):
+        found = os.environ.get(value[4:])
+        if found is None:
+            raise ConfigurationError(f"{name}: there is no environment variable {value[4:]!r} here")
+        return found
+    if value.startswith("file:"):
+        path = "/" + value[5:].lstrip("/") if value.startswith("file:/") else value[5:]
+        try:
+            return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise ConfigurationError(f"{name}: cannot read {path!r} here: {reason}") from None
+    return value
+
+
+# What each property means.
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _secret(value: str) -> Secret:
+    return Secret(value)
+
+
+def _number(value: str) -> int:
+    return int(value.strip())
+
+
+def _milliseconds(value: str) -> float:
+    return float(value.strip()) / 1000
+
+
+def _boolean(value: str) -> bool:
+    return {"true": True, "false": False}[value.strip().lower()]
+
+
+def _upper(value: str) -> str:
+    return value.strip().upper()
+
+
+def _lower(value: str) -> str:
+    return value.strip().lower()
+
+
+def _acks(value: str) -> Acks:
+    acks: dict[str, Acks] = {"0": 0, "1": 1, "-1": "all", "all": "all"}
+    return acks[value.strip().lower()]
+
+
+def _is_https(value: str) -> bool:
+    return {"https": True, "": False, "none": False}[value.strip().lower()]
+
+
+_STRATEGIES = {
+    "rangeassignor": "range",
+    "roundrobinassignor": "roundrobin",
+    "stickyassignor": "sticky",
+    "cooperativestickyassignor": "cooperative-sticky",
+}
+
+
+def _strategies(value: str) -> tuple[str, ...]:
+    """Java's classes, with or without their package, or the protocol's names."""
+    names = [name.strip().rpartition(".")[2].lower() for name in value.split(",") if name.strip()]
+    found = tuple(_STRATEGIES[name] if name not in _STRATEGIES.values() else name for name in names)
+    if not found:
+        raise ValueError("none")
+    return found
+
+
+class _Meaning(NamedTuple):
+    """The keyword argument that a property becomes, and how its text is read; KeyError or ValueError if it cannot."""
+
+    setting: str
+    read: Callable[[str], object] = _text
+
+
+_EXPECTED: dict[Callable[[str], object], str] = {
+    _number: "a whole number",
+    _milliseconds: "a number of milliseconds",
+    _boolean: "true or false",
+    _acks: "0, 1 or all",
+    _is_https: "https, or nothing to leave host names unchecked",
+    _strategies: "RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor, or several of them",
+}
+
+_CLIENT = {
+    "bootstrap.servers": _Meaning("bootstrap_servers"),
+    "client.id": _Meaning("client_id"),
+    "client.rack": _Meaning("client_rack"),
+    "request.timeout.ms": _Meaning("request_timeout", _milliseconds),
+    "default.api.timeout.ms": _Meaning("api_timeout", _milliseconds),
+    "socket.connection.setup.timeout.ms": _Meaning("connect_timeout", _milliseconds),
+    "retry.backoff.ms": _Meaning("retry_backoff", _milliseconds),
+    "retry.backoff.max.ms": _Meaning("retry_backoff_max", _milliseconds),
+    "reconnect.backoff.ms": _Meaning("reconnect_backoff", _milliseconds),
+    "reconnect.backoff.max.ms": _Meaning("reconnect_backoff_max", _milliseconds),
+    "metadata.max.age.ms": _Meaning("metadata_max_age", _milliseconds),
+    "connections.max.idle.ms": _Meaning("connections_max_idle", _milliseconds),
+    "security.protocol": _Meaning("security_protocol", _upper),
+    "ssl.truststore.location": _Meaning("ssl_cafile"),
+    "ssl.truststore.certificates": _Meaning("ssl_cafile"),
+    "ssl.ca.location": _Meaning("ssl_cafile"),
+    "ssl.keystore.location": _Meaning("ssl_certfile"),
+    "ssl.keystore.certificate.chain": _Meaning("ssl_certfile"),
+    "ssl.certificate.location": _Meaning("ssl_certfile"),
+    "ssl.keystore.key": _Meaning("ssl_keyfile", _secret),
+    "ssl.key.location": _Meaning("ssl_keyfile"),
+    "ssl.key.password": _Meaning("ssl_key_password", _secret),
+    "ssl.endpoint.identification.algorithm": _Meaning("ssl_check_hostname", _is_https),
+    "sasl.mechanism": _Meaning("sasl_mechanism", _upper),
+    "sasl.mechanisms": _Meaning("sasl_mechanism", _upper),
+    "sasl.username": _Meaning("sasl_username"),
+    "sasl.password": _Meaning("sasl_password", _secret),
+}
+
+_PRODUCER = {
+    "acks": _Meaning("acks", _acks),
+    "enable.idempotence": _Meaning("idempotence", _boolean),
+    "linger.ms": _Meaning("linger", _milliseconds),
+    "batch.size": _Meaning("batch_size", _number),
+    "buffer.memory": _Meaning("buffer_memory", _number),
+    "max.request.size": _Meaning("max_request_size", _number),
+    "compression.type": _Meaning("compression", _lower),
+    "delivery.timeout.ms": _Meaning("delivery_timeout", _milliseconds),
+    "max.in.flight.requests.per.connection": _Meaning("max_in_flight_requests_per_connection", _number),
+    "max.block.ms": _Meaning("max_block", _milliseconds),
+}
+
+_CONSUMER = {
+    "allow.auto.create.topics": _Meaning("allow_auto_create_topics", _boolean),
+    "auto.offset.reset": _Meaning("auto_offset_reset"),
+    "isolation.level": _Meaning("isolation_level", _lower),
+    "fetch.min.bytes": _Meaning("fetch_min_bytes", _number),
+    "fetch.max.bytes": _Meaning("fetch_max_bytes", _number),
+    "fetch.max.wait.ms": _Meaning("fetch_max_wait", _milliseconds),
+    "max.partition.fetch.bytes": _Meaning("max_partition_fetch_bytes", _number),
+    "check.crcs": _Meaning("check_crcs", _boolean),
+}
+
+_GROUP = {
+    "group.instance.id": _Meaning("group_instance_id"),
+    "session.timeout.ms": _Meaning("session_timeout", _milliseconds),
+    "heartbeat.interval.ms": _Meaning("heartbeat_interval", _milliseconds),
+    "max.poll.interval.ms": _Meaning("max_poll_interval", _milliseconds),
+    "enable.auto.commit": _Meaning("auto_commit", _boolean),
+    "auto.commit.interval.ms": _Meaning("auto_commit_interval", _milliseconds),
+    "partition.assignment.strategy": _Meaning("strategies", _strategies),
+}
+
+_GROUP_ID = "group.id"
+_JAAS = "sasl.jaas.config"
+_TOKEN = "sasl.oauthbearer.token"
+_TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"
+_STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
+_APART = (_GROUP_ID, _JAAS, _TOKEN, _TOKEN_PROVIDER, *_STORE_TYPES)
+
+_KNOWN = frozenset({*_CLIENT, *_PRODUCER, *_CONSUMER, *_GROUP, *_APART})
+
+_INSTEAD = {
+    "ssl.truststore.password": "a trust store in PEM form has no password; leave it out",
+    "ssl.keystore.password": "a key store in PEM form has no password but its key's, which is ssl.key.password",
+    "retries": "retries end by delivery.timeout.ms",
+    "max.poll.records": "give max_records to the call that reads",
+    "key.serializer": "give key_serializer to the producer",
+    "value.serializer": "give value_serializer to the producer",
+    "key.deserializer": "give key_deserializer to the consumer",
+    "value.deserializer": "give value_deserializer to the consumer",
+    "partitioner.class": "give partitioner to the producer",
+    "interceptor.classes": "give interceptors to the producer",
+    "sasl.kerberos.service.name": "Kerberos (GSSAPI) is not supported; use PLAIN, SCRAM or OAUTHBEARER",
+}
+"""Names that Java's client knows and that mean nothing here, with what to do."""
+
+
+def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
+    """What any client takes, ``Admin`` for one: servers, timeouts, security. Secrets are ``Secret``.
+
+    Properties of producers and consumers are passed over, so that one file may serve all. Raises ConfigurationError for
+    an unknown property (with the nearest known one), for a value that cannot be read, and for one that is elsewhere
+    and cannot be found there; no error quotes what a ``file:`` or ``env:`` stands for, or a secret.
+    """
+    _check_known(properties)
+    _check_stores(properties)
+    settings = _settings(properties, _CLIENT)
+    _add_credentials(properties, settings)
+    for name in ("retry_backoff", "reconnect_backoff"):
+        _raise_maximum(settings, name)
+    return settings
+
+
+def producer_settings(properties: Mapping[str, str]) -> dict[str, object]:
+    """What a ``Producer`` takes; see ``client_settings``."""
+    return {**client_settings(properties), **_settings(properties, _PRODUCER)}
+
+
+def consumer_settings(properties: Mapping[str, str], *, group_id: str | None = None) -> dict[str, object]:
+    """What a ``Consumer`` takes; see ``client_settings``. ``group_id`` goes before ``group.id``.
+
+    Without either, properties of group members are passed over, as the consumer is none. ``strategies`` are names.
+    """
+    settings = {**client_settings(properties), **_settings(properties, _CONSUMER)}
+    group = group_id if group_id is not None else _resolved(_GROUP_ID, properties.get(_GROUP_ID, ""))
+    if group:
+        settings |= {"group_id": group, **_settings(properties, _GROUP)}
+    return settings
+
+
+def _check_known(properties: Mapping[str, str]) -> None:
+    for name, value in properties.items():
+        if name in _INSTEAD:
+            raise ConfigurationError(f"{name}: not a property here: {_INSTEAD[name]}")
+        if name not in _KNOWN:
+            near = get_close_matches(name, sorted(_KNOWN), 1, cutoff=0.5)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigurationError(f"{name}: no such property{hint}")
+        if not isinstance(value, str):
+            raise ConfigurationError(f"{name}: its value is to be text, not {type(value).__name__}")
+
+
+def _settings(properties: Mapping[str, str], meanings: Mapping[str, _Meaning]) -> dict[str, object]:
+    settings: dict[str, object] = {}
+    said_by: dict[str, str] = {}
+    for name, value in properties.items():
+        meaning = meanings.get(name)
+        if meaning is None:
+            continue
+        if meaning.setting in said_by:
+            raise ConfigurationError(f"{name}: {said_by[meaning.setting]} says the same; leave one of them out")
+        said_by[meaning.setting] = name
+        try:
+            settings[meaning.setting] = meaning.read(_resolved(name, value))
+        except (KeyError, ValueError, OverflowError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise ConfigurationError(f"{name}={value!r}: {_EXPECTED[meaning.read]}") from None
+    return settings
+
+
+def _raise_maximum(settings: dict[str, object], name: str) -> None:
+    """A pause longer than the longest one by default is meant to be constant, as with Java's client."""
+    pause, longest = settings.get(name), f"{name}_max"
+    default = {field.name: field.default for field in fields(ClientConfig)}[longest]
+    if longest not in settings and isinstance(pause, float) and isinstance(default, float) and pause > default:
+        settings[longest] = pause
+
+
+# Key stores.
+
+_CONVERT = {"JKS": CONVERT_JKS, "PKCS12": CONVERT_PKCS12}
+_SUFFIXES = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
+
+
+def _check_stores(properties: Mapping[str, str]) -> None:
+    """Refuse key stores that are not PEM, by the type that is named, or by the end of the file's name."""
+    for name in _STORE_TYPES:
+        location = name.replace(".type", ".location")
+        path = properties.get(location, "")
+        kind = _resolved(name, properties.get(name, "")).strip().upper() or _SUFFIXES.get(Path(path).suffix.lower())
+        if kind is None or kind == "PEM":
+            continue
+        culprit = f"{name}={kind}" if name in properties else f"{location}={path!r}"
+        convert = f"; {_CONVERT[kind]}, and set {name}=PEM" if kind in _CONVERT else ""
+        raise ConfigurationError(f"{culprit}: only PEM is read here{convert}")
+
+
+# Credentials.
+
+_MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+_JAAS_TOKENS = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s=;"']+)|([=;]))""", re.DOTALL)
+_JAAS_EXPECTED = 'as in ...ScramLoginModule required username="alice" password="...";'
+
+
+def _add_credentials(properties: Mapping[str, str], settings: dict[str, object]) -> None:
+    if _JAAS in properties:
+        _add_jaas(properties, settings)
+    if _TOKEN in properties and _TOKEN_PROVIDER in properties:
+        raise ConfigurationError(f"{_TOKEN}: {_TOKEN_PROVIDER} says the same; leave one of them out")
+    if _TOKEN in properties:
+        settings["sasl_oauth_token_provider"] = TokenFromProperty(properties[_TOKEN])
+    if _TOKEN_PROVIDER in properties:
+        settings["sasl_oauth_token_provider"] = _imported(_resolved(_TOKEN_PROVIDER, properties[_TOKEN_PROVIDER]))
+
+
+def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> None:
+    module, options = _parse_jaas(_resolved(_JAAS, properties[_JAAS]))
+    mechanisms = _MODULES.get(module)
+    if mechanisms is None:
+        raise ConfigurationError(f"{_JAAS}: the login module {module!r} is not one of {', '.join(_MODULES)}")
+    mechanism = settings.get("sasl_mechanism")
+    if mechanism not in mechanisms:
+        named = "is not set" if mechanism is None else f"is {mechanism}"
+        raise ConfigurationError(f"{_JAAS}: {module} is for {' and '.join(mechanisms)}, and sasl.mechanism {named}")
+    if module == "OAuthBearerLoginModule":
+        if options:
+            raise ConfigurationError(
+                f"{_JAAS}: {module} takes no options here; the token comes by {_TOKEN} or {_TOKEN_PROVIDER}"
+            )
+        return
+    for name in ("username", "password"):
+        if f"sasl.{name}" in properties:
+            raise ConfigurationError(f"sasl.{name}: {_JAAS} says the same; leave one of them out")
+        if name not in options:
+            raise ConfigurationError(f"{_JAAS}: it has no {name}; {_JAAS_EXPECTED}")
+    beyond = options.keys() - {"username", "password"}
+    if beyond:
+        raise ConfigurationError(f"{_JAAS}: the option {min(beyond)!r} is not supported")
+    settings["sasl_username"] = _resolved(f"{_JAAS}: username", options["username"])
+    settings["sasl_password"] = Secret(_resolved(f"{_JAAS}: password", options["password"]))
+
+
+def _parse_jaas(text: str) -> tuple[str, dict[str, str]]:
+    """The login module without its package, and its options. No error quotes the text, as a password is in it."""
+    tokens = list(_jaas_tokens(text))
+    form = "".join(token if isinstance(token, _Mark) else "x" for token in tokens)
+    if not re.fullmatch(r"xx(x=x)*;", form):
+        raise ConfigurationError(f"{_JAAS}: one login module, options as name=value, and a semicolon, {_JAAS_EXPECTED}")
+    return tokens[0].rpartition(".")[2], dict(zip(tokens[2:-1:3], tokens[4:-1:3]))
+
+
+class _Mark(str):
+    """``=`` or ``;``, where it stands for itself and not in quotes."""
+
+    __slots__ = ()
+
+
+def _jaas_tokens(text: str) -> Iterator[str]:
+    position = 0
+    text = text.rstrip()
+    while position < len(text):
+        match = _JAAS_TOKENS.match(text, position)
+        if match is None:
+            raise ConfigurationError(f"{_JAAS}: a quotation mark is not closed")
+        quoted = match[1] if match[1] is not None else match[2]
+        yield re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if quoted is not None else match[3] or _Mark(match[4])
+        position = match.end()
+
+
+class TokenFromProperty:
+    """Gives the token that a property names; one in a file or the environment is looked up whenever it is needed."""
+
+    def __init__(self, value: str) -> None:
+        self._value = Secret(value)
+        self()
+
+    def __repr__(self) -> str:
+        return f"<TokenFromProperty {_TOKEN}>"
+
+    def __call__(self) -> Secret:
+        return Secret(_resolved(_TOKEN, self._value).strip())
+
+
+def _imported(path: str) -> object:
+    """The function at ``module:function``."""
+    module, colon, attribute = path.partition(":")
+    if not (module and colon and attribute):
+        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: module:function is needed")
+    try:
+        found: object = import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: {error}") from None
+    if not callable(found):
+        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: it is not a function")
+    return found
