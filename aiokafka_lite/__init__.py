@@ -6,9 +6,9 @@ line or a test session that only looks at it next to nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from aiokafka_lite import lazy
 from aiokafka_lite.version import VERSION
 
 if TYPE_CHECKING:
@@ -179,7 +179,6 @@ _HOMES = {
         "TopicPartition",
     ),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Admin",
@@ -259,14 +258,8 @@ __all__ = [
     "__version__",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a checker would take any name whatever for one of ours
+    __getattr__ = lazy.attributes(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

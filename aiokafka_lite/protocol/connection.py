@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import ProtocolError
+from . import messages  # its REQUESTS only when a broker asks for it: that is every family of messages
 from .codec import Buffer, decode_message, encode_message, get_uvarint
 from .framing import close_frame, open_frame
-from .messages import REQUESTS, ApiVersionsRequest, ApiVersionsResponse
+from .messages import ApiVersionsRequest, ApiVersionsResponse
 from .schema import Message, Request, Response
 from .versions import decode_api_versions
 
@@ -170,7 +171,7 @@ class RequestHeader:
     @property
     def name(self) -> str:
         """The API's name, or its key where it is not known here."""
-        request = REQUESTS.get(self.api_key)
+        request = messages.REQUESTS.get(self.api_key)
         return request.__name__.removesuffix("Request") if request else f"API key {self.api_key}"
 
 
@@ -210,7 +211,7 @@ def parse_request(frame: Buffer) -> ParsedRequest | UnknownRequest:
         client_id = _text(frame, position, position + length)
         position += length
     header = RequestHeader(api_key, version, correlation_id, client_id)
-    cls = REQUESTS.get(api_key)
+    cls = messages.REQUESTS.get(api_key)
     if cls is None or version not in cls.versions:
         return UnknownRequest(header)
     if version >= cls.flexible:
@@ -230,7 +231,7 @@ def encode_response(header: RequestHeader, response: Response) -> bytearray:
     """The whole frame that answers ``header``, in the version that it asked for."""
     out = open_frame()
     out += _CORRELATION_ID.pack(header.correlation_id)
-    if _response_is_flexible(REQUESTS[header.api_key], header.version):
+    if _response_is_flexible(messages.REQUESTS[header.api_key], header.version):
         out.append(0)
     encode_message(response, header.version, out)
     return close_frame(out)

@@ -32,7 +32,7 @@ ZERO = {"bool": False, "float64": 0.0, "uuid": ZERO_UUID, "string": "", "bytes":
 OURS = sorted(
     (
         value
-        for value in vars(messages).values()
+        for value in (getattr(messages, name) for name in messages.__all__)
         if isinstance(value, type) and issubclass(value, Message) and value not in (Message, Request, Response)
     ),
     key=lambda cls: cls.__name__,

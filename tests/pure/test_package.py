@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,26 @@ def test_importing_the_package_loads_no_event_loop() -> None:
     assert modules_after("import aiokafka_lite").isdisjoint({"asyncio", "anyio", "ssl", "lz4", "zstandard"})
 
 
+OPTIONAL = {"numpy", "pyarrow", "pandas", "cramjam", "rich", "typer", "pyspark"}
+ADMINISTRATION = {
+    f"aiokafka_lite.protocol.messages.{family}"
+    for family in ("configs", "group_admin", "leadership", "logs", "quotas", "requests", "topics")
+}
+
+
+def test_a_reader_loads_nothing_of_writing_administration_or_the_embedded_cluster() -> None:
+    loaded = modules_after("from aiokafka_lite import Consumer")
+    assert loaded.isdisjoint(OPTIONAL | ADMINISTRATION)
+    assert loaded.isdisjoint({"aiokafka_lite.producer", "aiokafka_lite.admin", "aiokafka_lite.embedded"})
+
+
+def test_a_writer_loads_nothing_of_reading_administration_or_the_embedded_cluster() -> None:
+    loaded = modules_after("from aiokafka_lite import Producer")
+    assert loaded.isdisjoint(OPTIONAL | ADMINISTRATION)
+    assert loaded.isdisjoint({"aiokafka_lite.consumer", "aiokafka_lite.admin", "aiokafka_lite.embedded"})
+    assert loaded.isdisjoint({"aiokafka_lite.group", "aiokafka_lite.protocol.messages.fetch"})
+
+
 def test_the_pytest_plugin_loads_nothing_of_the_broker_and_no_container_library() -> None:
     loaded = modules_after("import aiokafka_lite.testing.plugin")
     assert loaded.isdisjoint({"aiokafka_lite.embedded", "aiokafka_lite.protocol", "testcontainers", "docker"})
@@ -42,12 +63,22 @@ def test_each_public_name_is_there(name: str) -> None:
     assert getattr(aiokafka_lite, name) is not None
 
 
-def test_type_checkers_are_told_of_the_names_that_programs_find() -> None:
+@pytest.mark.parametrize("package", ["aiokafka_lite", "aiokafka_lite.protocol.messages"])
+def test_type_checkers_are_told_of_the_names_that_programs_find(package: str) -> None:
     """Three lists in one file: what is imported for types, what is found at run time, what is exported."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    (for_types,) = [node for node in tree.body if isinstance(node, ast.If)]
-    imported = {alias.name for each in for_types.body if isinstance(each, ast.ImportFrom) for alias in each.names}
-    assert imported == set(aiokafka_lite._HOME_OF) == set(aiokafka_lite.__all__) - {"__version__"}
+    module = import_module(package)
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text())
+    for_types = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        (node.module.removeprefix(f"{package}."), alias.name)
+        for node in for_types.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }
+    found = {(home, name) for home, names in module._HOMES.items() for name in names}
+    assert imported == found
+    assert {name for _, name in found} == set(module.__all__) - {"__version__"}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -12,7 +12,7 @@ from aiokafka_lite.protocol.schema import Message, Request, Response, Spec
 MESSAGES: list[type[Any]] = sorted(
     (
         value
-        for value in vars(messages).values()
+        for value in (getattr(messages, name) for name in messages.__all__)
         if isinstance(value, type) and issubclass(value, Message) and value not in (Message, Request, Response)
     ),
     key=lambda cls: cls.__name__,

@@ -1,0 +1,67 @@
+"""The requests by their API key. It takes every family, so what needs but some requests asks for those by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..schema import Request
+from .api_versions import ApiVersionsRequest
+from .configs import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from .fetch import FetchRequest
+from .group_admin import ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from .group_membership import (
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from .group_offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from .leadership import AlterPartitionReassignmentsRequest, ElectLeadersRequest, ListPartitionReassignmentsRequest
+from .logs import DeleteRecordsRequest, DescribeLogDirsRequest, DescribeProducersRequest
+from .metadata import DescribeClusterRequest, DescribeTopicPartitionsRequest, MetadataRequest
+from .offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from .produce import ProduceRequest
+from .producer_id import InitProducerIdRequest
+from .quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from .topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+
+_ALL: tuple[type[Request[Any]], ...] = (
+    ApiVersionsRequest,
+    DescribeConfigsRequest,
+    AlterConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    FetchRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    DeleteGroupsRequest,
+    ConsumerGroupDescribeRequest,
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetDeleteRequest,
+    MetadataRequest,
+    DescribeClusterRequest,
+    DescribeTopicPartitionsRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+    InitProducerIdRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    CreatePartitionsRequest,
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DeleteRecordsRequest,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    ElectLeadersRequest,
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+)
+REQUESTS: dict[int, type[Request[Any]]] = {request.api_key: request for request in _ALL}
+"""The request class of each API key that is spoken here."""
