@@ -1,0 +1,39 @@
+"""Commit by hand: records go into a database many at a time, and are committed when they are in there for good.
+
+A crash between the two reads the same records again, and the database's key makes that harmless.
+"""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+
+from aiokafka_lite import CommitFailed, Consumer
+
+SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+DATABASE = os.environ.get("DATABASE", "purchases.db")
+
+
+async def main() -> None:
+    database = sqlite3.connect(DATABASE)
+    database.execute("create table if not exists purchases (part int, place int, item text, primary key (part, place))")
+    async with Consumer(SERVERS, topics=["purchases"], group_id="archive", auto_commit=False) as consumer:
+        while True:
+            records = await consumer.poll(max_records=500, timeout=1.0)
+            if not records:
+                continue
+            with database:  # a transaction
+                rows = [(record.partition, record.offset, record.value) for record in records]
+                database.executemany("insert or ignore into purchases values (?, ?, ?)", rows)
+            for record in records:
+                consumer.mark(record)
+            try:
+                (await consumer.commit()).raise_for_refused()
+            except CommitFailed as error:
+                print(f"others will read some of these again: {error}")
+            else:
+                print(f"archived {len(records)}")
+
+
+with contextlib.suppress(KeyboardInterrupt):
+    asyncio.run(main())

@@ -1,0 +1,36 @@
+"""A handler with a task for each partition: a slow record holds up its own partition and no other."""
+
+import asyncio
+import contextlib
+import os
+
+from aiokafka_lite import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession, StrDeserializer
+
+SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+
+
+async def prepare(item: str | None) -> None:
+    await asyncio.sleep(0.001)  # whatever takes time
+
+
+class Kitchen(ConsumerGroupHandler[bytes, str]):
+    async def setup(self, session: ConsumerGroupSession) -> None:
+        print(f"this kitchen has {dict(session.claims)}")
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, str]) -> None:
+        async for record in claim:
+            await prepare(record.value)
+            print(f"prepared {record.value} of partition {record.partition}")
+            session.mark_message(record)
+
+    async def cleanup(self, session: ConsumerGroupSession) -> None:
+        print("what was marked is committed next")
+
+
+async def main() -> None:
+    async with ConsumerGroup(SERVERS, group_id="kitchen", value_deserializer=StrDeserializer()) as group:
+        await group.consume(["purchases"], Kitchen())
+
+
+with contextlib.suppress(KeyboardInterrupt):
+    asyncio.run(main())

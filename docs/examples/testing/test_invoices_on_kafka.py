@@ -1,0 +1,21 @@
+"""On Apache Kafka in a container: one for the whole session, so each test has topics and groups of its own to itself.
+
+Needs ``pip install testcontainers`` and a container engine; without them the test is skipped, and says why.
+"""
+
+import asyncio
+
+from invoices import write_invoices
+
+from aiokafka_lite import Consumer, Producer
+
+
+async def test_each_order_gets_an_invoice(kafka_bootstrap_servers: str) -> None:
+    async with Producer(kafka_bootstrap_servers) as producer:
+        await producer.send("orders", b"two coffees", key=b"table-7")
+
+    work = asyncio.create_task(write_invoices(kafka_bootstrap_servers))
+    async with Consumer(kafka_bootstrap_servers, topics=["invoices"]) as consumer:
+        assert (await anext(consumer)).value == b"invoice for two coffees"
+    work.cancel()
+    await asyncio.wait([work])

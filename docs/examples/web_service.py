@@ -1,0 +1,89 @@
+"""A web service between two topics: it writes orders as requests come in, and a receipt for each order that it reads.
+
+    python web_service.py
+    curl -X POST localhost:8000/orders -H 'content-type: application/json' -d '{"order_id": "1", "item": "coffee"}'
+    curl localhost:8000/health
+
+Start as many as you like (``PORT=8001 python web_service.py``): they share the orders. SIGTERM ends one in good order.
+An order that was answered with 201 gets its receipt, whichever instance is restarted meanwhile. It may get two, as when
+an instance is killed between a receipt and its commit, so whoever reads receipts goes by their order id.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, Response
+from pydantic import BaseModel
+
+from aiokafka_lite import Consumer, JsonDeserializer, KafkaError, Producer
+
+SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+
+
+class Order(BaseModel):
+    order_id: str
+    item: str
+
+
+async def write_receipts(consumer: Consumer[bytes, Any], producer: Producer) -> None:
+    """Asking for the next order says that this one is done with: so its receipt is acknowledged before."""
+    async for order in consumer:
+        receipt = {"order_id": order.value["order_id"], "partition": order.partition, "offset": order.offset}
+        await producer.send("receipts", json.dumps(receipt), key=order.key)
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with (
+        Producer(SERVERS) as producer,
+        Consumer(
+            SERVERS, topics=["orders"], group_id="receipts", value_deserializer=JsonDeserializer(), session_timeout=10.0
+        ) as consumer,
+    ):
+        app.state.producer, app.state.consumer = producer, consumer
+        app.state.receipts = asyncio.create_task(write_receipts(consumer, producer))
+        yield
+        # No request is open any more. An order in hand stays unmarked, and another instance will read it.
+        app.state.receipts.cancel()
+        await asyncio.wait([app.state.receipts])
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/orders", status_code=201)
+async def place(order: Order) -> dict[str, object]:
+    """201 is a promise, so it is made when the order is acknowledged by all in-sync replicas."""
+    try:
+        written = await app.state.producer.send("orders", order.model_dump_json(), key=order.order_id, timeout=10.0)
+    except KafkaError as error:
+        raise HTTPException(503, str(error)) from error
+    return {"order_id": order.order_id, "partition": written.partition, "offset": written.offset}
+
+
+@app.get("/health")
+async def health(response: Response) -> dict[str, object]:
+    """200 while receipts are written, with the state of the group's member and how far behind it is."""
+    consumer, receipts = app.state.consumer, app.state.receipts
+    answer: dict[str, object] = {"group": consumer.membership.name}
+    if receipts.done():
+        response.status_code = 503
+        answer["error"] = repr(receipts.exception())
+        return answer
+    try:
+        lag = await consumer.lag(timeout=2.0)
+    except KafkaError as error:
+        response.status_code = 503
+        answer["error"] = str(error)
+    else:
+        answer["lag"] = {str(partition): behind for partition, behind in lag.items()}
+    return answer
+
+
+if __name__ == "__main__":
+    uvicorn.run(app, host="127.0.0.1", port=int(os.environ.get("PORT", "8000")))

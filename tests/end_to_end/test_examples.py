@@ -1,0 +1,311 @@
+"""The programs in docs/examples, run as they are printed; only the address comes from the environment.
+
+Each broker is one that has none of their topics before, so that they begin where a newcomer begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from shutil import copytree
+from time import monotonic
+
+import httpx
+import pytest
+
+from aiokafka_lite import Admin, Consumer, JsonDeserializer
+from aiokafka_lite.testing.containers import engine_problem
+from tests.end_to_end.conftest import Kafka, missing
+from tests.end_to_end.test_admin import until
+from tests.real.servers import NEWEST
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def newest(kafka: Kafka) -> Kafka:
+    """The embedded cluster and the newest release: what the examples use is tested on the older ones elsewhere."""
+    if kafka.kind in ("container", "jvm") and kafka.version != NEWEST:
+        pytest.skip("examples run on the newest release")
+    return kafka
+
+
+class Program:
+    """An example that runs; ``printed`` is all that it has printed so far.
+
+    A task reads all the time: a program whose output nobody takes stands still once the pipe is full.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._more = asyncio.Condition()
+        self.printed = ""
+
+    async def read(self) -> None:
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            async with self._more:
+                self.printed += line.decode()
+                self._more.notify_all()
+
+    async def until(self, wanted: str, count: int = 1) -> str:
+        """Wait until that has been printed so many times; all that was printed."""
+        try:
+            async with asyncio.timeout(DEADLINE), self._more:
+                await self._more.wait_for(lambda: self.printed.count(wanted) >= count)
+        except TimeoutError:
+            pytest.fail(f"{wanted!r} was not printed {count} times:\n{self.printed}")
+        return self.printed
+
+    async def end(self, number: signal.Signals | None = None) -> int:
+        """Send it a signal, or none, and wait for its end; the exit status."""
+        if number is not None:
+            self._process.send_signal(number)
+        async with asyncio.timeout(DEADLINE):
+            return await self._process.wait()
+
+
+@asynccontextmanager
+async def running(name: str, kafka: Kafka, **environment: str) -> AsyncIterator[Program]:
+    """Run an example; all that it printed is read when the block is left."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-uW",
+        "error",
+        str(EXAMPLES / name),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=os.environ | {"BOOTSTRAP_SERVERS": kafka.bootstrap_servers} | environment,
+    )
+    program = Program(process)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(program.read())
+        try:
+            yield program
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def delete(kafka: Kafka, *topics: str) -> None:
+    """Leave nothing to others on a broker that tests share."""
+    async with Admin(kafka.bootstrap_servers) as admin:
+        await admin.topics.delete(topics)
+
+
+async def committed(kafka: Kafka, group_id: str) -> int:
+    async with Admin(kafka.bootstrap_servers) as admin:
+        lag = (await admin.groups.lag(group_id))[group_id]
+        return sum(each.committed or 0 for each in lag.partitions)
+
+
+async def test_purchases_are_acknowledged_billed_archived_and_prepared(newest: Kafka, tmp_path: Path) -> None:
+    await newest.create_topic("purchases", partitions=3)
+    async with running("acknowledged_producer.py", newest) as sells:
+        assert await sells.end() == 0, sells.printed
+    assert sells.printed.count("bought") == 102, sells.printed
+    assert len(re.findall(r"^refused: .*max_request_size", sells.printed, re.MULTILINE)) == 1, sells.printed
+
+    async with running("auto_commit.py", newest) as bills:
+        await bills.until("billed", 102)
+        assert await bills.end(signal.SIGINT) == 0, bills.printed
+    assert "Traceback" not in bills.printed
+    # Done with is what the next was asked for after; Ctrl-C may have come before that.
+    assert await committed(newest, "billing") in (101, 102)
+
+    database = tmp_path / "purchases.db"
+    async with running("manual_commit.py", newest, DATABASE=str(database)) as archives:
+        said = 0
+        while sum(map(int, re.findall(r"archived (\d+)", archives.printed))) < 102:
+            said += 1
+            await archives.until("archived", said)
+        assert await archives.end(signal.SIGINT) == 0, archives.printed
+    assert await committed(newest, "archive") == 102
+    connection = sqlite3.connect(database)
+    assert connection.execute("select count(*), count(distinct item) from purchases").fetchone() == (102, 3)
+    connection.close()
+
+    async with running("partition_tasks.py", newest) as prepares:
+        await prepares.until("prepared", 102)
+        assert await prepares.end(signal.SIGINT) == 0, prepares.printed
+    assert "this kitchen has {'purchases': (0, 1, 2)}" in prepares.printed
+    assert prepares.printed.endswith("what was marked is committed next\n")
+    assert await committed(newest, "kitchen") == 102
+    await delete(newest, "purchases")
+
+
+async def test_readings_are_loaded_and_read_as_columns(newest: Kafka) -> None:
+    await newest.create_topic("readings", partitions=3)
+    async with running("bulk_load.py", newest) as loads:
+        assert await loads.end() == 0, loads.printed
+    assert "100,000 readings written" in loads.printed
+    assert ", 0 failed" in loads.printed
+    async with running("columns.py", newest) as sums:
+        assert await sums.end() == 0, sums.printed
+    assert "100,000 rows" in sums.printed
+    assert re.search(r"^sensor-0 +\d+ +2[01]\.\d+ +\d+\.\d+$", sums.printed, re.MULTILINE), sums.printed
+    await delete(newest, "readings")
+
+
+@pytest.mark.parametrize("name, passed", [("test_invoices.py", 2), ("test_invoices_on_kafka.py", 1)])
+async def test_a_users_own_tests(tmp_path: Path, name: str, passed: int) -> None:
+    if "kafka" in name and (problem := engine_problem()) is not None:
+        missing(problem)
+    directory = copytree(EXAMPLES / "testing", tmp_path / "users")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name),
+        cwd=directory,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=os.environ | {"TESTCONTAINERS_RYUK_DISABLED": "true"},
+    )
+    async with asyncio.timeout(DEADLINE):
+        printed, _ = await process.communicate()
+    assert f"{passed} passed" in printed.decode(), printed.decode()
+
+
+class Instance:
+    """One process of the web service."""
+
+    def __init__(self, program: Program, address: str) -> None:
+        self.program = program
+        self.address = address
+
+
+@asynccontextmanager
+async def instance(kafka: Kafka) -> AsyncIterator[Instance]:
+    """Ready: its member of the group reads, and so its health is good."""
+    async with running("web_service.py", kafka, PORT="0") as program:
+        printed = await program.until("Uvicorn running on")
+        address = re.findall(r"running on (http://\S+)", printed)[0]
+        async with httpx.AsyncClient(base_url=address) as client:
+
+            async def healthy() -> bool:
+                answer = await client.get("/health")
+                return answer.status_code == 200 and answer.json()["group"] == "STABLE"
+
+            await until(healthy)
+        yield Instance(program, address)
+
+
+async def receipts(kafka: Kafka, wanted: set[str]) -> list[str]:
+    """The orders that have a receipt, in the order of the receipts, once all that are wanted are among them."""
+    found: list[str] = []
+    async with Consumer(
+        kafka.bootstrap_servers, topics=["receipts"], value_deserializer=JsonDeserializer()
+    ) as consumer:
+        async with asyncio.timeout(DEADLINE):
+            while not wanted <= set(found):
+                found += [str(record.value["order_id"]) for record in await consumer.poll(timeout=0.5)]
+    return found
+
+
+async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
+    await newest.create_topic("orders", partitions=4)
+    await newest.create_topic("receipts", partitions=1)
+    async with instance(newest) as service:
+        async with httpx.AsyncClient(base_url=service.address) as client:
+            answer = await client.post("/orders", json={"order_id": "one", "item": "coffee"})
+            assert answer.status_code == 201
+            assert answer.json()["order_id"] == "one"
+            assert answer.json()["offset"] == 0
+            assert (await client.post("/orders", json={"item": "coffee"})).status_code == 422
+            assert await receipts(newest, {"one"}) == ["one"]
+
+            async def nothing_is_left() -> bool:
+                return (await client.get("/health")).json().get("lag") == {f"orders-{each}": 0 for each in range(4)}
+
+            await until(nothing_is_left)
+        status = await service.program.end(signal.SIGTERM)
+    assert status in (0, -signal.SIGTERM), service.program.printed
+    assert "Application shutdown complete" in service.program.printed
+    assert "Traceback" not in service.program.printed
+    async with Admin(newest.bootstrap_servers) as admin:
+        group = (await admin.groups.describe("receipts"))["receipts"]
+    assert not group.members, "it left its group"
+    await delete(newest, "orders", "receipts")
+
+
+class Load:
+    """Customers behind a load balancer: whoever gets no answer asks another instance, with the same order."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        self.addresses = addresses
+        """Where requests go now; the test takes an instance out before it restarts it, as a load balancer does."""
+        self.acknowledged: set[str] = set()
+        self.stop = False
+
+    async def customer(self, name: str, client: httpx.AsyncClient) -> None:
+        number = 0
+        while not self.stop:
+            number += 1
+            order_id = f"{name}-{number}"
+            while True:
+                address = self.addresses[number % len(self.addresses)]
+                try:
+                    answer = await client.post(f"{address}/orders", json={"order_id": order_id, "item": "tea"})
+                except httpx.TransportError:
+                    number += len(self.addresses) > 1  # the instance is just ending: ask the other one
+                    continue
+                if answer.is_success:
+                    self.acknowledged.add(order_id)
+                    break
+                assert answer.status_code == 503, answer.text
+
+    async def reach(self, more: int) -> None:
+        """Wait until so many more orders are acknowledged."""
+        wanted = len(self.acknowledged) + more
+
+        async def reached() -> bool:
+            return len(self.acknowledged) >= wanted
+
+        await until(reached)
+
+
+async def test_a_rolling_restart_under_load_loses_no_order(
+    newest: Kafka, record_property: pytest.RecordProperty
+) -> None:
+    await newest.create_topic("orders", partitions=4)
+    await newest.create_topic("receipts", partitions=1)
+    began = monotonic()
+    async with (
+        httpx.AsyncClient(timeout=30.0) as client,
+        instance(newest) as first,
+        instance(newest) as second,
+    ):
+        load = Load([first.address, second.address])
+        async with asyncio.TaskGroup() as customers:
+            for number in range(4):
+                customers.create_task(load.customer(f"customer-{number}", client))
+            await load.reach(100)
+            assert await first.program.end(signal.SIGTERM) in (0, -signal.SIGTERM), first.program.printed
+            load.addresses.remove(first.address)
+            await load.reach(50)
+            async with instance(newest) as third:
+                load.addresses.append(third.address)
+                await load.reach(50)
+                assert await second.program.end(signal.SIGTERM) in (0, -signal.SIGTERM), second.program.printed
+                load.addresses.remove(second.address)
+                await load.reach(50)
+                async with instance(newest) as fourth:
+                    load.addresses.append(fourth.address)
+                    await load.reach(50)
+                    load.stop = True
+                    read = await receipts(newest, load.acknowledged)
+                    for each in (third, fourth):
+                        assert await each.program.end(signal.SIGTERM) in (0, -signal.SIGTERM), each.program.printed
+    for each in (first, second, third, fourth):
+        assert "Traceback" not in each.program.printed, each.program.printed
+    record_property("acknowledged", len(load.acknowledged))
+    record_property("receipts", len(read))
+    record_property("seconds", round(monotonic() - began, 1))
+    await delete(newest, "orders", "receipts")
