@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 
-from crc32c import crc32c
-
 from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.records import legacy
+from aiokafka_lite.protocol.records.checksum import crc32c
 from aiokafka_lite.protocol.records.codec import (
     SMALLEST_RECORD,
     Buffer,
@@ -405,6 +404,16 @@ class BatchBuilder:
             self._base_timestamp = self._max_timestamp = timestamp
         self.count = count + 1
         return True
+
+    def fill(self, records: Buffer, count: int, base_timestamp: int, max_timestamp: int) -> None:
+        """Take ``count`` records, one at least, that are encoded already; the batch, empty so far, takes no more.
+
+        Their offset deltas are 0, 1, 2 …, their timestamps count from ``base_timestamp``, and nothing is checked.
+        """
+        self._buffer += records
+        self._limit = 0
+        self._base_timestamp, self._max_timestamp = base_timestamp, max_timestamp
+        self.count = count
 
     @property
     def max_timestamp(self) -> int:

@@ -4,7 +4,8 @@ What comes off the wire is not believed: no codec may write more than the caller
 a header claims a size, and whatever is wrong with the bytes comes out as CorruptRecord. Everything is unpacked in
 pieces, so that a bomb costs no more than the limit before it is found out.
 
-lz4 and zstd come with the package; snappy needs cramjam (``pip install aiokafka_lite[snappy]``), imported on first use.
+lz4 and zstd come with the package; snappy needs cramjam (``pip install aiokafka_lite[snappy]``). Each is imported on
+first use.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
-import lz4.frame
-import zstandard
-
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord
 from aiokafka_lite.types import Compression
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    import zstandard
 
 Buffer = bytes | bytearray | memoryview
 
@@ -221,6 +221,8 @@ def _unpack_snappy(blocks: Iterator[memoryview], max_size: int) -> Iterator[byte
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
     packed: bytes = lz4.frame.compress(
         data,
         compression_level=level or 0,
@@ -237,6 +239,8 @@ def _decompress_lz4(data: memoryview, max_size: int) -> bytes:
 
 
 def _unpack_lz4(data: memoryview) -> Iterator[bytes]:
+    import lz4.frame
+
     unpacker = lz4.frame.LZ4FrameDecompressor()
     sizes = _piece_sizes()
     position = 0
@@ -271,6 +275,8 @@ _idle_decompressors: list[zstandard.ZstdDecompressor] = []
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
     level = 3 if level is None else level
     idle = _idle_compressors.setdefault(level, [])
     try:
@@ -283,6 +289,8 @@ def _compress_zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _decompress_zstd(data: memoryview, max_size: int) -> bytes:
+    import zstandard
+
     window = _largest_zstd_window(data, max_size)
     if window > max(max_size, _ZSTD_USUAL_WINDOW) or window > _ZSTD_MAX_WINDOW:
         raise _too_large("zstd", max_size)
@@ -299,6 +307,8 @@ def _decompress_zstd(data: memoryview, max_size: int) -> bytes:
 
 
 def _unpack_zstd(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterator[bytes]:
+    import zstandard
+
     sizes = _piece_sizes()
     try:
         reader = decompressor.stream_reader(data, read_across_frames=True)
