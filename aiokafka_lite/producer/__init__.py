@@ -1,5 +1,6 @@
 """Writing records: `Producer`, and what it can be given."""
 
+from .bulk import BulkDelivery, Written
 from .delivery import Delivery
 from .interceptor import ProducerInterceptor, ProducerRecord
 from .metrics import BrokerMetrics, ProducerMetrics
@@ -19,6 +20,7 @@ __all__ = [
     "AsyncSerializer",
     "BrokerLoad",
     "BrokerMetrics",
+    "BulkDelivery",
     "BytesSerializer",
     "DefaultPartitioner",
     "Delivery",
@@ -35,4 +37,5 @@ __all__ = [
     "RoundRobinPartitioner",
     "Serializer",
     "StrSerializer",
+    "Written",
 ]

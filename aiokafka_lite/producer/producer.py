@@ -13,8 +13,9 @@ import dataclasses
 import logging
 import random as _random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from functools import partial
+from itertools import repeat, zip_longest
 from operator import index
 from types import MappingProxyType, TracebackType
 from typing import Unpack
@@ -49,6 +50,8 @@ from ..security import SecuritySettings
 from ..types import Compression, Header, RecordMetadata, TopicPartition
 from .batch import Batch
 from .broker import BrokerProducer
+from .bulk import ANY, BulkDelivery, Written, placed, rows_of
+from .columns import Rows, slices
 from .delivery import Delivery, Fate, Loss
 from .idempotence import Identities, ProducerIdentity
 from .interceptor import Interceptors, ProducerInterceptor, ProducerRecord
@@ -398,6 +401,42 @@ class Producer(Service):
                 settled.append(result)
         return settled
 
+    async def send_arrow(self, topic: str, table: object) -> list[Written]:
+        """Write the rows of an Arrow table or record batch, and return where they are, run by run, when all are there.
+
+        The columns are ``value``, and as wanted ``key`` (both binary or string), ``headers`` (a list of structs of
+        ``key`` and ``value``), ``partition`` and ``timestamp`` (a timestamp, or milliseconds). Rows of a partition stay
+        in order. No Python object is made for any of them, so serializers and interceptors have no part in it. Waits
+        for room as `send_many` does.
+
+        Raises what is wrong with the table, before anything is sent: SerializationError, RecordTooLarge, UnknownTopic,
+        InvalidTopic. Then, when all the others are settled, what the first row failed with that was not written.
+        Needs the extra ``arrow``: ConfigurationError without.
+        """
+        return await (await self.put_arrow(topic, table))
+
+    async def put_arrow(self, topic: str, table: object) -> BulkDelivery:
+        """Accept the rows of an Arrow table as `send_arrow` does, and return their promise once all have found room.
+
+        Rows of one call stay in order. Of calls that overlap, rows interleave.
+        """
+        self._check_may_write()
+        if self._interceptors is not None or not (self._plain_keys and self._plain_values):
+            raise IllegalStateError(
+                "columns of Arrow are written as they are: use a Producer without serializers and interceptors for them"
+            )
+        parts = rows_of(topic, table, int(self._clock() * 1000), self._largest)
+        target = await self._opened(topic)
+        for rows in parts:
+            if (wrong := rows.partition_beyond(len(target.partitions))) is not None:
+                raise self._wrong_partition(topic, len(target.partitions), wrong)
+        delivery = BulkDelivery()
+        for rows in parts:
+            choose = None if type(self._partitioner) is DefaultPartitioner else partial(self._choose, target)
+            for number, share in placed(rows, len(target.partitions), choose):
+                await self._put(topic, number, share, delivery)
+        return delivery
+
     async def drain(self) -> None:
         """Wait until the buffer has room for a record of any size that may be sent. May be cancelled."""
         self.check()
@@ -649,6 +688,40 @@ class Producer(Service):
             target.last_used = batch.opened
         batch.reserved += record.size
         return batch, batch.builder.count - 1
+
+    async def _put(self, topic: str, number: int, rows: Rows, delivery: BulkDelivery) -> None:
+        """Make batches of rows for one partition, each when there is room for it; ``number`` may be `ANY`."""
+        assert self._router is not None
+        for start, stop in slices(rows.sizes(), self._router.room):
+            encoded = rows.encode(start, stop)
+            size = min(len(encoded.records) + BATCH_OVERHEAD, self._budget.total)
+            if not self._budget.try_acquire(size):
+                await self._acquire(size, topic)
+            try:
+                target = await self._opened(topic)
+                self._check_may_write()
+                partition = target.partitions[self._choose(target, None, None) if number == ANY else number]
+                self._client.known_topic(topic, in_use_for=self.config.delivery_timeout)
+                batch = self._router.full_batch(partition, encoded)
+            except BaseException:
+                self._budget.release(size)
+                raise
+            batch.reserved = size
+            target.last_used = batch.opened
+            delivery.add(batch, len(encoded.records))
+            await asyncio.sleep(0)  # others have a turn, and what is accepted already goes out
+
+    async def _opened(self, topic: str) -> TopicProducer:
+        """A topic, once it is known and no records are held that came before."""
+        while True:
+            check_topic_name(topic)
+            target = self._topics.get(topic)
+            if target is not None and target.is_open:
+                return target
+            await self.until_failed(self._client.topic(topic, self.config.max_block))
+            held = self._learn(topic).held
+            if held is not None:
+                await self.until_failed(held.wait())
 
     def _is_fresh(self, batch: Batch) -> bool:
         return asyncio.get_running_loop().time() - batch.opened < STALE_AFTER

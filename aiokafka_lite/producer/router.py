@@ -22,10 +22,11 @@ from ..cluster.metadata import ClusterView
 from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, KafkaTimeout, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
-from ..protocol.records import BatchBuilder, RecordBatch
+from ..protocol.records import HEADER_SIZE, BatchBuilder, RecordBatch
 from ..types import Compression
 from .batch import Batch
 from .broker import REQUEST_OVERHEAD, BrokerProducer, Parcel
+from .columns import Encoded
 from .delivery import UNKNOWN_OFFSET, Fate, Loss
 from .metrics import BrokerMetrics, Counters
 from .partition import Next, PartitionProducer
@@ -99,23 +100,40 @@ class Router:
 
     def new_batch(self, partition: PartitionProducer) -> Batch:
         """An empty open batch of a partition, registered with its deadlines. The caller puts the first record in."""
-        now = self._loop.time()
-        batch = Batch(
-            *partition.topic_partition,
-            self._new_builder(
-                min(self.config.batch_size, self.config.max_request_size - REQUEST_OVERHEAD), self._ratio
-            ),
-            now,
-            now + self.config.delivery_timeout,
-        )
-        self._register(batch, partition)
-        partition.open = batch
+        batch = self._begin(partition, self._new_builder(self._batch_size, self._ratio))
+        now = batch.opened
         if self.config.linger and not self._budget.is_short:  # nothing lingers while senders wait for room
             batch.timer = self._later(now + self.config.linger, self._lingered, partition, batch)
         else:
             if not self._opened_this_turn:
                 self._loop.call_soon(self._guarded, self._turn_is_over)
             self._opened_this_turn.append((partition, batch))
+        return batch
+
+    def full_batch(self, partition: PartitionProducer, encoded: Encoded) -> Batch:
+        """A batch of records that are encoded already, behind all that the partition has. Nothing is added to it."""
+        partition.seal()
+        builder = self._new_builder(self._batch_size)
+        builder.fill(encoded.records, encoded.count, encoded.base_timestamp, encoded.max_timestamp)
+        batch = self._begin(partition, builder)
+        partition.seal()
+        self.offer(partition)
+        return batch
+
+    @property
+    def room(self) -> int:
+        """Bytes of records, uncompressed, that a batch is expected to take."""
+        return int((self._batch_size - HEADER_SIZE) / self._ratio)
+
+    @property
+    def _batch_size(self) -> int:
+        return min(self.config.batch_size, self.config.max_request_size - REQUEST_OVERHEAD)
+
+    def _begin(self, partition: PartitionProducer, builder: BatchBuilder) -> Batch:
+        now = self._loop.time()
+        batch = Batch(*partition.topic_partition, builder, now, now + self.config.delivery_timeout)
+        self._register(batch, partition)
+        partition.open = batch
         return batch
 
     def _new_builder(self, max_size: int, ratio: float = 1.0) -> BatchBuilder:
