@@ -9,15 +9,17 @@ from collections import deque
 class ByteBudget:
     """So many bytes and no more, given out first come, first served. Owned by one event loop.
 
-    A small request does not overtake a large one that waits: else the large one could wait forever.
+    A small request does not overtake a large one that waits: else the large one could wait forever. Nor does it
+    overtake one that was given its bytes and has not run since: what they do with them would be in the wrong order.
     """
 
-    __slots__ = ("_free", "_total", "_waiters")
+    __slots__ = ("_free", "_granted", "_total", "_waiters")
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._free = total
         self._waiters: deque[tuple[asyncio.Future[None], int, int]] = deque()  # with the bytes to take
+        self._granted = 0  # bytes taken for callers that have not run since
 
     @property
     def total(self) -> int:
@@ -39,12 +41,12 @@ class ByteBudget:
 
     @property
     def is_short(self) -> bool:
-        """Whether anybody waits in ``acquire``."""
-        return bool(self._waiters)
+        """Whether anybody waits in ``acquire``, or is about to wake there."""
+        return bool(self._waiters or self._granted)
 
     def try_acquire(self, size: int) -> bool:
         """Take ``size`` bytes if they are free and nobody was here before."""
-        if 0 <= size <= self._free and not self._waiters:
+        if 0 <= size <= self._free and not self._waiters and not self._granted:
             self._free -= size
             return True
         self._check_size(size)
@@ -72,10 +74,13 @@ class ByteBudget:
     async def _wait(self, size: int, taken: int) -> None:
         granted = asyncio.get_running_loop().create_future()
         self._waiters.append((granted, size, taken))
+        self._grant()  # there may be room already, behind one that is about to wake
         try:
             await granted
+            self._granted -= taken
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():  # granted and cancelled in the same turn of the loop
+                self._granted -= taken
                 self.release(taken)
             else:
                 self._grant()  # those behind may fit where this one did not
@@ -97,6 +102,7 @@ class ByteBudget:
                 if size > self._free:
                     return
                 self._free -= taken
+                self._granted += taken
                 granted.set_result(None)
             self._waiters.popleft()
 

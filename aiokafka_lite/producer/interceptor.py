@@ -49,12 +49,17 @@ class Interceptors:
     """A producer's interceptors in their order. Raises nothing that they raise."""
 
     def __init__(self, interceptors: Iterable[ProducerInterceptor]) -> None:
+        if not isinstance(interceptors, Iterable):
+            raise ConfigurationError(f"interceptors={interceptors!r}: a list of interceptors is needed")
         self._interceptors = tuple(interceptors)
         self._logged: set[tuple[int, str, type[Exception]]] = set()
         for each in self._interceptors:
             for method in ("on_send", "on_acknowledgement"):
                 if not callable(getattr(each, method, None)):
                     raise ConfigurationError(f"{each!r} is no interceptor: it has no method {method}")
+
+    def __len__(self) -> int:
+        return len(self._interceptors)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """What the interceptors make of a record."""

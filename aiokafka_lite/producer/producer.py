@@ -77,6 +77,8 @@ logger = logging.getLogger(__name__)
 
 _new_tuple = tuple.__new__
 
+_MISSING = object()
+
 RECORD_OVERHEAD = 24
 """Bytes that a record takes besides key, value and headers: the most that its lengths and deltas can need."""
 
@@ -182,7 +184,7 @@ class Producer(Service):
             check_methods("partitioner", partitioner, "partition", "on_new_batch")
         self._client = Client(client_config, connector=connector, random=random)
         self._partitioner = DefaultPartitioner(random=random) if partitioner is None else partitioner
-        self._interceptors = Interceptors(interceptors) if interceptors else None
+        self._interceptors = Interceptors(interceptors) or None  # none at all cost a record nothing
         self._key_serializer, self._value_serializer = (
             BytesSerializer() if given is None else as_serializer(name, given)
             for name, given in (("key_serializer", key_serializer), ("value_serializer", value_serializer))
@@ -205,6 +207,7 @@ class Producer(Service):
         self._router: Router | None = None
         self._crashed: asyncio.Future[None] | None = None
         self._blocked = 0
+        self._partitioner_errors: set[type[Exception]] = set()
 
     # The lifetime.
 
@@ -262,11 +265,15 @@ class Producer(Service):
         """Die of what a callback died of; and when the producer ends, however it does, leave no promise open."""
         assert self._crashed is not None
         assert self._router is not None
+        crash: BaseException | None = None
         try:
             await self._crashed
+        except Exception as crashed:
+            crash = crashed
+            raise
         finally:
             self._router.stop()
-            error = self.failure
+            error = crash or self.failure
             if not isinstance(error, Exception):
                 error = KafkaTimeout("the producer was closed before the record was acknowledged")
             loss = Loss(error)
@@ -372,12 +379,12 @@ class Producer(Service):
 
         A record that is refused or not delivered has its error in the list, and the others go on. ``keys`` has one for
         each value; ``headers``, ``partition`` and ``timestamp`` are the same for all. Cancelling abandons the wait, not
-        what was accepted. Raises IllegalStateError; KafkaTimeout when there is no room for ``max_block`` seconds;
-        ValueError when ``keys`` and ``values`` differ in length.
+        what was accepted. Raises SerializationError when ``values`` or ``keys`` are no collections or differ in
+        length; IllegalStateError for a producer that is not running; KafkaTimeout when there is no room for
+        ``max_block`` seconds.
         """
         results: list[RecordMetadata | Exception | Delivery] = []
-        pairs = zip(values, repeat(None)) if keys is None else zip(values, keys, strict=True)
-        for value, key in pairs:
+        for value, key in _pairs(topic, values, keys):
             try:
                 if self._serializes_async:
                     results.append(await self._accept_in_turn(topic, value, key, headers, partition, timestamp))
@@ -387,6 +394,9 @@ class Producer(Service):
                         await self._wait_for_room(record)
                     results.append(self._accept(record))
             except (SerializationError, BrokerError) as error:
+                results.append(error)
+            except IllegalStateError as error:
+                self.check()  # what is left is a partitioner's, for this record
                 results.append(error)
             if len(results) % TURN == 0:
                 await asyncio.sleep(0)  # others have a turn, and what is accepted already goes out
@@ -750,7 +760,15 @@ class Producer(Service):
         self._router.sealed(batch)
         view = self._client.view
         if batch.topic in view.topics:
-            self._partitioner.on_new_batch(batch.topic, batch.partition, batch.builder.uncompressed_size, view)
+            try:
+                self._partitioner.on_new_batch(batch.topic, batch.partition, batch.builder.uncompressed_size, view)
+            except Exception as error:  # noqa: BLE001 - the batch is closed all the same, and no record is to blame
+                self._log_partitioner(error)
+
+    def _log_partitioner(self, error: Exception) -> None:
+        if type(error) not in self._partitioner_errors:  # what goes wrong for one batch mostly does so for all
+            self._partitioner_errors.add(type(error))
+            logger.error("%s.on_new_batch failed; not logged again", type(self._partitioner).__name__, exc_info=error)
 
     def _too_large(self, topic: str, size: int) -> RecordTooLarge:
         config = self.config
@@ -993,6 +1011,33 @@ class Producer(Service):
 
     def __repr__(self) -> str:
         return f"<Producer {self._client.config.client_id} {self.state.name} buffered={self._budget.used}>"
+
+
+def _pairs(topic: str, values: Iterable[object], keys: Iterable[object] | None) -> Iterator[tuple[object, object]]:
+    """Each value with its key; SerializationError, before anything is sent if it can be told by then."""
+    for name, given in (("values", values), ("keys", keys if keys is not None else ())):
+        if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
+            raise SerializationError(
+                f"{name}={given!r:.80} for topic {topic!r}: a list or the like with one for each record is needed"
+            )
+    if keys is None:
+        return zip(values, repeat(None))
+    if isinstance(values, Sized) and isinstance(keys, Sized) and len(values) != len(keys):
+        raise SerializationError(
+            f"{len(values)} values and {len(keys)} keys for topic {topic!r}: as many are needed, None for no key"
+        )
+    return _zip_strictly(topic, values, keys)
+
+
+def _zip_strictly(topic: str, values: Iterable[object], keys: Iterable[object]) -> Iterator[tuple[object, object]]:
+    for number, (value, key) in enumerate(zip_longest(values, keys, fillvalue=_MISSING)):
+        if value is _MISSING or key is _MISSING:
+            more, fewer = ("keys", "values") if value is _MISSING else ("values", "keys")
+            raise SerializationError(
+                f"there are {number} {fewer} and more {more} for topic {topic!r}: as many are needed; those {number}"
+                " records are on their way"
+            )
+        yield value, key
 
 
 def _divided(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:

@@ -389,6 +389,24 @@ async def test_waiting_senders_get_room_in_the_order_they_came(cluster: Embedded
 # The lifetime.
 
 
+async def test_one_that_need_not_wait_does_not_overtake_one_that_was_let_in(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, buffer_memory=4_000) as producer:
+        await producer.send("t", b"first")
+        for number in range(3):
+            producer.send_nowait("t", b"%d" % number * 1_000)
+        waiting = asyncio.ensure_future(producer.send("t", b"waited" + b"x" * 1_000))
+        await asyncio.sleep(0)
+        while True:  # at each turn of the loop, so also in the one between the room and the waking
+            try:
+                later = producer.send_nowait("t", b"later")
+                break
+            except BufferFull:
+                await asyncio.sleep(0)
+        assert (await waiting).offset == 4
+        assert (await later).offset == 5
+
+
 async def test_close_delivers_what_lingers(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, linger=60.0) as producer:
@@ -554,12 +572,12 @@ async def test_start_and_close_cancelled_at_any_await_leave_nothing_running(
 async def test_the_death_of_a_task_reaches_whoever_waits_and_whoever_calls_next(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
 
-    class Broken(RoundRobinPartitioner):
-        def on_new_batch(self, topic: str, partition: int, size: int, view: Any) -> None:
-            raise ZeroDivisionError("the partitioner is broken")
-
-    producer = producer_of(cluster, partitioner=Broken())
+    divisor = 2.0
+    producer = producer_of(cluster, random=lambda: 1 / divisor)  # jitter asks for it when a record is sent again
     await producer.start()
+    await producer.send("t", b"v")
+    divisor = 0.0
+    cluster.on(ProduceRequest).fail(ErrorCode.NOT_ENOUGH_REPLICAS)
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(5):
             await producer.send("t", b"v")
@@ -618,9 +636,69 @@ async def test_of_many_records_only_the_failed_ones_have_errors(cluster: Embedde
     await cluster.create_topic("t", 1, configs={"max.message.bytes": "2000"})
     async with producer_of(cluster) as producer:
         results = await producer.send_many("t", [b"a", b"x" * 5_000, b"b"])
-        with pytest.raises(ValueError, match="shorter"):
-            await producer.send_many("t", [b"a", b"b"], keys=[b"k"])
     assert [type(result) for result in results] == [RecordMetadata, RecordTooLarge, RecordMetadata]
+
+
+async def test_many_records_that_are_no_collection_are_refused_before_one_is_sent(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        for wrong in ("ab", b"ab", bytearray(b"ab"), None, 5):
+            with pytest.raises(SerializationError, match=r"values=.*'t'.*list"):
+                await producer.send_many("t", wrong)  # type: ignore[arg-type]
+        for wrong in ("ab", b"ab", 5):
+            with pytest.raises(SerializationError, match=r"keys=.*'t'.*list"):
+                await producer.send_many("t", [b"a", b"b"], keys=wrong)  # type: ignore[arg-type]
+        with pytest.raises(SerializationError, match="2 values and 1 keys for topic 't'"):
+            await producer.send_many("t", [b"a", b"b"], keys=[b"k"])
+        assert producer.metrics().records_sent == 0
+        for values, keys, text in (([b"a", b"b"], [b"k"], "1 keys and more values"), ([], [b"k"], "0 values and more")):
+            with pytest.raises(SerializationError, match=text):
+                await producer.send_many("t", iter(values), keys=iter(keys))
+        await producer.flush()
+        assert await producer.send_many("t", (value for value in [b"b", None])) != []
+    assert values_of(cluster, "t") == [b"a", b"b", None]
+
+
+async def test_of_many_records_those_fail_that_the_partitioner_fails_at(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 2)
+
+    class Picky(RoundRobinPartitioner):
+        def partition(self, topic: str, key: bytes | None, value: bytes | None, view: Any) -> int:
+            if value == b"bad":
+                raise ZeroDivisionError("a bug")
+            return 9 if value == b"far" else 1
+
+    async with producer_of(cluster, partitioner=Picky()) as producer:
+        for _ in ("the topic is not known yet", "and then it is"):
+            results = await producer.send_many("t", [b"a", b"bad", b"far", b"b"])
+            assert [type(result) for result in results] == [
+                RecordMetadata,
+                IllegalStateError,
+                IllegalStateError,
+                RecordMetadata,
+            ]
+            assert "Picky" in str(results[1])
+    with pytest.raises(IllegalStateError, match="closed"):
+        await producer.send_many("t", [b"a"])
+
+
+@pytest.mark.parametrize("batch_size", [100, 16_384])
+async def test_a_partitioner_that_raises_at_a_new_batch_is_logged_and_harms_no_record(
+    cluster: EmbeddedCluster, batch_size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t", 1)
+
+    class Broken(RoundRobinPartitioner):
+        def on_new_batch(self, topic: str, partition: int, size: int, view: Any) -> None:
+            raise ZeroDivisionError("a bug")
+
+    async with producer_of(cluster, partitioner=Broken(), batch_size=batch_size) as producer:
+        await producer.send("t", b"v")
+        deliveries = [producer.send_nowait("t", b"v" * 50) for _ in range(10)]
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 11))
+    assert [line.message for line in caplog.records if line.levelname == "ERROR"] == [
+        "Broken.on_new_batch failed; not logged again"
+    ]
 
 
 async def test_sending_many_lets_others_have_their_turn(cluster: EmbeddedCluster) -> None:

@@ -12,6 +12,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     BrokerError,
     BufferFull,
+    ConfigurationError,
     ErrorCode,
     IllegalStateError,
     KafkaTimeout,
@@ -262,6 +263,9 @@ async def test_the_constructor_refuses_what_is_neither() -> None:
     for wrong in ({"key_serializer": object()}, {"value_serializer": object()}, {"interceptors": [object()]}):
         with pytest.raises(ValueError, match=r"_serializer=<|no interceptor"):
             Producer("localhost:9092", **wrong)
+    for none in (5, None, Watching()):
+        with pytest.raises(ConfigurationError, match=r"interceptors=.*a list of interceptors is needed"):
+            Producer("localhost:9092", interceptors=none)  # type: ignore[arg-type]
 
 
 async def test_an_async_serializer_may_make_a_subclass_of_bytes(cluster: EmbeddedCluster) -> None:

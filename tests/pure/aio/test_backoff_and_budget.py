@@ -60,6 +60,26 @@ async def test_bytes_are_given_out_first_come_first_served() -> None:
     assert budget.free == 30
 
 
+async def test_nobody_overtakes_one_that_has_been_given_its_bytes_and_is_not_awake_yet() -> None:
+    budget = ByteBudget(100)
+    order: list[str] = []
+
+    async def take(name: str) -> None:
+        await budget.acquire(10)
+        order.append(name)
+
+    await budget.acquire(100)
+    first = asyncio.create_task(take("first"))
+    await asyncio.sleep(0)
+    budget.release(100)
+    assert not budget.try_acquire(10)
+    assert budget.is_short
+    second = asyncio.create_task(take("second"))
+    await asyncio.gather(second, first)
+    assert order == ["first", "second"]
+    assert budget.try_acquire(80)
+
+
 async def test_who_gives_up_lets_those_behind_pass() -> None:
     budget = ByteBudget(100)
     await budget.acquire(50)
