@@ -12,6 +12,6 @@ def main() -> None:
         import typer  # noqa: F401
     except ImportError as error:
         sys.exit(f"aiokafka-lite needs {error.name}: pip install 'aiokafka_lite[cli]'")
-    from aiokafka_lite.cli.commands import application
+    from aiokafka_lite.cli.commands import main as run_command
 
-    application()
+    run_command()

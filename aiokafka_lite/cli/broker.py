@@ -9,8 +9,8 @@ from aiokafka_lite.embedded import EmbeddedCluster, Refused
 from aiokafka_lite.errors import ConfigurationError
 
 
-def run_broker(port: int, brokers: int, partitions: int, topics: list[str], as_kafka: str | None) -> int:
-    """Serve until SIGINT or SIGTERM, then stop cleanly; the exit status. Raises ConfigurationError."""
+async def broker(port: int, brokers: int, partitions: int, topics: list[str], as_kafka: str | None) -> int:
+    """Serve until SIGINT or SIGTERM, then stop cleanly: that is how it ends well. Raises ConfigurationError."""
     wanted = [_parse(topic, partitions) for topic in topics]
     cluster = EmbeddedCluster(
         brokers=brokers,
@@ -19,7 +19,7 @@ def run_broker(port: int, brokers: int, partitions: int, topics: list[str], as_k
         as_kafka=as_kafka,
         history_limit=0,  # nobody asks a process for it, and it would hold on to requests
     )
-    asyncio.run(_serve(cluster, wanted))
+    await _serve(cluster, wanted)
     return 0
 
 

@@ -128,12 +128,8 @@ class Tally:
         self.last = record.offset
 
 
-def run_demo(bootstrap_server: str | None, count: int) -> int:
+async def demo(bootstrap_server: str | None, count: int) -> int:
     """Run the demo; 0 when every record came back as it should, else 1."""
-    return asyncio.run(_demo(bootstrap_server, count))
-
-
-async def _demo(bootstrap_server: str | None, count: int) -> int:
     console = Console(soft_wrap=True, highlight=False)
     async with _kafka(bootstrap_server, console) as servers:
         settings = ClientConfig(bootstrap_servers=servers, api_timeout=_PATIENCE)
@@ -206,9 +202,7 @@ async def _send(producer: Producer, topic: str, numbers: Iterable[int], check: C
     for number in numbers:
         while True:
             try:
-                delivery = producer.send_nowait(
-                    topic, value_of(number), key=key_of(number), headers=headers_of(number)
-                )
+                delivery = producer.send_nowait(topic, value_of(number), key=key_of(number), headers=headers_of(number))
                 break
             except BufferFull:
                 await producer.drain()

@@ -1,0 +1,60 @@
+"""``aiokafka-lite cluster``: what the cluster is made of."""
+
+from __future__ import annotations
+
+from aiokafka_lite.admin import Admin, ClusterDescription, VersionRange
+from aiokafka_lite.errors import UnsupportedVersion
+
+from .connection import Connection
+from .output import Cell, Facts, Output, Part, Table, show_errors
+
+
+async def cluster(connection: Connection, output: Output, versions: bool) -> int:
+    """Show brokers, controller and features; and the versions of brokers, if wanted."""
+    async with connection.admin() as admin:
+        described = await admin.cluster.describe()
+        parts: dict[str, Part] = {
+            "cluster": Facts(
+                {
+                    "cluster_id": described.cluster_id,
+                    "controller": None if described.controller is None else described.controller.node_id,
+                }
+            ),
+            "brokers": _brokers(described),
+        }
+        features = await _features(admin)
+        if features or output.as_json:
+            parts["features"] = Table(("FEATURE", "FINALIZED", "SUPPORTED-FROM", "SUPPORTED-TO"), features)
+        if not versions:
+            output.show_all(parts)
+            return 0
+        answered = await admin.cluster.api_versions()
+    rows: list[tuple[Cell, ...]] = [
+        (node_id, api.name or str(api.key), api.offered.first, api.offered.last, api.used)
+        for node_id, apis in sorted(answered.done.items())
+        for api in apis
+    ]
+    parts["versions"] = Table(("BROKER", "API", "FROM", "TO", "USED"), rows)
+    output.show_all(parts)
+    return show_errors(answered.failed.values())
+
+
+def _brokers(described: ClusterDescription) -> Table:
+    rows = [(node.node_id, node.host, node.port, node.rack, node == described.controller) for node in described.brokers]
+    return Table(("BROKER", "HOST", "PORT", "RACK", "CONTROLLER"), rows)
+
+
+async def _features(admin: Admin) -> list[tuple[Cell, ...]]:
+    """The features; none where the cluster is too old to have any."""
+    try:
+        features = await admin.cluster.features()
+    except UnsupportedVersion:
+        return []
+    return [
+        (name, _last(features.finalized.get(name)), supported.first, supported.last)
+        for name, supported in sorted(features.supported.items())
+    ]
+
+
+def _last(agreed: VersionRange | None) -> int | None:
+    return None if agreed is None else agreed.last

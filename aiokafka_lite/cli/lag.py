@@ -1,0 +1,92 @@
+"""``aiokafka-lite lag``: how far groups are behind, once or again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from aiokafka_lite.admin import Admin, GroupLag
+from aiokafka_lite.errors import KafkaError
+
+from .connection import Connection
+from .groups import every_group
+from .output import Cell, Output, Table, rich_table, show_errors
+from .running import log_warnings, say
+
+HEADINGS = ("GROUP", "STATE", "TOPIC", "PARTITIONS", "LAG", "HIGHEST")
+
+
+async def lag(connection: Connection, output: Output, groups: Sequence[str], every: float | None) -> int:
+    """Show a row for each group and topic; every so many seconds, if given."""
+    async with connection.admin() as admin:
+        if every is None:
+            table, failed = await _ask(admin, groups)
+            output.show(table)
+            return show_errors(failed)
+        log_warnings()
+        if output.is_terminal and not output.as_json:
+            await _watch_live(admin, groups, every)
+        else:
+            await _watch_lines(admin, output, groups, every)
+    return 0
+
+
+async def _ask(admin: Admin, groups: Sequence[str]) -> tuple[Table, Sequence[KafkaError]]:
+    answered = await admin.groups.lag(groups or await every_group(admin))
+    rows = [row for name in sorted(answered.done) for row in topic_rows(answered[name])]
+    return Table(HEADINGS, rows), list(answered.failed.values())
+
+
+def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
+    """A row for each topic: how many partitions, by how much all are behind together, and the worst of them. Pure."""
+    by_topic: dict[str, list[int | None]] = {}
+    for each in group.partitions:
+        by_topic.setdefault(each.partition.topic, []).append(each.lag)
+    if not by_topic:
+        return [(group.group_id, group.state.value, None, 0, None, None)]
+    rows: list[tuple[Cell, ...]] = []
+    for topic, lags in by_topic.items():
+        known = [each for each in lags if each is not None]
+        total, worst = (sum(known), max(known)) if known else (None, None)
+        rows.append((group.group_id, group.state.value, topic, len(lags), total, worst))
+    return rows
+
+
+async def _watch_live(admin: Admin, groups: Sequence[str], every: float) -> None:
+    """A table that stays in its place."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            at = datetime.now().strftime("%H:%M:%S")
+            try:
+                table, failed = await _ask(admin, groups)
+                notes = [Text(str(error), style="red") for error in failed]
+                live.update(Group(rich_table(table), *notes, Text(f" {at}, every {every:g} s; Ctrl-C ends it")))
+            except KafkaError as error:
+                live.update(Text(f"{at} {error}", style="red"))
+            live.refresh()
+            await asyncio.sleep(every)
+
+
+async def _watch_lines(admin: Admin, output: Output, groups: Sequence[str], every: float) -> None:
+    """Rows with the time before each, or a JSON object on each line."""
+    headings = output.headings
+    while True:
+        at = datetime.now().astimezone().isoformat(timespec="seconds")
+        try:
+            table, failed = await _ask(admin, groups)
+            if output.as_json:
+                output.print_json({"time": at, "lag": table.as_objects()})
+            else:
+                timed = Table(("TIME", *HEADINGS), [(at, *row) for row in table.rows])
+                Output(headings=headings).show(timed)
+                headings = False
+            show_errors(failed)
+        except KafkaError as error:
+            say(str(error))
+        output.flush()
+        await asyncio.sleep(every)

@@ -1,0 +1,142 @@
+"""The options that all commands share, added to a command's own; and the errors of any command, told in one line.
+
+Nothing of the client is imported here: whoever only asks for help should not wait for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from .connection import Connection
+from .output import Output
+from .running import run
+
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT",
+        envvar="AIOKAFKA_LITE_BOOTSTRAP_SERVER",
+        help="A broker to begin with, or several joined by commas; localhost:9092 if nothing names one.",
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        envvar="AIOKAFKA_LITE_CONFIG",
+        help="A .properties or .toml file with the names of Kafka's own clients, security too.",
+    ),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-X",
+        metavar="NAME=VALUE",
+        help="A client property, as in -X security.protocol=SSL; secrets as env:VARIABLE or file:PATH.",
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        help="How long to wait for the cluster; 10 s for questions and changes, for records what the client allows.",
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Log what the client does, and show the traceback of an error."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NoHeadings = Annotated[bool, typer.Option("--no-headings", help="Leave out headings where plain text is printed.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the shared options say."""
+
+    connection: Connection
+    output: Output
+
+
+Command = Callable[..., Awaitable[int]]
+"""Takes a `Shared`, then its own options by name."""
+
+
+def command(
+    application: typer.Typer, name: str | None = None, *, examples: str = "", prints_tables: bool = True
+) -> Callable[[Command], Callable[..., None]]:
+    """Register a command. Its function gets what the shared options say, then its own; it returns the exit status.
+
+    ``prints_tables`` says whether there may be headings, and so the option to leave them out.
+    """
+
+    def register(function: Command) -> Callable[..., None]:
+        def run_command(
+            *,
+            bootstrap_server: str | None,
+            config: Path | None,
+            properties: list[str] | None,
+            timeout: float | None,
+            verbose: bool,
+            as_json: bool,
+            no_headings: bool = False,
+            **own: Any,
+        ) -> None:
+            connection = Connection(bootstrap_server, config, properties or (), timeout)
+            shared = Shared(connection, Output(as_json=as_json, headings=not no_headings))
+            raise typer.Exit(run(lambda: function(shared, **own), verbose=verbose))
+
+        run_command.__signature__ = _signature(function, prints_tables)  # type: ignore[attr-defined]
+        run_command.__annotations__ = {}
+        run_command.__name__ = function.__name__
+        application.command(name, help=_help(function, examples))(run_command)
+        return run_command
+
+    return register
+
+
+def _help(function: Callable[..., object], examples: str) -> str:
+    text = inspect.getdoc(function) or ""
+    if not examples:
+        return text
+    lines = "\n".join("  " + line for line in inspect.cleandoc(examples).splitlines())
+    return f"{text}\n\n\b\nExamples:\n{lines}"
+
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "bootstrap_server": (BootstrapServer, None),
+    "config": (ConfigFile, None),
+    "properties": (Properties, None),
+    "timeout": (Timeout, None),
+    "verbose": (Verbose, False),
+    "as_json": (Json, False),
+    "no_headings": (NoHeadings, False),
+}
+
+
+def _signature(function: Callable[..., object], prints_tables: bool) -> inspect.Signature:
+    """The function's own options, then the shared ones."""
+    hints = get_type_hints(function, include_extras=True)
+    own = list(inspect.signature(function).parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Signature(
+        [each.replace(annotation=hints[each.name], kind=keyword) for each in own]
+        + [
+            inspect.Parameter(name, keyword, default=default, annotation=annotation)
+            for name, (annotation, default) in _SHARED.items()
+            if prints_tables or name != "no_headings"
+        ]
+    )

@@ -1,0 +1,159 @@
+"""What commands print: a table where somebody reads it, lines with tabs where a program does, JSON where it is wanted.
+
+All forms say the same. A row of JSON is an object whose names are the headings in lower case; a line of plain text has
+the headings' columns, ``-`` for what there is not, and lists joined by commas.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .running import FAILED, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+Cell = str | int | float | bool | None | Sequence[object]
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under headings, which are in Kafka's way: LOG-END-OFFSET."""
+
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+
+    def as_objects(self) -> list[dict[str, Cell]]:
+        """The rows with names, for JSON."""
+        names = [heading.lower().replace("-", "_") for heading in self.headings]
+        return [dict(zip(names, row)) for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and values."""
+
+    values: Mapping[str, Cell]
+
+
+Part = Table | Facts
+
+
+class Output:
+    """Prints to stdout in the form that suits who reads it."""
+
+    def __init__(self, *, as_json: bool = False, headings: bool = True) -> None:
+        self.as_json = as_json
+        self.headings = headings
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody looks at it as it comes."""
+        return sys.stdout.isatty()
+
+    def show(self, part: Part) -> None:
+        """Print a table or facts."""
+        if self.as_json:
+            self.print_json(_plain(part))
+        else:
+            self._print(part)
+
+    def show_all(self, parts: Mapping[str, Part]) -> None:
+        """Print several parts one after the other; in JSON an object of them, facts side by side with the others."""
+        if self.as_json:
+            merged: dict[str, object] = {}
+            for name, part in parts.items():
+                merged.update(part.values if isinstance(part, Facts) else {name: _plain(part)})
+            self.print_json(merged)
+            return
+        for number, part in enumerate(parts.values()):
+            if number and not self.is_terminal:
+                print()
+            self._print(part)
+
+    def print_json(self, value: object) -> None:
+        """Print a document: one line for a program, indented for a person."""
+        import json
+
+        print(json.dumps(value, indent=2 if self.is_terminal else None, default=str, ensure_ascii=False))
+
+    def flush(self) -> None:
+        """Let whoever reads have what was printed so far; BrokenPipeError when nobody does."""
+        sys.stdout.flush()
+
+    def _print(self, part: Part) -> None:
+        if self.is_terminal:
+            from rich.console import Console
+
+            print_rich(Console(), part)
+            return
+        if isinstance(part, Facts):
+            rows = [(name.replace("_", " "), value) for name, value in part.values.items()]
+        else:
+            rows = list(part.rows)  # type: ignore[arg-type]
+            if self.headings:
+                rows.insert(0, part.headings)  # type: ignore[arg-type]
+        sys.stdout.write("".join("\t".join(map(_line_text, row)) + "\n" for row in rows))
+
+
+def show_errors(errors: Iterable[Exception]) -> int:
+    """A line on stderr for each; the exit status."""
+    status = 0
+    for error in errors:
+        say(str(error))
+        status = FAILED
+    return status
+
+
+def print_rich(console: Console, part: Part) -> None:
+    """Print on a terminal."""
+    console.print(rich_table(part))
+
+
+def rich_table(part: Part) -> RichTable:
+    """The part as rich draws it."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    if isinstance(part, Facts):
+        table = RichTable(box=None, show_header=False, padding=(0, 2, 0, 1))
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        for name, value in part.values.items():
+            table.add_row(Text(name.replace("_", " ")), Text(text_of(value)))
+        return table
+    table = RichTable(box=SIMPLE_HEAD)
+    for index, heading in enumerate(part.headings):
+        numbers = bool(part.rows) and all(isinstance(row[index], int | float | None) for row in part.rows)
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+    for row in part.rows:
+        table.add_row(*(Text(text_of(cell)) for cell in row))
+    return table
+
+
+def text_of(cell: Cell) -> str:
+    """A cell as people read it."""
+    if cell is None or cell == "":
+        return NOTHING
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Sequence):
+        return ",".join(map(str, cell)) or NOTHING
+    return str(cell)
+
+
+def _line_text(cell: Cell) -> str:
+    """As ``text_of``, and whatever it holds it stays one column of one line."""
+    return text_of(cell).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _plain(part: Part) -> object:
+    return dict(part.values) if isinstance(part, Facts) else part.as_objects()
