@@ -1,0 +1,169 @@
+"""Writers as Spark knows them: made and checked in a planner worker, pickled to the tasks, told of the end elsewhere.
+
+Both write at least once: a task that fails is run again, and so is a batch of a stream that was not committed when the
+query ended; what they had written is then in the topic twice. Within one run of a task, rows of a partition stay in
+their order.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+
+from ..errors import ConfigurationError
+from .options import Write
+from .writing import RECORD_COLUMNS, TOPIC, Outcome, Target, check_topic, make_producer, write_rows
+
+if TYPE_CHECKING:
+    import pyarrow
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Finished(WriterCommitMessage):
+    """A task's message to the driver: how many records it wrote, and where they are."""
+
+    outcome: Outcome
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """For ``df.write``."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Finished:
+        """Write a task's rows."""
+        return Finished(write_rows(self._target, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing is left to be done: what is acknowledged is written."""
+        logger.info("written: %s", summary(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Say what is in the topics of a job that failed: it stays there."""
+        logger.warning("the job failed; written, and not taken back: %s", summary(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """For ``df.writeStream``."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Finished:
+        """Write a task's rows."""
+        return Finished(write_rows(self._target, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing is left to be done: what is acknowledged is written."""
+        logger.info("batch %d written: %s", batchId, summary(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Say what is in the topics of a batch that failed: it stays there, and the batch will be written anew."""
+        logger.warning("batch %d failed; written, and not taken back: %s", batchId, summary(messages))
+
+
+def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> BatchWriter:
+    """The writer of ``df.write``, checked. ConfigurationError for rows or a mode that cannot be written."""
+    if overwrite:
+        raise ConfigurationError("mode overwrite: a topic cannot be overwritten; write .mode('append')")
+    return BatchWriter(_checked(options, schema))
+
+
+def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> StreamWriter:
+    """The writer of ``df.writeStream``, checked. ``overwrite``: the mode is complete, and all rows come every time."""
+    if overwrite:
+        logger.info("output mode complete: every batch appends the whole result to the topic")
+    return StreamWriter(_checked(options, schema))
+
+
+def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
+    """A line about what tasks have written, partition by partition."""
+    outcomes = [message.outcome for message in messages if isinstance(message, Finished)]
+    records: dict[tuple[str, int], int] = {}
+    for outcome in outcomes:
+        for place, written in outcome.ranges.items():
+            records[place] = records.get(place, 0) + written.records
+    places = ", ".join(f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(records.items()))
+    total, size = sum(outcome.records for outcome in outcomes), sum(outcome.size for outcome in outcomes)
+    return f"{total} records, {size} bytes, by {len(outcomes)} of {len(messages)} tasks ({places})"
+
+
+_checked_topics: set[Target] = set()
+
+
+def _checked(options: Write, schema: StructType) -> Target:
+    """The target, with all that can be told on the driver told there; the topic is asked for once a process."""
+    target = Target(properties=options.properties, topic=options.topic, freeze_gc=options.freeze_gc)
+    check_schema(schema, needs_topic=options.topic is None)
+    if target not in _checked_topics:
+        make_producer(options.properties)
+        check_topic(target)
+        _checked_topics.add(target)
+    return target
+
+
+# The columns.
+
+_TEXT_OR_BYTES = (StringType, BinaryType)
+_TYPES: dict[str, tuple[type[DataType], ...]] = {
+    "key": _TEXT_OR_BYTES,
+    "value": _TEXT_OR_BYTES,
+    "topic": (StringType,),
+    "partition": (IntegerType,),
+    "headers": (ArrayType,),
+}
+_HEADERS = "array<struct<key:string,value:binary>>"
+_CAST = {
+    "key": "CAST(key AS STRING)",
+    "value": "to_json(struct(*)) AS value, or CAST(value AS STRING)",
+    "topic": "CAST(topic AS STRING)",
+    "partition": "CAST(partition AS INT)",
+    "headers": f"CAST(headers AS {_HEADERS})",
+}
+
+
+def check_schema(schema: StructType, *, needs_topic: bool) -> None:
+    """ConfigurationError, which says what to select instead, for rows that are no records of Kafka."""
+    types = {field.name: field.dataType for field in schema.fields}
+    for name in ("value", TOPIC) if needs_topic else ("value",):
+        if name not in types:
+            raise ConfigurationError(_missing(name, list(types)))
+    for name in (*RECORD_COLUMNS, *((TOPIC,) if needs_topic else ())):
+        if name in types and not _is_right(name, types[name]):
+            raise ConfigurationError(
+                f"column {name}: it is {types[name].simpleString()}; {_wanted(name)} is needed, as by {_CAST[name]}"
+            )
+
+
+def _is_right(name: str, kind: DataType) -> bool:
+    if name != "headers":
+        return isinstance(kind, _TYPES[name])
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    of_header = {field.name: field.dataType for field in kind.elementType.fields}
+    return (
+        of_header.keys() == {"key", "value"}
+        and isinstance(of_header["key"], StringType)
+        and isinstance(of_header["value"], BinaryType)
+    )
+
+
+def _wanted(name: str) -> str:
+    return _HEADERS if name == "headers" else " or ".join(kind.typeName() for kind in _TYPES[name])
+
+
+def _missing(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, [each.lower() for each in names], n=1, cutoff=0.8)
+    meant = f"did you mean {close[0]}? Names are in lower case; " if close else ""
+    if name == TOPIC:
+        return f"no topic to write to: {meant}write .option('topic', name), or select a column named topic"
+    return f"column value is missing: {meant}the columns are {', '.join(names)}; select {_CAST['value']}"
