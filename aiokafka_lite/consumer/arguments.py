@@ -5,35 +5,28 @@ Things of the wrong kind are a TypeError, values out of range a ValueError; time
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ..config import check_timeout
 from ..errors import ConfigurationError
-from ..types import TopicPartition
+from ..group.arguments import checked_partition, is_whole
+from ..types import Record, TopicPartition
 
-INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
-def checked_partitions(given: object) -> list[TopicPartition]:
-    """The partitions, of which each is a topic's name and a number, in a tuple at least."""
-    if isinstance(given, TopicPartition):
-        raise TypeError(f"partitions={given!r}: an iterable of them, as in [{given!r}]")
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"partitions={given!r}: an iterable of TopicPartition, as in [TopicPartition('orders', 0)]")
-    return [checked_partition(each) for each in given]
+def check_offset(offset: object) -> None:
+    """An offset to read from."""
+    if not is_whole(offset):
+        raise TypeError(f"offset={offset!r}: a whole number is needed; there are seek_to_beginning and seek_to_end")
+    if not 0 <= offset <= INT64_MAX:
+        raise ValueError(f"offset={offset!r}: a whole number from 0 up; there are seek_to_beginning and seek_to_end")
 
 
-def checked_partition(given: object) -> TopicPartition:
-    """One partition."""
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise TypeError(f"{given!r} is no partition: TopicPartition(topic, number) is needed")
-    topic, number = given
-    if not isinstance(topic, str) or not _is_whole(number):
-        raise TypeError(f"{given!r} is no partition: the topic is a string, and the partition a whole number")
-    if not 0 <= number <= INT32_MAX:
-        raise ValueError(f"{given!r} is no partition: partitions are counted from 0 up")
-    return TopicPartition(topic, number)
+def check_record(record: object) -> None:
+    """A record, as reading gives them: what it marks is looked up in its topic, partition and offset."""
+    if not isinstance(record, Record):
+        raise TypeError(f"record={record!r}: a Record is needed, as reading gives them; for a bare offset, mark that")
 
 
 def checked_timestamps(given: object) -> dict[TopicPartition, int]:
@@ -42,7 +35,7 @@ def checked_timestamps(given: object) -> dict[TopicPartition, int]:
         raise TypeError(f"timestamps={given!r}: a mapping of partitions to milliseconds since the epoch")
     checked = {checked_partition(partition): timestamp for partition, timestamp in given.items()}
     for partition, timestamp in checked.items():
-        if not _is_whole(timestamp):
+        if not is_whole(timestamp):
             raise TypeError(
                 f"timestamp={timestamp!r} for {partition}: a whole number of milliseconds since the epoch is needed, "
                 "as in int(time.time() * 1000)"
@@ -65,7 +58,3 @@ def check_wait(timeout: float | None) -> None:
     if timeout is None:
         raise ConfigurationError("timeout=None: a number of seconds is needed")
     check_timeout(timeout)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

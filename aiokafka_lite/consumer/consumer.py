@@ -20,13 +20,14 @@ from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
 from ..config import GroupConfig, check_function, check_timeout
 from ..errors import ConfigurationError, IllegalStateError, KafkaTimeout
+from ..group.arguments import checked_partition, checked_partitions
 from ..group.coordinator import LAST_WORDS, Coordinator
 from ..group.member import MemberState
 from ..group.offsets import CommitResult, Offsets
 from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
-from .arguments import check_count, check_wait, checked_partition, checked_partitions, checked_timestamps
+from .arguments import check_count, check_offset, check_record, check_wait, checked_timestamps
 from .columns import Batch
 from .deserializer import Deserializer
 from .deserializing import Deserializing, OnDeserializationError
@@ -107,6 +108,8 @@ class Consumer(Service, Generic[K, V]):
             check_function("on_offset_reset", on_offset_reset, "is told of resets")
         if group_config is None and (strategies is not None or listener is not None):
             raise ConfigurationError(f"strategies={strategies!r}, listener={listener!r}: they need a group_id")
+        if listener is not None and not isinstance(listener, RebalanceListener):
+            raise ConfigurationError(f"listener={listener!r}: an instance of a RebalanceListener")
         # The topics of which every partition is read; in a group it is the group that decides.
         self._topics = () if group_config is not None else all_partitions_of(self._shared_topics)
         self._client_config = client_config
@@ -199,6 +202,7 @@ class Consumer(Service, Generic[K, V]):
 
         A static member keeps its place, so that a restart costs no rebalance; ``leave_group`` decides otherwise.
         """
+        check_timeout(timeout)
         if leave_group is not None:
             self._leave_group = leave_group
         await super().close(timeout)
@@ -261,10 +265,7 @@ class Consumer(Service, Generic[K, V]):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read a partition from ``offset`` on; what was fetched of it and not yet returned is forgotten."""
         self._check_open()
-        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-            raise ValueError(
-                f"offset={offset!r}: a whole number from 0 up; there are seek_to_beginning and seek_to_end"
-            )
+        check_offset(offset)
         state = self._subscription[checked_partition(partition)]
         self._reader.settle()
         self._moved([partition])
@@ -295,8 +296,7 @@ class Consumer(Service, Generic[K, V]):
             self._subscription.update_ready(state)
         self._changed()
         if self.state is not ServiceState.NEW:
-            for state in states:
-                await self.position(state.partition)
+            await self._positions(states, self._limit(None))
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Return no records of these (of all, if none are given) until ``resume``; what was fetched stays."""
@@ -333,22 +333,32 @@ class Consumer(Service, Generic[K, V]):
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), or what keeps it from being known.
         """
         self._check_open()
-        partition = checked_partition(partition)
-        limit = self._limit(timeout)
+        state = self._subscription[checked_partition(partition)]
+        return (await self._positions([state], self._limit(timeout)))[state.partition]
+
+    async def _positions(self, states: Iterable[PartitionState], limit: float) -> dict[TopicPartition, int]:
+        """The positions of all of these, within ``limit`` seconds in all."""
+        positions: dict[TopicPartition, int] = {}
+        partition: TopicPartition | None = None
         try:
             async with asyncio.timeout(limit) as scope:
-                while (position := self._subscription[partition].position) is None:
-                    failure = self._subscription[partition].failure
-                    if failure is not None:
-                        raise failure
-                    self._found.clear()
-                    await self.until_failed(self._found.wait())
-                return position
+                for partition in [state.partition for state in states]:
+                    positions[partition] = await self._known_position(partition)
         except TimeoutError as error:
-            if not scope.expired():
+            if not scope.expired() or partition is None:
                 raise
             why = why_unknown(self._subscription[partition], self._client.view)
             raise KafkaTimeout(f"the position of {partition} was not found within {limit:g} s: {why}") from error
+        return positions
+
+    async def _known_position(self, partition: TopicPartition) -> int:
+        while (position := self._subscription[partition].position) is None:
+            failure = self._subscription[partition].failure
+            if failure is not None:
+                raise failure
+            self._found.clear()
+            await self.until_failed(self._found.wait())
+        return position
 
     async def lag(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
@@ -357,14 +367,19 @@ class Consumer(Service, Generic[K, V]):
 
         Of all assigned partitions, if none are given. Where records are being fetched the end is known from the last
         answer, which costs nothing; leaders are asked for the others, as for those that are paused. What compaction and
-        transactions took out of a log counts. Raises as ``position`` and ``end_offsets``.
+        transactions took out of a log counts. Ends within ``timeout`` seconds, ``api_timeout`` by default, for all of
+        them together. Raises as ``position`` and ``end_offsets``.
         """
         self.check()
         states = self._states(partitions)
-        positions = {state.partition: await self.position(state.partition, timeout=timeout) for state in states}
+        limit = self._limit(timeout)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit
+        positions = await self._positions(states, limit)
         ends = {state.partition: state.known_end(self._config.isolation) for state in states}
         unknown = [partition for partition, end in ends.items() if end is None]
-        found = await self.end_offsets(unknown, timeout=timeout) if unknown else {}
+        left = round(deadline - loop.time(), 3)
+        found = await self.end_offsets(unknown, timeout=left) if unknown else {}
         return {each: max(0, (found[each] if end is None else end) - positions[each]) for each, end in ends.items()}
 
     def highwater(self, partition: TopicPartition) -> int | None:
@@ -424,6 +439,7 @@ class Consumer(Service, Generic[K, V]):
 
     def mark(self, record: Record[K, V]) -> None:
         """Everything up to this record is done with, as asking for the next one says by itself."""
+        check_record(record)
         partition = TopicPartition(record.topic, record.partition)
         self.offsets.mark(partition, record.offset + 1, leader_epoch=record.leader_epoch)
 
@@ -571,8 +587,11 @@ class Consumer(Service, Generic[K, V]):
     ) -> list[Record[K, V]]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
+        # Without any time, what is there is looked at, and that is more than one record that is left out.
+        skip = 0 if timeout > 0 or deserializing.is_async else max_records - 1
         while True:
-            records = await self.until_failed(deserializing.take(self._reader, max_records, deadline=deadline))
+            found = deserializing.take(self._reader, max_records, deadline=deadline, skip=skip)
+            records = await self.until_failed(found)
             if records:
                 return records
             if loop.time() >= deadline:

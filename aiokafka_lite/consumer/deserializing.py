@@ -70,7 +70,7 @@ class Deserializing:
         self._value = None if value is None else as_deserializer("value_deserializer", value)
         self._key_is_async = self._key is not None and is_async(self._key)
         self._value_is_async = self._value is not None and is_async(self._value)
-        self._is_async = self._key_is_async or self._value_is_async
+        self.is_async = self._key_is_async or self._value_is_async
         self._on_error = on_error
 
     def iterate(self, source: Source) -> bool:
@@ -78,7 +78,7 @@ class Deserializing:
 
         That is: nothing is there, a deserializer is async, or the next record cannot be deserialized.
         """
-        if self._is_async or (found := source.peek()) is None:
+        if self.is_async or (found := source.peek()) is None:
             return False
         _, chunk = found
         keys, values = self._ahead(chunk, AHEAD)
@@ -86,11 +86,14 @@ class Deserializing:
             source.iterate_with(chunk, keys, values)
         return bool(values)
 
-    async def take(self, source: Source, max_records: int, *, deadline: float | None = None) -> list[AnyRecord]:
+    async def take(
+        self, source: Source, max_records: int, *, deadline: float | None = None, skip: int = 0
+    ) -> list[AnyRecord]:
         """Up to ``max_records`` of one partition; none if nothing is there. Raises what stands in the way.
 
         When the loop's time is ``deadline``, what async deserializers have made by then is returned, if anything: with
-        a list that takes longer than the timeout, starting over in each call would never get anywhere.
+        a list that takes longer than the timeout, starting over in each call would never get anywhere. Nor are records
+        left out any longer then, but ``skip`` of them at least.
         """
         while (found := source.peek()) is not None:
             state, chunk = found
@@ -104,7 +107,8 @@ class Deserializing:
                 source.refuse(state)
                 raise failure
             await asyncio.sleep(0)  # a log full of records to skip must not keep the event loop from its work
-            if self._is_async and deadline is not None and asyncio.get_running_loop().time() >= deadline:
+            skip -= used
+            if (skip < 0 or not used) and deadline is not None and asyncio.get_running_loop().time() >= deadline:
                 break
         return []
 
@@ -112,7 +116,7 @@ class Deserializing:
         self, chunk: Chunk, max_records: int, deadline: float | None
     ) -> tuple[list[AnyRecord], int, Exception | None]:
         """The next records, how many of the chunk's that takes, and what ended it before that."""
-        if not self._is_async:
+        if not self.is_async:
             keys, values = self._ahead(chunk, max_records)
             if values:
                 return list(records_of(chunk, keys, values)), len(values), None

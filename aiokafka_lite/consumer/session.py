@@ -27,11 +27,12 @@ from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..config import ClientConfig, ConsumerConfig, GroupConfig
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
-from ..group.coordinator import Coordinator, Topics
+from ..group.coordinator import Coordinator, Topics, checked_strategies
 from ..group.offsets import CommitResult, Offsets
 from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector, check_connector
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
+from .arguments import check_record
 from .deserializer import Deserializer
 from .deserializing import Deserializing, OnDeserializationError
 from .fetched import Chunk
@@ -219,6 +220,7 @@ class ConsumerGroupSession:
 
     def mark_message(self, record: Record[K, V], metadata: str = "") -> bool:
         """Everything up to this record is done with; False if that is not news, or the partition is not ours."""
+        check_record(record)
         partition = TopicPartition(record.topic, record.partition)
         return self._group.offsets_of(self).mark(
             partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch
@@ -270,11 +272,12 @@ class ConsumerGroup(Generic[K, V]):
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         client_config, config, group_config = configs(bootstrap_servers, group_id, settings)
-        assert group_config is not None
+        if group_config is None:
+            raise ConfigurationError("group_id=None: a name")
         self._client_config = client_config
         self._config = config
         self._group_config = group_config
-        self._strategies = default_strategies() if strategies is None else strategies
+        self._strategies = default_strategies() if strategies is None else checked_strategies(strategies)
         check_connector(connector)
         self._connector = connector
         self._deserializing: Deserializing | None = None
@@ -300,6 +303,8 @@ class ConsumerGroup(Generic[K, V]):
             raise IllegalStateError(f"{self!r} is closed")
         if self._running is not None:
             raise IllegalStateError(f"{self!r} is consuming already; make another one, in one loop there may be many")
+        if not isinstance(handler, ConsumerGroupHandler):
+            raise TypeError(f"handler={handler!r}: an instance of a ConsumerGroupHandler")
         wanted = checked_topics(topics)
         if not isinstance(wanted, re.Pattern) and not wanted:
             raise ConfigurationError(f"topics={topics!r}: at least one name, or a pattern")

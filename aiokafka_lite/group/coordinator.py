@@ -131,9 +131,7 @@ class Coordinator:
         spawn: Spawn,
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
-        names = [strategy.name for strategy in strategies]
-        if not names or len(set(names)) != len(names):
-            raise ConfigurationError(f"strategies={names!r}: at least one, each of another name")
+        strategies = checked_strategies(strategies)
         self._client = client
         self._config = config
         self._client_config = client_config
@@ -537,6 +535,20 @@ class Coordinator:
                 known = names
                 self._subscribe(names)
             await asyncio.sleep(self._client_config.metadata_max_age)
+
+
+def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
+    """One or more, each of another name; ConfigurationError otherwise."""
+    wrong = f"strategies={given!r}: instances of strategies, as in [RangeStrategy()]"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(wrong)
+    strategies = tuple(given)
+    if any(isinstance(each, type) or not isinstance(getattr(each, "name", None), str) for each in strategies):
+        raise ConfigurationError(wrong)
+    names = [strategy.name for strategy in strategies]
+    if not names or len(set(names)) != len(names):
+        raise ConfigurationError(f"strategies={names!r}: at least one, each of another name")
+    return strategies
 
 
 def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:

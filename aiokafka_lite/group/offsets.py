@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ..aio.backoff import Backoff
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
-from ..config import ClientConfig, GroupConfig
+from ..config import ClientConfig, GroupConfig, check_timeout
 from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import (
@@ -38,6 +38,7 @@ from ..protocol.messages import (
 from ..protocol.schema import ZERO_UUID
 from ..protocol.versions import VersionTable
 from ..types import OffsetAndMetadata, TopicPartition
+from .arguments import check_mark, checked_offsets, checked_partition, checked_partitions
 from .link import Link, is_passing
 from .member import Identity
 
@@ -181,35 +182,6 @@ def topic_id(view: ClusterView, name: str) -> bytes:
     return ZERO_UUID if topic is None else topic.topic_id
 
 
-# ---- what users give
-
-
-def _check_offset(offset: object, metadata: object, leader_epoch: object) -> None:
-    """Raise here what would otherwise end the ticker, far from whoever made the mistake."""
-    if not isinstance(offset, int) or isinstance(offset, bool):
-        raise TypeError(f"offset={offset!r}: a whole number, that of the next record to read")
-    if not 0 <= offset < 2**63:
-        raise ValueError(f"offset={offset!r}: a whole number from 0 up, that of the next record to read")
-    if not isinstance(metadata, str):
-        raise TypeError(f"metadata={metadata!r}: a string")
-    if leader_epoch is not None and (not isinstance(leader_epoch, int) or isinstance(leader_epoch, bool)):
-        raise TypeError(f"leader_epoch={leader_epoch!r}: a whole number, or None")
-
-
-def _checked_offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"offsets={given!r}: a mapping of TopicPartition to OffsetAndMetadata")
-    checked: dict[TopicPartition, OffsetAndMetadata] = {}
-    for partition, offset in given.items():
-        if not isinstance(partition, tuple) or len(partition) != 2:
-            raise TypeError(f"{partition!r} is no partition: TopicPartition(topic, number) is needed")
-        if not isinstance(offset, OffsetAndMetadata):
-            raise TypeError(f"{offset!r} for {partition!r}: OffsetAndMetadata(offset) is needed")
-        _check_offset(offset.offset, offset.metadata, offset.leader_epoch)
-        checked[TopicPartition(*partition)] = offset
-    return checked
-
-
 # ---- the manager
 
 
@@ -278,7 +250,9 @@ class Offsets:
 
     def mark(self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None) -> bool:
         """Everything before ``offset`` is done with; False if that is not news, or the partition is not ours."""
-        _check_offset(offset, metadata, leader_epoch)
+        check_mark(offset, metadata, leader_epoch)
+        if type(partition) is not TopicPartition or partition not in self._committed:
+            partition = checked_partition(partition)
         if partition not in self._committed:
             return False
         if partition not in self._backwards:
@@ -293,7 +267,9 @@ class Offsets:
         self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None
     ) -> bool:
         """As ``mark``, but also backwards: what lies between is to be read again by whoever comes next."""
-        _check_offset(offset, metadata, leader_epoch)
+        check_mark(offset, metadata, leader_epoch)
+        if type(partition) is not TopicPartition or partition not in self._committed:
+            partition = checked_partition(partition)
         if partition not in self._committed:
             return False
         self._backwards.discard(partition)
@@ -342,7 +318,7 @@ class Offsets:
         """
         if offsets is None:
             return await self.commit_marked(timeout=timeout)
-        given = _checked_offsets(offsets)
+        given = checked_offsets(offsets)
         before = {partition: self._marked.get(partition) for partition in given}
         result = await self._commit(lambda: given, timeout)
         for partition, offset in result.committed.items():
@@ -354,6 +330,7 @@ class Offsets:
     async def _commit(
         self, choose: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]], timeout: float | None
     ) -> CommitResult:
+        check_timeout(timeout)
         limit = self._client_config.api_timeout if timeout is None else timeout
         attempt = _Attempt({})
         try:
@@ -442,7 +419,8 @@ class Offsets:
         Passing errors are tried again for ``timeout`` seconds (``api_timeout`` by default), then KafkaTimeout is
         raised; AuthorizationError and others that do not pass, at once.
         """
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        check_timeout(timeout)
+        wanted = checked_partitions(partitions)
         limit = self._client_config.api_timeout if timeout is None else timeout
         lookup = _Lookup(dict.fromkeys(wanted))
         backoff = Backoff(self._client_config.retry_backoff, self._client_config.retry_backoff_max)

@@ -304,6 +304,35 @@ async def test_the_lag_of_what_is_not_fetched_is_asked_for(orders: EmbeddedClust
         assert consumer.highwater(FIRST) == 100  # when it was last fetched
 
 
+@pytest.mark.parametrize("delays", [(1.5, 3.0), (1.5, 1.5)], ids=["positions", "positions and ends"])
+async def test_the_lag_of_several_partitions_ends_within_one_timeout(
+    orders: EmbeddedCluster, delays: tuple[float, float]
+) -> None:
+    loop = asyncio.get_running_loop()
+    for partition, delay in zip((FIRST, SECOND), delays):
+        orders.on(ListOffsetsRequest, node=orders.leader_of(*partition), times=None).delay(delay, times=None)
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST, SECOND])
+        consumer.pause()  # so that ends are asked for, too
+        began = loop.time()
+        with pytest.raises(KafkaTimeout, match="within"):
+            await consumer.lag(timeout=2.0)
+        assert loop.time() - began <= 2.0 + 1e-6
+        assert await consumer.lag(timeout=10.0) == {FIRST: 100, SECOND: 100}
+
+
+async def test_a_seek_to_an_end_of_several_partitions_ends_within_one_api_timeout(orders: EmbeddedCluster) -> None:
+    loop = asyncio.get_running_loop()
+    async with consumer_of(orders, api_timeout=2.0, request_timeout=10.0) as consumer:
+        consumer.assign([FIRST, SECOND])
+        for partition, delay in ((FIRST, 1.5), (SECOND, 3.0)):
+            orders.on(ListOffsetsRequest, node=orders.leader_of(*partition), times=None).delay(delay, times=None)
+        began = loop.time()
+        with pytest.raises(KafkaTimeout, match="orders-1 was not found within 2 s"):
+            await consumer.seek_to_end()
+        assert loop.time() - began <= 2.0 + 1e-6
+
+
 # ---- lookups
 
 

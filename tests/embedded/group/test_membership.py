@@ -22,7 +22,7 @@ from aiokafka_lite.errors import (
     IllegalStateError,
     KafkaError,
 )
-from aiokafka_lite.group import MemberState
+from aiokafka_lite.group import MemberState, RangeStrategy
 from aiokafka_lite.protocol.messages import (
     FindCoordinatorRequest,
     HeartbeatRequest,
@@ -379,6 +379,11 @@ def test_settings_are_checked_when_they_are_given() -> None:
         {"group_id": "g", "max_poll_interval": -1.0},
         {"group_id": "g", "auto_commit": 1},
         {"group_id": "g", "strategies": []},
+        {"group_id": "g", "strategies": ["range"]},
+        {"group_id": "g", "strategies": "range"},
+        {"group_id": "g", "strategies": [RangeStrategy]},
+        {"group_id": "g", "strategies": RangeStrategy()},
+        {"group_id": "g", "listener": RebalanceListener},
         {"session_timeout": 10.0},
         {"listener": RebalanceListener()},
         {"topics": re.compile(".*")},

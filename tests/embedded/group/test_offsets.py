@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import CommitFailed, ErrorCode, IllegalStateError, KafkaTimeout
+from aiokafka_lite.errors import CommitFailed, ConfigurationError, ErrorCode, IllegalStateError, KafkaTimeout
 from aiokafka_lite.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
 from tests.embedded.consumer.logs import fill, take
@@ -382,6 +382,19 @@ async def test_offsets_of_the_wrong_kind_are_refused(cluster: EmbeddedCluster, g
         await until_stable(consumer)
         with pytest.raises(TypeError):
             await consumer.commit(given)
+
+
+async def test_a_plain_tuple_is_a_partition_too(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        await until_stable(consumer)
+        assert consumer.offsets.mark(("orders", 0), 5)  # type: ignore[arg-type]
+        assert (await consumer.commit()).committed == {FIRST: OffsetAndMetadata(5)}
+        with pytest.raises(TypeError, match="no partition"):
+            consumer.offsets.mark(("orders", "0"), 5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="no partition"):
+            await consumer.commit({("orders", "0"): OffsetAndMetadata(5)})  # type: ignore[dict-item]
+        with pytest.raises(ConfigurationError, match="timeout='5'"):
+            await consumer.offsets.commit(timeout="5")  # type: ignore[arg-type]
 
 
 async def test_a_poll_that_is_too_short_for_an_async_deserializer_returns_what_was_made(

@@ -261,6 +261,28 @@ async def test_marks_go_forward_and_resets_go_both_ways(cluster: EmbeddedCluster
     assert await committed(cluster) == {ORDERS[0]: 3}
 
 
+async def test_what_cannot_be_marked_or_committed_is_refused_by_name(cluster: EmbeddedCluster) -> None:
+    mistakes: list[tuple[Callable[[ConsumerGroupSession], Any], type[Exception], str]] = [
+        (lambda session: session.mark_message("x"), TypeError, "record='x'"),  # type: ignore[arg-type]
+        (lambda session: session.mark_offset("orders", "0", 5), TypeError, "no partition"),  # type: ignore[arg-type]
+        (lambda session: session.reset_offset(5, 0, 5), TypeError, "no partition"),  # type: ignore[arg-type]
+        (lambda session: session.mark_offset("orders", 0, "5"), TypeError, "offset='5'"),  # type: ignore[arg-type]
+        (lambda session: session.commit(timeout="1"), ConfigurationError, "timeout='1'"),  # type: ignore[arg-type]
+    ]
+
+    class Mistaken(Recorder):
+        async def setup(self, session: ConsumerGroupSession) -> None:
+            for call, kind, says in mistakes:
+                with pytest.raises(kind, match=says):
+                    result = call(session)
+                    if asyncio.iscoroutine(result):
+                        await result
+            raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        await group_of(cluster).consume(["orders"], Mistaken())
+
+
 async def test_a_session_that_has_ended_may_not_mark(cluster: EmbeddedCluster) -> None:
     handler = Recorder()
     running = Running(cluster, handler)
@@ -304,6 +326,11 @@ async def test_consume_wants_topics_and_is_alone(cluster: EmbeddedCluster) -> No
         await group.consume([], Recorder())
     with pytest.raises(ConfigurationError):
         await group.consume("orders", Recorder())
+    for wrong in (Recorder, print, None):
+        with pytest.raises(TypeError, match="handler="):
+            await group.consume(["orders"], wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="group_id=None"):
+        group_of(cluster, group_id=None)
     handler = Recorder()
     task = asyncio.create_task(group.consume(["orders"], handler))
     await until(lambda: bool(handler.reading))
