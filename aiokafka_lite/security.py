@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import ssl
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Self, TypedDict
@@ -154,6 +153,8 @@ def _lines(text: str) -> str:
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
     """A file that only we can read, for as long as OpenSSL needs one."""
+    import tempfile  # takes half as long to import as all settings, and few need it
+
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "w", encoding="ascii", errors="replace") as file:

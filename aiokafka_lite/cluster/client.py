@@ -22,6 +22,7 @@ from ..aio.service import Service
 from ..config import ClientConfig
 from ..errors import (
     BrokerError,
+    ConfigurationError,
     ConnectionLost,
     ErrorCode,
     KafkaError,
@@ -31,6 +32,7 @@ from ..errors import (
 )
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
+from ..net.login import Login
 from ..protocol.schema import Request, Response
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
@@ -73,9 +75,15 @@ class Client(Service):
     ) -> None:
         super().__init__()
         check_connector(connector)
+        if connector is not None and config.uses_tls:
+            raise ConfigurationError(
+                f"connector={connector!r}: it makes the connections, so TLS is its own business: "
+                'give it the context, and set security_protocol to "PLAINTEXT" or "SASL_PLAINTEXT"'
+            )
         self.config = config
         self._random = random
-        self._connector = connector or TcpConnector(config.connect_timeout)
+        self._connector = connector or TcpConnector(config.connect_timeout, config.ssl_context)
+        self._login = Login.of(config)
         self._brokers = Brokers(parse_bootstrap_servers(config.servers), self._make_broker, random)
         self._updater = Updater(config, self._brokers, random)
         self._coordinators = Coordinators(
@@ -86,7 +94,14 @@ class Client(Service):
         )
 
     def _make_broker(self, node: Node) -> Broker:
-        return Broker(node, config=self.config, connector=self._connector, spawn=self.start_child, random=self._random)
+        return Broker(
+            node,
+            config=self.config,
+            connector=self._connector,
+            spawn=self.start_child,
+            login=self._login,
+            random=self._random,
+        )
 
     # The lifetime.
 

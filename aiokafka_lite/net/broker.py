@@ -24,6 +24,7 @@ from ..protocol.schema import Request
 from ..types import Node
 from .connection import Connection, Purpose
 from .connector import Connector, format_address
+from .login import Login
 
 __all__ = ["Broker", "Purpose", "Spawn"]
 
@@ -33,6 +34,12 @@ R = TypeVar("R")
 
 _HELD_WELL = 1.0
 """Seconds that a connection must have held at least before its loss counts as the first."""
+
+_RENEW_FROM, _RENEW_UNTIL = 0.85, 0.95
+"""Of a session's life, how much is used before it is renewed; drawn anew each time, or all would come at once."""
+
+_SHORTEST_SESSION = 1.05
+"""Seconds; brokers refuse whoever logs in again within one."""
 
 _NAMES_ITSELF = 3
 """The version of ApiVersions from which on a client says who it is. A broker that has it did not hang up on it."""
@@ -58,12 +65,15 @@ class Broker:
         config: ClientConfig,
         connector: Connector,
         spawn: Spawn,
+        login: Login | None = None,
         random: Callable[[], float] = _random.random,
     ) -> None:
         self.node = node
         self._config = config
         self._connector = connector
         self._spawn = spawn
+        self._login = login
+        self._random = random
         self._connections: dict[Purpose, Connection] = {}
         self._ending: set[Connection] = set()  # no longer given out; their transports may not be gone yet
         self._wanted: dict[Purpose, asyncio.Future[Connection]] = {}
@@ -113,7 +123,8 @@ class Broker:
         """The connection for a purpose, made if need be; waits out the pause after a failure before it tries.
 
         Raises what the attempt ended with: ``ConnectionLost(sent=False)``, ``KafkaTimeout``, ``ProtocolError``,
-        ``UnsupportedVersion``, ``BrokerError``. A cancelled caller leaves the attempt to the others.
+        ``AuthenticationError``, ``UnsupportedVersion``, ``BrokerError``. A cancelled caller leaves the attempt to the
+        others.
         """
         connection = self._connections.get(purpose)
         if connection is not None and connection.ready:
@@ -222,6 +233,8 @@ class Broker:
             request_timeout=self._config.request_timeout,
             max_response_size=self._config.max_response_size,
             oldest_first=self._oldest_first,
+            login=self._login,
+            uses_tls=self._config.uses_tls,
         )
         self._end(connection)  # until it is open, closing the broker must end it, too
         try:
@@ -248,9 +261,23 @@ class Broker:
         if self._idle_timer is None:
             loop = asyncio.get_running_loop()
             self._idle_timer = loop.call_later(self._config.connections_max_idle, self._close_idle)
+        if connection.session_ends:
+            self._spawn(lambda: self._keep_logged_in(connection))
         wanted = self._wanted.pop(purpose, None)
         if wanted is not None and not wanted.done():
             wanted.set_result(connection)
+
+    async def _keep_logged_in(self, connection: Connection) -> None:
+        """The task that logs a connection in again while its session has some time left, for as long as it is open."""
+        while connection.session_ends and not connection.closed.done():
+            now = self._now()
+            share = _RENEW_FROM + self._random() * (_RENEW_UNTIL - _RENEW_FROM)
+            due = now + max((connection.session_ends - now) * share, _SHORTEST_SESSION)
+            try:
+                async with asyncio.timeout_at(due):
+                    await asyncio.shield(connection.closed)
+            except TimeoutError:
+                await connection.reauthenticate()
 
     def _failed(self, error: KafkaError) -> None:
         """An attempt failed: so it did for everyone who waits, since all purposes lead to the same address."""

@@ -8,6 +8,9 @@ promise at its head. Three rules follow from that order:
  - A request that is not answered in time ends the connection, as nothing behind it can be answered either.
  - An answer that is not the next one ends it too: what else has been mixed up cannot be known.
 
+Where SASL is used, who we are is shown before the first request, and again before the session ends (KIP-368). Requests
+that are made during the latter wait and are written when it is over; those in flight are answered meanwhile.
+
 There is no task in here. Frames are taken as they come, in the transport's callback, and one timer per connection
 watches over all deadlines.
 """
@@ -16,20 +19,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
+from collections.abc import Awaitable
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ..aio.framed_stream import Frame, FramedStream
-from ..errors import ConnectionLost, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..errors import (
+    AuthenticationError,
+    ConnectionLost,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeout,
+    ProtocolError,
+    error_for,
+)
 from ..protocol.connection import ClientProtocol
 from ..protocol.messages import ApiVersionsRequest
+from ..protocol.sasl import Exchange
 from ..protocol.schema import Message, Request
 from ..protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
 from ..protocol.throttling import client_throttles
 from ..protocol.versions import VersionTable, version_after_refusal
 from ..version import VERSION
 from .connector import Connector, format_address
+from .login import Login, log_in
+from .tls import alert
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +64,9 @@ GRACE = 1.0
 LONGEST_THROTTLE = 60.0
 """Seconds for which a connection is quiet at the most, whatever throttle time an answer names. Brokers' quotas work in
 windows of some seconds and throttle again in the next answer if need be; a nonsensical number would mute for weeks."""
+
+_WANTS_TLS = 'wants TLS (security_protocol="SSL" or "SASL_SSL")'
+_WANTS_SASL = 'if it wants a login, set security_protocol to "SASL_PLAINTEXT" or "SASL_SSL", and sasl_mechanism'
 
 _TICK = 0.001
 """A timer may fire a little before its time: clocks of loops are coarse."""
@@ -86,7 +106,7 @@ class _Promise:
 
 
 class _Held(NamedTuple):
-    """A request that waits for the end of a throttling; without a promise if the broker will not answer it."""
+    """A request that waits to be written; without a promise if the broker will not answer it."""
 
     request: Request[Any]
     version: int
@@ -111,8 +131,13 @@ class Connection:
         request_timeout: float = 30.0,
         max_response_size: int = 128 * 1024 * 1024,
         oldest_first: bool = False,
+        login: Login | None = None,
+        uses_tls: bool = False,
     ) -> None:
-        """``oldest_first`` asks for versions in the oldest way, for a peer that hung up on the newest one."""
+        """``oldest_first`` asks for versions in the oldest way, for a peer that hung up on the newest one.
+
+        ``login`` is who we are, if that is to be shown. ``uses_tls`` is only for the texts of errors.
+        """
         self.host = host
         self.port = port
         self.node_id = node_id if node_id is not None and node_id >= 0 else None
@@ -123,6 +148,8 @@ class Connection:
         self._client_id = client_id
         self._request_timeout = request_timeout
         self._oldest_first = oldest_first
+        self._login = login
+        self._uses_tls = uses_tls
         self._loop = asyncio.get_running_loop()
         self._state = ConnectionState.NEW
         self._wire = _Wire(self, max_response_size, self.peer)
@@ -130,13 +157,17 @@ class Connection:
         self._versions: VersionTable | None = None
         self._picked: dict[type[Message], int] = {}
         self._promises: deque[_Promise] = deque()  # written, in the order of writing
-        self._held: deque[_Held] = deque()  # not written: the broker throttles
+        self._held: deque[_Held] = deque()  # not written: the broker throttles, or wants to know again who we are
+        self._holding = False
+        self._opening = True
+        self._first_correlation_id = 0  # of those that are not the connection's own
         self._timer: asyncio.TimerHandle | None = None
         self._unmute_timer: asyncio.TimerHandle | None = None
         self._retiring = False
         self.opened_at = 0.0
         self.last_used = 0.0
         self.throttled_until = 0.0
+        self.session_ends = 0.0
         self.closed: asyncio.Future[KafkaError | None] = self._loop.create_future()
 
     @classmethod
@@ -151,6 +182,7 @@ class Connection:
         node_id: int | None = None,
         request_timeout: float = 30.0,
         max_response_size: int = 128 * 1024 * 1024,
+        login: Login | None = None,
     ) -> Connection:
         """Make a connection and open it, within ``timeout`` seconds. Raises as ``connect`` does."""
         connection = cls(
@@ -161,6 +193,7 @@ class Connection:
             node_id=node_id,
             request_timeout=request_timeout,
             max_response_size=max_response_size,
+            login=login,
         )
         await connection.connect(timeout)
         return connection
@@ -173,8 +206,8 @@ class Connection:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are taken."""
-        return self._state is ConnectionState.READY and not self._retiring
+        """Whether requests are taken; while who we are is shown again they are, too."""
+        return (self._state is ConnectionState.READY or self._is_reauthenticating) and not self._retiring
 
     @property
     def gone(self) -> bool:
@@ -183,7 +216,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer yet, those that wait for the end of a throttling included."""
+        """Requests without an answer yet, those that wait to be written included."""
         return len(self._promises) + len(self._held)
 
     @property
@@ -197,13 +230,18 @@ class Connection:
         broker = "" if self.node_id is None else f" broker={self.node_id}"
         return f"<Connection{broker} {self.address} {self._state.name} in_flight={self.in_flight}>"
 
+    @property
+    def _is_reauthenticating(self) -> bool:
+        return self._state is ConnectionState.AUTHENTICATING and not self._opening
+
     # Opening.
 
     async def connect(self, timeout: float) -> None:
-        """Connect and agree on versions within ``timeout`` seconds; anything else closes the connection for good.
+        """Connect, agree on versions and log in within ``timeout`` seconds; else the connection is closed for good.
 
         Raises ``ConnectionLost``, ``KafkaTimeout``, ``ProtocolError`` when the peer does not speak Kafka,
-        ``UnsupportedVersion``, or ``BrokerError``; each names the address and, where one can be told, a likely cause.
+        ``AuthenticationError`` when one side does not accept the other, ``UnsupportedVersion``, or ``BrokerError``;
+        each names the address and, where one can be told, a likely cause.
         """
         self._advance(ConnectionEvent.CONNECT)
         try:
@@ -212,6 +250,9 @@ class Connection:
                 self._check_not_closed()
                 self._advance(ConnectionEvent.CONNECTED)
                 await self._check_api_versions()
+                if self._login is not None:
+                    self._advance(ConnectionEvent.AUTHENTICATION_REQUIRED)
+                    await self._authenticate(self._login, await self._login.exchange())
         except KafkaError as error:
             self.close(error)
             raise
@@ -223,7 +264,9 @@ class Connection:
             self.close(ConnectionLost(f"opening the connection to {self.peer} was given up", sent=False))
             raise
         self.opened_at = self.last_used = self._loop.time()
-        self._advance(ConnectionEvent.VERSIONS_KNOWN)
+        self._advance(ConnectionEvent.VERSIONS_KNOWN if self._login is None else ConnectionEvent.AUTHENTICATED)
+        self._opening = False
+        self._first_correlation_id = self._protocol.next_correlation_id
         logger.debug("%r is open", self)
 
     async def _connect(self) -> None:
@@ -255,6 +298,51 @@ class Connection:
             raise error_for(answer.error_code, f"{self.peer} refused to say what it speaks")
         self._versions = VersionTable.from_response(answer, self.peer)
 
+    async def _authenticate(self, login: Login, exchange: Exchange) -> None:
+        begun = self._loop.time()
+        lifetime = await log_in(login, exchange, self._ask, self.versions, self.peer)
+        self._check_not_closed()
+        # From before the broker began to count, so that its session does not end before ours.
+        self.session_ends = begun + lifetime if lifetime else 0.0
+        logger.debug("%r has logged in by %s", self, login)
+
+    def _ask(self, request: Request[R]) -> Awaitable[R]:
+        """Write a request of the connection's own, whether or not others are held back."""
+        cls = type(request)
+        future: asyncio.Future[R] = self._loop.create_future()
+        seconds = self._request_timeout
+        promise = _Promise(future, cls, self.versions.pick(cls), seconds, self._loop.time() + seconds)
+        self._write(request, promise)
+        if self._timer is None or promise.deadline < self._timer.when():
+            self._set_timer(promise.deadline)
+        return future
+
+    async def reauthenticate(self) -> None:
+        """Show again who we are, on the open connection; until that is done, requests wait, and none is lost.
+
+        Does nothing on a connection that is not open. Whatever goes wrong closes it, and is in ``closed`` then; it
+        raises only when it is cancelled.
+        """
+        login = self._login
+        if login is None:
+            return
+        try:
+            exchange = await login.exchange()
+            if self._state is ConnectionState.READY:
+                await self._authenticate_again(login, exchange)
+        except KafkaError as error:
+            self.close(error)
+        except BaseException:
+            self.close(ConnectionLost(f"logging in again to {self.peer} was given up", sent=False))
+            raise
+
+    async def _authenticate_again(self, login: Login, exchange: Exchange) -> None:
+        self._advance(ConnectionEvent.SESSION_EXPIRING)
+        self._holding = True
+        await self._authenticate(login, exchange)
+        self._advance(ConnectionEvent.AUTHENTICATED)
+        self._release()
+
     def _check_not_closed(self) -> None:
         """Raise what closed the connection, if that came between what was awaited and the turn of who awaited it."""
         if self._state is ConnectionState.CLOSED:
@@ -263,9 +351,11 @@ class Connection:
     def _too_late(self, timeout: float) -> KafkaTimeout:
         if self._state is ConnectionState.CONNECTING:
             return KafkaTimeout(f"could not connect to {self.peer} within {timeout:g} s")
+        if self._state is ConnectionState.AUTHENTICATING:
+            return KafkaTimeout(f"the login to {self.peer} by {self._login} was not over within {timeout:g} s")
         return KafkaTimeout(
             f"{self.peer} accepted the connection but did not answer ApiVersions within {timeout:g} s; "
-            "either it hangs, or the port is not Kafka's, or it is one that wants TLS"
+            f"either it hangs, or the port is not Kafka's{'' if self._uses_tls else f', or it {_WANTS_TLS}'}"
         )
 
     # Requests.
@@ -292,7 +382,7 @@ class Connection:
         future: asyncio.Future[R] = loop.create_future()
         now = self.last_used = loop.time()
         promise = _Promise(future, cls, version, seconds, now + seconds)
-        if self.throttled_until:
+        if self._holding:
             self._held.append(_Held(request, version, promise))
         else:
             self._write(request, promise)
@@ -307,7 +397,7 @@ class Connection:
         """
         version = self._version_of(type(request), at_most)
         self.last_used = self._loop.time()
-        if self.throttled_until:
+        if self._holding:
             self._held.append(_Held(request, version, None))
         else:
             self._write_unanswered(request, version)
@@ -318,7 +408,7 @@ class Connection:
 
     # Hot: a few microseconds over the encoding itself.
     def _version_of(self, cls: type[Message], at_most: int | None) -> int:
-        if self._state is not ConnectionState.READY:
+        if self._state is not ConnectionState.READY and not self._is_reauthenticating:
             raise self._unusable()
         if at_most is not None:
             return self.versions.pick(cls, at_most)
@@ -361,16 +451,24 @@ class Connection:
     def _stream_ended(self, error: Exception | None) -> None:
         if self._state is ConnectionState.CLOSED:
             return
-        if isinstance(error, ProtocolError):
+        if isinstance(error, ProtocolError | AuthenticationError):
             self.close(error)
         elif self._state is ConnectionState.CHECKING_API_VERSIONS:
             self.hung_up_on_versions = True
-            text = f"{self.peer} hung up when asked what it speaks: it is going down, wants TLS, or is not Kafka"
+            likely = "" if self._uses_tls else f" {_WANTS_TLS},"
+            text = f"{self.peer} hung up when asked what it speaks: it is going down,{likely} or is not Kafka"
             self.close(ConnectionLost(text, sent=True))
         elif isinstance(error, KafkaError):
             self.close(error)
         else:
-            self.close(ConnectionLost(f"{self.peer} closed the connection", sent=True))
+            self.close(ConnectionLost(f"{self.peer} closed the connection{self._likely_reason()}", sent=True))
+
+    def _likely_reason(self) -> str:
+        """Kafka says what it speaks to anyone, and hangs up on the first request of one who should have logged in."""
+        if self._login is not None or self._opening or not self._promises:
+            return ""
+        answered = self._protocol.next_correlation_id - len(self._promises)
+        return f" at the first request; {_WANTS_SASL}" if answered == self._first_correlation_id else ""
 
     # Throttling (KIP-219), for as long as the broker says, but at most for LONGEST_THROTTLE.
 
@@ -382,6 +480,7 @@ class Connection:
         if until > self.throttled_until:
             logger.info("%r is throttled for %g s (the broker said %d ms)", self, seconds, throttle_time_ms)
             self.throttled_until = until
+            self._holding = True
             if self._unmute_timer is not None:
                 self._unmute_timer.cancel()
             self._unmute_timer = self._loop.call_at(until, self._unmute)
@@ -389,6 +488,13 @@ class Connection:
     def _unmute(self) -> None:
         self._unmute_timer = None
         self.throttled_until = 0.0
+        self._release()
+
+    def _release(self) -> None:
+        """Write what was held back, if nothing holds it back any longer."""
+        if self.throttled_until or self._state is not ConnectionState.READY:
+            return
+        self._holding = False
         held, self._held = self._held, deque()
         for entry in held:
             try:
@@ -445,11 +551,12 @@ class Connection:
             if promise is None or promise.deadline > now + _TICK:
                 kept.append(held)
                 continue
+            if self.throttled_until:
+                reason = f"the broker throttles this client for another {self.throttled_until - now:.1f} s"
+            else:
+                reason = "the broker has not yet accepted who we are once more"
             promise.fail(
-                KafkaTimeout(
-                    f"{promise.api} was not sent to {self.peer} within {promise.timeout:g} s: "
-                    f"the broker throttles this client for another {self.throttled_until - now:.1f} s"
-                )
+                KafkaTimeout(f"{promise.api} was not sent to {self.peer} within {promise.timeout:g} s: {reason}")
             )
         self._held = kept
 
@@ -495,7 +602,7 @@ class Connection:
             self.close()
 
     def _loss(self, cause: KafkaError | None, *, sent: bool) -> KafkaError:
-        if self._versions is None and cause is not None:
+        if self._opening and cause is not None:
             return cause  # the only one who waits is the opening itself; it reports the cause as it is
         text = str(cause) if cause is not None else f"the connection to {self.peer} was closed here"
         lost = ConnectionLost(text, sent=sent)
@@ -526,3 +633,10 @@ class _Wire(FramedStream):
 
     def stream_ended(self, error: Exception | None) -> None:
         self._connection._stream_ended(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError):
+            explained = alert(exc, self.peer)
+            if explained is not None:
+                self._end(explained)
+        super().connection_lost(exc)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
 from ..config import check_methods
 from ..errors import ConnectionLost
+from .tls import handshake_failure
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -39,18 +41,27 @@ def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+_LEFT_OVER = 0.1
+"""Share of the timeout that is left to the rest of opening, so that a handshake that hangs is said to be what hung."""
+
+
 class TcpConnector:
-    """Plain TCP. Every address of a name is tried in turn, whatever its family, until one accepts.
+    """TCP, with TLS if there is a context. Every address of a name is tried in turn until one accepts.
 
     ``timeout`` seconds are shared by the addresses of a name, so that one that swallows packets leaves time for the
-    others. When none accepts, the error says what each of them did.
+    others. When none accepts, the error says what each of them did. The peer's certificate has to be for the name, or
+    the address, that was asked for, unless the context says otherwise; it is also what the peer is asked for by SNI.
     """
 
-    def __init__(self, timeout: float = 10.0) -> None:
+    def __init__(self, timeout: float = 10.0, ssl_context: ssl.SSLContext | None = None) -> None:
         self._timeout = timeout
+        self._ssl_context = ssl_context
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
-        """Connect to the first address that accepts. Raises ``ConnectionLost``, which names host and causes."""
+        """Connect to the first address that accepts. Raises ``ConnectionLost``, which names host and causes.
+
+        With TLS also ``AuthenticationError``, when one side does not trust the other, and ``WrongProtocol``.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         addresses = await _resolve(host, port)
@@ -63,8 +74,40 @@ class TcpConnector:
             except OSError as error:  # a TimeoutError is one, too
                 failures.append(f"{_numeric(address)}: {_reason(error)}")
                 continue
-            return await loop.create_connection(protocol_factory, sock=connected)
+            if self._ssl_context is None:
+                return await loop.create_connection(protocol_factory, sock=connected)
+            left = max(deadline - loop.time() - self._timeout * _LEFT_OVER, _LEAST_HANDSHAKE)
+            return await _encrypt(connected, self._ssl_context, host, port, protocol_factory, left)
         raise ConnectionLost(f"cannot connect to {format_address(host, port)} ({'; '.join(failures)})", sent=False)
+
+
+_LEAST_HANDSHAKE = 0.05
+_SHUTDOWN = 1.0
+"""Seconds that a peer has to end TLS from its side. Whole frames are what counts here, not how a stream ends."""
+
+
+async def _encrypt(
+    connected: socket.socket,
+    context: ssl.SSLContext,
+    host: str,
+    port: int,
+    protocol_factory: Callable[[], P],
+    timeout: float,
+) -> tuple[asyncio.BaseTransport, P]:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_connection(
+            protocol_factory,
+            sock=connected,
+            ssl=context,
+            server_hostname=host.partition("%")[0].removesuffix("."),
+            ssl_handshake_timeout=timeout,
+            ssl_shutdown_timeout=_SHUTDOWN,
+        )
+    except (OSError, ValueError) as error:  # a name that is none, as one that begins with a dot, is a ValueError
+        if isinstance(error, OSError):
+            raise handshake_failure(error, format_address(host, port)) from error
+        raise ConnectionLost(f"no certificate can be for {format_address(host, port)}: {error}", sent=False) from error
 
 
 async def _resolve(host: str, port: int) -> list[SocketAddress]:

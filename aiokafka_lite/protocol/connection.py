@@ -54,6 +54,11 @@ class ClientProtocol:
         """How many answers have not come."""
         return len(self._outstanding)
 
+    @property
+    def next_correlation_id(self) -> int:
+        """What the next request gets."""
+        return self._next
+
     def encode_request(
         self, request: Request[Any], version: int, client_id: str | None, *, answered: bool = True
     ) -> tuple[int, bytearray]:

@@ -217,6 +217,12 @@ if TYPE_CHECKING:
         DescribeClientQuotasValue,
     )
     from .requests import REQUESTS
+    from .sasl import (
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
+    )
     from .topics import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -428,6 +434,10 @@ __all__ = [
     "ReassignableTopic",
     "ReassignableTopicResponse",
     "ReplicaState",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
     "SnapshotId",
     "SupportedFeatureKey",
     "SyncGroupRequest",
@@ -647,6 +657,12 @@ _HOMES = {
     ),
     "requests": (
         "REQUESTS",
+    ),
+    "sasl": (
+        "SaslAuthenticateRequest",
+        "SaslAuthenticateResponse",
+        "SaslHandshakeRequest",
+        "SaslHandshakeResponse",
     ),
     "topics": (
         "CreatableReplicaAssignment",

@@ -24,6 +24,7 @@ from .offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from .produce import ProduceRequest
 from .producer_id import InitProducerIdRequest
 from .quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from .sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from .topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 
 _ALL: tuple[type[Request[Any]], ...] = (
@@ -51,6 +52,8 @@ _ALL: tuple[type[Request[Any]], ...] = (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
     InitProducerIdRequest,
+    SaslHandshakeRequest,
+    SaslAuthenticateRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     CreatePartitionsRequest,

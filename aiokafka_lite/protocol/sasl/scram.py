@@ -1,0 +1,123 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): both sides prove to know the password, and neither says it.
+
+Whoever answers in the broker's place must not gain anything by what it says: the nonce has to continue ours, iterations
+have a floor (else a stolen exchange gives the password away cheaply) and a ceiling (else a login would cost minutes),
+and the last message has to be signed with what only a holder of the credentials has.
+
+The password is used as it is given, in UTF-8. RFC 5802 wants it prepared by SASLprep; Kafka's own tools and clients do
+not, so with it a password outside ASCII would be another one here than the one that was set.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+
+from ...errors import AuthenticationError
+from .machine import Derivation, Step, quoted
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+FEWEST_ITERATIONS = 4096
+MOST_ITERATIONS = 1_000_000
+
+_GS2_HEADER = b"n,,"  # no channel binding, no identity but the user's own
+_NONCE = re.compile(rb"[\x21-\x2b\x2d-\x7e]+")
+
+
+class ScramExchange:
+    """The client's two messages and the broker's two. ``nonce`` must be unguessable and new for each login."""
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        self._hash_name = HASHES[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce.encode()
+        self._first = b"n=" + _escaped(username) + b",r=" + self._nonce
+        self._messages = b""  # all that was said but the proof: what both sides sign
+        self._without_proof = b""
+        self._server_signature: bytes | None = None
+        self._verified = False
+        self.objection = ""
+
+    def __repr__(self) -> str:
+        return f"<ScramExchange {self._hash_name}>"
+
+    def begin(self) -> Step:
+        return _GS2_HEADER + self._first
+
+    def received(self, message: bytes) -> Step:
+        if self._verified:
+            raise AuthenticationError("the broker went on after its last message")
+        return self._challenge(message) if self._server_signature is None else self._verdict(message)
+
+    def _challenge(self, message: bytes) -> Step:
+        nonce, salt, iterations = _server_first(message)
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise AuthenticationError("the broker's nonce does not continue the one that it was sent")
+        if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+            raise AuthenticationError(
+                f"the broker asks for {iterations} iterations; {FEWEST_ITERATIONS} to {MOST_ITERATIONS} are accepted"
+            )
+        self._without_proof = b"c=" + base64.b64encode(_GS2_HEADER) + b",r=" + nonce
+        self._messages = b",".join((self._first, message, self._without_proof))
+        return Derivation(self._hash_name, self._password, salt, iterations)
+
+    def derived(self, key: bytes) -> Step:
+        client_key = self._sign(key, b"Client Key")
+        signature = self._sign(hashlib.new(self._hash_name, client_key).digest(), self._messages)
+        proof = bytes(one ^ other for one, other in zip(client_key, signature))
+        self._server_signature = self._sign(self._sign(key, b"Server Key"), self._messages)
+        return self._without_proof + b",p=" + base64.b64encode(proof)
+
+    def _verdict(self, message: bytes) -> Step:
+        attribute, _, rest = message.partition(b"=")
+        value = rest.split(b",")[0]
+        if attribute == b"e":
+            self.objection = quoted(value.decode("utf-8", "replace"))
+            raise AuthenticationError(f"the broker refuses the credentials: {self.objection}")
+        if attribute != b"v":
+            raise AuthenticationError("the broker's last message is neither a signature nor an error")
+        assert self._server_signature is not None
+        if not hmac.compare_digest(_decoded(value, "signature"), self._server_signature):
+            raise AuthenticationError(
+                "the broker's signature is wrong: it does not know the password, so it is not the one to talk to"
+            )
+        self._verified = True
+        return None
+
+    def _sign(self, key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, self._hash_name)
+
+
+def _escaped(username: str) -> bytes:
+    return username.replace("=", "=3D").replace(",", "=2C").encode()
+
+
+def _server_first(message: bytes) -> tuple[bytes, bytes, int]:
+    """Nonce, salt, iterations of ``r=...,s=...,i=...``; extensions behind them are passed over."""
+    if message.startswith(b"m="):
+        raise AuthenticationError("the broker demands an extension of SCRAM that is not known here")
+    parts = message.split(b",", 3)
+    if [part[:2] for part in parts[:3]] != [b"r=", b"s=", b"i="]:
+        if parts[0].startswith(b"e="):
+            raise AuthenticationError(f"the broker refuses: {quoted(parts[0][2:].decode('utf-8', 'replace'))}")
+        raise AuthenticationError("the broker's first message is not r=...,s=...,i=...")
+    nonce, salt, iterations = (part[2:] for part in parts[:3])
+    if not _NONCE.fullmatch(nonce):
+        raise AuthenticationError("the broker's nonce has characters that it may not have")
+    if not re.fullmatch(rb"[1-9][0-9]{0,9}", iterations):
+        raise AuthenticationError("the broker's number of iterations is not a number, or is endless")
+    decoded = _decoded(salt, "salt")
+    if not decoded:
+        raise AuthenticationError("the broker's salt is empty")
+    return nonce, decoded, int(iterations)
+
+
+def _decoded(value: bytes, what: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        raise AuthenticationError(f"the broker's {what} is not base 64") from None
