@@ -174,11 +174,7 @@ def decode(
     try:
         if check_crc:
             batch.verify_crc()
-        if batch.is_control:
-            if aborted is not None and _is_abort_marker(batch, max_size):
-                aborted.ended(batch)
-            return
-        if aborted is not None and batch.is_transactional and aborted.drops(batch):
+        if is_hidden(batch, aborted, max_size):
             return
         for columns in batch.chunks(max_size):
             chunk = Chunk(partition, batch, columns, position)
@@ -187,6 +183,15 @@ def decode(
                 yield chunk
     except ProtocolError as error:
         raise corrupt(partition, position, str(error), batch) from error
+
+
+def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size: int) -> bool:
+    """Whether users must not see a batch: a marker, or part of an aborted transaction. To be asked once, in order."""
+    if batch.is_control:
+        if aborted is not None and _is_abort_marker(batch, max_size):
+            aborted.ended(batch)
+        return True
+    return aborted is not None and batch.is_transactional and aborted.drops(batch)
 
 
 def corrupt(partition: TopicPartition, position: int, reason: str, batch: RecordBatch | None = None) -> CorruptRecord:

@@ -8,7 +8,7 @@ keeps a late answer from moving a position that the user has set since.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 
 from ..config import ConsumerConfig
@@ -41,6 +41,9 @@ class ResetReason(Enum):
     TRUNCATED = "the log was cut off below it, and other records may have taken the place of those that were read"
     RECREATED = "the topic was deleted and made anew"
 
+
+OnOffsetReset = Callable[[TopicPartition, int, int, ResetReason], None]
+"""Called with the partition, the offset that was next, the one where reading goes on, and why."""
 
 ANY_LEADER = (-1, -1)
 """As ``PartitionState.checked_with``: the offset has just come from a leader, so whichever it is need not be asked."""
@@ -334,6 +337,14 @@ class PartitionState:
             self.drop_buffer()
             raise failure
         return None
+
+    def take_batches(self) -> list[tuple[RecordBatch, AbortedTransactions | None]]:
+        """Deliver all that was fetched as it came, for a reader that decodes by itself and uses no ``next_chunk``."""
+        taken = list(self.batches)
+        self.batches.clear()
+        self.buffered = self.buffered_records = 0
+        self._position = self.fetch_offset
+        return taken
 
     # ---- from which broker
 

@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
     from .source import StreamReader
 
-HEADERS = "headers array<struct<key:string,value:binary>>"
-SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-"""The columns of Spark's own Kafka connector, in DDL."""
+COLUMNS: Mapping[str, str] = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""The columns of Spark's own Kafka connector, and their types in DDL. Headers come by an option, as there."""
 
 
 class KafkaLiteDataSource(DataSource):
@@ -49,7 +57,8 @@ class KafkaLiteDataSource(DataSource):
     def schema(self) -> str:
         """All columns; who needs fewer gives a schema with some of them, and the others are not even decoded."""
         read = options.check_read(self._options)
-        return f"{SCHEMA}, {HEADERS}" if read.include_headers else SCHEMA
+        names = [name for name in COLUMNS if name != "headers" or read.include_headers]
+        return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""

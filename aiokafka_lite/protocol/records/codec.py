@@ -255,7 +255,7 @@ def decode_records(
 
             raw = data[position]
             if raw:
-                headers_by_index[index], position = _decode_headers(data, position, names)
+                headers_by_index[index], position = decode_headers(data, position, names)
             else:
                 position += 1
             if position != end or end > size:
@@ -272,7 +272,7 @@ def decode_records(
     return RecordColumns(offsets, timestamps, keys, values, headers), position
 
 
-def _decode_headers(data: bytes, position: int, names: dict[bytes, str]) -> tuple[tuple[Header, ...], int]:
+def decode_headers(data: bytes, position: int, names: dict[bytes, str]) -> tuple[tuple[Header, ...], int]:
     """``names`` are the header keys of the batch so far, most of which come again. IndexError if ``data`` ends."""
     raw = data[position]
     position += 1
