@@ -18,7 +18,9 @@ import anyio
 import anyio.abc
 
 from ..aio.backoff import Backoff
+from ..aio.loop_delay import LoopDelay
 from ..aio.service import Service
+from ..aio.troubles import Troubles
 from ..config import ClientConfig
 from ..errors import (
     BrokerError,
@@ -84,8 +86,10 @@ class Client(Service):
         self._random = random
         self._connector = connector or TcpConnector(config.connect_timeout, config.ssl_context)
         self._login = Login.of(config)
+        self.troubles = Troubles()
+        self.loop_delay = LoopDelay()
         self._brokers = Brokers(parse_bootstrap_servers(config.servers), self._make_broker, random)
-        self._updater = Updater(config, self._brokers, random)
+        self._updater = Updater(config, self._brokers, random, self.troubles)
         self._coordinators = Coordinators(
             lambda: self._brokers.least_loaded(self.view),
             lambda broker: self._learn_unreachable(Role.ANY, broker),
@@ -101,6 +105,7 @@ class Client(Service):
             spawn=self.start_child,
             login=self._login,
             random=self._random,
+            troubles=self.troubles,
         )
 
     # The lifetime.
@@ -118,9 +123,11 @@ class Client(Service):
 
     async def _hold_connections(self) -> None:
         """Close all connections when the client ends, whether it was closed or failed."""
+        self.loop_delay.start()
         try:
             await anyio.sleep_forever()
         finally:
+            self.loop_delay.stop()
             await self._brokers.close()
 
     def _describe_unreachable(self) -> str:

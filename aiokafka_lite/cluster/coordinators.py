@@ -69,6 +69,7 @@ class Coordinators:
         self._spawn = spawn
         self._request_timeout = request_timeout
         self._known: dict[CoordinatorKey, Node] = {}
+        self._told: dict[CoordinatorKey, Node] = {}  # what was logged last
         self._lookups: dict[CoordinatorKey, _Lookup] = {}
 
     async def find(self, key: CoordinatorKey) -> Node:
@@ -94,7 +95,7 @@ class Coordinators:
         known = self._known.get(key)
         if known is not None and node_id in (None, known.node_id):
             del self._known[key]
-            logger.info("the coordinator of %s is no longer %s", key, known)
+            logger.debug("the coordinator of %s is no longer %s", key, known)
 
     def forget_node(self, node_id: int) -> None:
         """Ask again for everything that this broker coordinated: it is out of reach."""
@@ -106,7 +107,9 @@ class Coordinators:
         try:
             lookup.node = await self._ask(key)
             self._known[key] = lookup.node
-            logger.info("the coordinator of %s is %s", key, lookup.node)
+            if self._told.get(key) != lookup.node:  # the same again after an outage is no news
+                self._told[key] = lookup.node
+                logger.info("the coordinator of %s is %s", key, lookup.node)
         except KafkaError as error:
             lookup.error = error
         finally:

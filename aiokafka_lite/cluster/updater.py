@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ..aio.backoff import Backoff
+from ..aio.troubles import Troubles
 from ..config import ClientConfig
 from ..errors import (
     AuthenticationError,
@@ -48,16 +49,23 @@ _RELIABLE_EPOCHS = 9
 """The version of Metadata from which on leader epochs may be believed: older brokers answer with outdated ones."""
 
 
+_PLACE = "metadata"
+"""Where troubles are counted."""
+
+
 class Updater:
     """Owner of the view. ``run`` is its only task; everything else is called on the same loop and does not wait."""
 
-    def __init__(self, config: ClientConfig, brokers: Brokers, random: Callable[[], float]) -> None:
+    def __init__(
+        self, config: ClientConfig, brokers: Brokers, random: Callable[[], float], troubles: Troubles
+    ) -> None:
         self.view = ClusterView()
         self.tracked = TrackedTopics(TOPIC_IDLE)
         self.failures: dict[str, KafkaError] = {}  # since the last answer, the latest of each address
         self._config = config
         self._brokers = brokers
         self._random = random
+        self._troubles = troubles
         self._callbacks: dict[int, Callable[[ClusterView], None]] = {}
         self._next_callback = 0
 
@@ -71,7 +79,6 @@ class Updater:
         self._wanted: dict[str, int] = {}  # the newest ticket that wants this topic
         self._unheard: set[str] = set()  # wanted, and never asked for yet: not paced
 
-        self._reached = True  # said once when it ceases, and once when it is so again
         self._pace = Backoff(config.retry_backoff, config.retry_backoff_max, random=random)
         self._not_before = 0.0
         self._last_whole = 0.0
@@ -183,8 +190,7 @@ class Updater:
             except (ConnectionLost, KafkaTimeout, ProtocolError, UnsupportedVersion, BrokerError) as error:
                 self._failed(broker, error)
         self._brokers.resurrect()
-        if self._reached:
-            self._reached = False
+        if self._troubles.failed(_PLACE, ConnectionLost(self.describe_failures(), sent=False)):
             logger.warning("no broker answers a request for metadata: %s", self.describe_failures())
         if self.view.updated_at is None and self._is_hopeless():
             self._refuse(_joined(self.failures))
@@ -208,7 +214,7 @@ class Updater:
     def _failed(self, broker: Broker, error: KafkaError) -> None:
         self.failures[broker.address] = error
         self._brokers.put_aside(broker)
-        logger.info("%r is put aside: %s", broker, error)
+        logger.debug("%r is put aside: %s", broker, error)  # the broker itself says what happened to it
 
     async def _ask(self, broker: Broker) -> bool:
         connection = await broker.connection(Purpose.OTHER)
@@ -257,9 +263,9 @@ class Updater:
             now=now,
             epochs_reliable=epochs_reliable,
         )
-        if not self._reached:
-            self._reached = True
-            logger.warning("a broker answers a request for metadata again")
+        spell = self._troubles.over(_PLACE)
+        if spell is not None:
+            logger.warning("a broker answers a request for metadata again, after %s", spell)
         news = not view.same_as(self.view)
         if view.cluster_id != self.view.cluster_id and self.view.cluster_id is not None:
             logger.warning("another cluster answers: %s instead of %s", view.cluster_id, self.view.cluster_id)

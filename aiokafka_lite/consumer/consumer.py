@@ -529,7 +529,11 @@ class Consumer(Service, Generic[K, V]):
             try:
                 found = await offsets.fetch([state.partition for state in states])
             except KafkaTimeout as error:
-                logger.warning("%r: %s", self, error)
+                if self._client.troubles.failed("committed offsets", error):
+                    logger.warning("%r: %s", self, error)
+        spell = self._client.troubles.over("committed offsets")
+        if spell is not None:
+            logger.warning("%r: committed offsets are known, after %s", self, spell)
         for state in states:
             if not self._subscription.holds(state):
                 continue

@@ -72,6 +72,7 @@ class Deserializing:
         self._value_is_async = self._value is not None and is_async(self._value)
         self.is_async = self._key_is_async or self._value_is_async
         self._on_error = on_error
+        self._skipped = 0
 
     def iterate(self, source: Source) -> bool:
         """Make the source iterate over what comes next; False if that takes ``take``.
@@ -187,9 +188,13 @@ class Deserializing:
             raise error
         if self._on_error == "raw":
             return raw
-        logger.warning(
-            "%s-%s: the record at offset %s is skipped: %r", raw.topic, raw.partition, raw.offset, error.__cause__
-        )
+        self._skipped += 1
+        if str(self._skipped).rstrip("0") == "1":  # a topic full of them would fill the log
+            logger.warning(
+                "%s-%s: the record at offset %s is skipped, %d so far: %r",
+                *(raw.topic, raw.partition, raw.offset, self._skipped),
+                error.__cause__,
+            )
         return None
 
 

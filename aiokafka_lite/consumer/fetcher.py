@@ -16,7 +16,7 @@ from ..aio.backoff import Backoff
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ClientConfig, ConsumerConfig
-from ..errors import CorruptRecord, ErrorCode, KafkaError, error_for
+from ..errors import CorruptRecord, ErrorCode, KafkaError, ProtocolError, error_for
 from ..net.connection import Connection, Purpose
 from ..protocol.messages import (
     FetchRequest,
@@ -209,7 +209,7 @@ class BrokerFetcher:
         self._preferred_for = client_config.metadata_max_age
         self._session: FetchSession[FetchKey, FetchTarget] = FetchSession()
         self._wake = asyncio.Event()
-        self._failing = False
+        self._place = f"fetching from broker {node_id}"
         self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
         self._patience = Backoff(SHORT_WAIT, max(config.fetch_max_wait, SHORT_WAIT), jitter=0.0)
 
@@ -234,12 +234,18 @@ class BrokerFetcher:
                 return
             if not plan.assigned:
                 if self._session.session_id == NO_SESSION:
+                    self._log_the_end("nothing is fetched from broker %s any longer, after %s")
                     return
                 await self._end_session()  # and look again, as something may have been assigned meanwhile
             elif plan.targets:
                 await self._fetch(plan)
             else:
                 await self._sleep_until(plan.retry_at)
+
+    def _log_the_end(self, message: str) -> None:
+        spell = self._client.troubles.over(self._place)
+        if spell is not None:
+            logger.warning(message, self.node_id, spell)
 
     async def _sleep_until(self, deadline: float | None) -> None:
         try:
@@ -267,18 +273,18 @@ class BrokerFetcher:
             self._session.lost()
             if not is_passing(error):
                 raise
-            level = logging.DEBUG if self._failing else logging.WARNING  # once, not at each try
+            level = logging.WARNING if self._client.troubles.failed(self._place, error) else logging.DEBUG
             logger.log(level, "fetching from broker %s failed, and is tried again: %s", self.node_id, error)
-            self._failing = True
             self._leave([state for state, _ in plan.states.values()])
             self._client.request_refresh()
             await asyncio.sleep(self._backoff.next())
             return
-        self._failing = False
+        if self._client.troubles:
+            self._log_the_end("broker %s is fetched from again, after %s")
         code = ErrorCode.of(response.error_code)
         self._session.answered(response.session_id, code)
         if code is not ErrorCode.NONE:
-            logger.info("broker %s ended the fetch session: %s", self.node_id, code.name)
+            logger.debug("broker %s ended the fetch session: %s", self.node_id, code.name)
             await asyncio.sleep(self._backoff.next())
             return
         if self._apply(plan, response):
@@ -496,9 +502,9 @@ class BrokerFetcher:
         if not batches:
             self._ask_for_more(state, len(data))
         elif not fresh:
-            logger.warning(
-                "broker %s sent %s again from before offset %s", self.node_id, state.partition, state.fetch_offset
-            )
+            repeated = ProtocolError(f"broker {self.node_id} sent only what is before offset {state.fetch_offset}")
+            if self._client.troubles.failed(f"fetching {state.partition}", repeated):
+                logger.warning("%s: %s; not logged again", state.partition, repeated)
             self._back_off(state)
         return True
 

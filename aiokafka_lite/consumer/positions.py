@@ -103,17 +103,22 @@ class PositionKeeper:
         """
         low = {each.state.partition: self._low_of(each.reset) for each in asked if each.reset is not Reset.LATEST}
         high = {each.state.partition: LATEST for each in asked if each.reset is not Reset.EARLIEST}
+        place = f"looking up offsets at broker {node_id}"
         try:
             beginnings, low_errors = await self._ask(node_id, low)
             ends, high_errors = await self._ask(node_id, high)
         except KafkaError as error:
             if not is_passing(error):
                 raise
-            logger.warning("looking up offsets at broker %s failed, and is tried again: %s", node_id, error)
+            level = logging.WARNING if self._client.troubles.failed(place, error) else logging.DEBUG
+            logger.log(level, "looking up offsets at broker %s failed, and is tried again: %s", node_id, error)
             for state, version, _ in asked:
                 self._unanswered(state, version, error)
             self.wake()
             return
+        spell = self._client.troubles.over(place)
+        if spell is not None:
+            logger.warning("broker %s answers lookups of offsets again, after %s", node_id, spell)
         errors = {**low_errors, **high_errors}
         for state, version, reset in asked:
             partition = state.partition

@@ -139,6 +139,7 @@ class Coordinator:
         self._spawn = spawn
         self._on_error = on_error
         self._link = Link(client, config.group_id)
+        self._place = f"group {config.group_id}"
         self.member = Member(
             config.group_id,
             strategies=strategies,
@@ -357,7 +358,8 @@ class Coordinator:
             self._report(error_for(wire_code, f"{api} of group {self._config.group_id!r}"))
 
     def _report(self, error: KafkaError) -> None:
-        logger.info("%r: %s", self.member, error)
+        level = logging.INFO if self._client.troubles.failed(self._place, error) else logging.DEBUG
+        logger.log(level, "%r: %s", self.member, error)
         self._on_error(error)
 
     # ---- heartbeats
@@ -421,6 +423,9 @@ class Coordinator:
             return False
         code = ErrorCode.of(response.error_code)
         self._learn(response.error_code, node_id, "Heartbeat")
+        spell = self._client.troubles.over(self._place) if code is ErrorCode.NONE else None
+        if spell is not None:
+            logger.info("%r: all is well again, after %s", self.member, spell)
         self._post(HeartbeatAnswer(identity, code))
         await asyncio.sleep(0)  # for the machine to move, so that no further heartbeat is sent under an old name
         return code is ErrorCode.NONE or not code.retriable

@@ -347,11 +347,19 @@ class Offsets:
                 said = attempt.trouble.get(partition, "no answer")
                 attempt.refused[partition] = KafkaTimeout(f"{partition} was not committed in {limit:g} s: {said}")
         result = CommitResult(attempt.committed, attempt.refused)
+        self._log_outcome(result)
         if result.refused:
-            for partition, error in result.refused.items():
-                logger.warning("group %s: the commit of %s was refused: %s", self._config.group_id, partition, error)
             self._on_error(CommitFailed(result.refused))
         return result
+
+    def _log_outcome(self, result: CommitResult) -> None:
+        troubles, place = self._client.troubles, f"commits of group {self._config.group_id}"
+        if result.refused:
+            error = CommitFailed(result.refused)
+            level = logging.WARNING if troubles.failed(place, error) else logging.DEBUG
+            logger.log(level, "group %s: %s", self._config.group_id, error)
+        elif result.committed and (spell := troubles.over(place)) is not None:
+            logger.warning("group %s commits again, after %s", self._config.group_id, spell)
 
     async def _try_commit(self, attempt: _Attempt) -> bool:
         """One request for what is left; whether to try again."""

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import anyio
 
 from ..aio.backoff import Backoff
+from ..aio.troubles import Troubles
 from ..config import ClientConfig
 from ..errors import ConnectionLost, KafkaError
 from ..protocol.messages import ApiVersionsRequest
@@ -55,7 +56,7 @@ class Broker:
     """A broker's address and its connections. Owned by one client, in one loop; made without I/O.
 
     A negative ``node_id`` is a bootstrap address, of which it is not known yet which broker answers there.
-    ``random`` gives numbers in [0, 1) for the jitter of the backoff.
+    ``random`` gives numbers in [0, 1) for the jitter of the backoff. What fails is noted in ``troubles``.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class Broker:
         spawn: Spawn,
         login: Login | None = None,
         random: Callable[[], float] = _random.random,
+        troubles: Troubles | None = None,
     ) -> None:
         self.node = node
+        self._troubles = Troubles() if troubles is None else troubles
         self._config = config
         self._connector = connector
         self._spawn = spawn
@@ -85,6 +88,7 @@ class Broker:
         self._hurried = asyncio.Event()
         self._oldest_first = False
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._well_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
@@ -111,6 +115,11 @@ class Broker:
     def connections(self) -> tuple[Connection, ...]:
         """The open connections."""
         return tuple(self._connections.values())
+
+    @property
+    def place(self) -> str:
+        """How troubles name it."""
+        return f"broker {self.node.node_id} at {self.address}" if self.node.node_id >= 0 else self.address
 
     def __repr__(self) -> str:
         name = f"{self.node.node_id} " if self.node.node_id >= 0 else ""
@@ -149,6 +158,8 @@ class Broker:
     def update(self, node: Node) -> None:
         """Take what metadata says now. At a new address, connections to the old one end when they are answered."""
         moved = (node.host, node.port) != (self.node.host, self.node.port)
+        if moved:
+            self._troubles.forget(self.place)
         self.node = node
         if not moved:
             return
@@ -171,8 +182,10 @@ class Broker:
     def close(self) -> None:
         """Close all connections. Whoever waits for one gets ``ConnectionLost(sent=False)``."""
         self._closed = True
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        for timer in (self._idle_timer, self._well_timer):
+            if timer is not None:
+                timer.cancel()
+        self._troubles.forget(self.place)
         for connection in tuple(self._connections.values()):
             self._end(connection)
         for connection in tuple(self._ending):
@@ -261,6 +274,9 @@ class Broker:
         if self._idle_timer is None:
             loop = asyncio.get_running_loop()
             self._idle_timer = loop.call_later(self._config.connections_max_idle, self._close_idle)
+        if self._troubles and self._well_timer is None:
+            pause = max(self._last_pause, _HELD_WELL)
+            self._well_timer = asyncio.get_running_loop().call_later(pause, self._held, connection)
         if connection.session_ends:
             self._spawn(lambda: self._keep_logged_in(connection))
         wanted = self._wanted.pop(purpose, None)
@@ -279,11 +295,22 @@ class Broker:
             except TimeoutError:
                 await connection.reauthenticate()
 
+    def _held(self, connection: Connection) -> None:
+        """Some time after a connection was made; a broker that drops each one soon is not well yet."""
+        self._well_timer = None
+        spell = self._troubles.over(self.place) if connection.ready else None
+        if spell is not None:
+            logger.info("%r is well again, after %s", self, spell)
+
     def _failed(self, error: KafkaError) -> None:
         """An attempt failed: so it did for everyone who waits, since all purposes lead to the same address."""
         self._back_off()
-        logger.info("%r: %s; the next try is due in %.2f s", self, error, self._retry_at - self._now())
+        self._note("%r: %s; the next try is due in %.2f s", self, error, self._retry_at - self._now(), error=error)
         self._fail_wanted(error)
+
+    def _note(self, message: str, *arguments: object, error: KafkaError) -> None:
+        level = logging.INFO if self._troubles.failed(self.place, error) else logging.DEBUG
+        logger.log(level, message, *arguments)
 
     def _fail_wanted(self, error: KafkaError) -> None:
         for wanted in self._wanted.values():
@@ -306,7 +333,7 @@ class Broker:
             self._end(connection)
         if error is None:
             return
-        logger.info("%r lost its connection for %s: %s", self, purpose.value, error)
+        self._note("%r lost its connection for %s: %s", self, purpose.value, error, error=error)
         # Only a connection that held for longer than the pause before it shows that all is well again. A broker that
         # accepts and then drops each connection would else be called upon without a pause.
         if self._now() - connection.opened_at >= max(self._last_pause, _HELD_WELL):

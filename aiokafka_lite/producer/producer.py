@@ -993,9 +993,13 @@ class Producer(Service):
                 if not is_retriable(error) or (isinstance(error, BrokerError) and not error.code.retriable):
                     self._router.fail_all(error, fatal=True)
                     return
-                logger.warning("no producer id yet: %s", error)
+                level = logging.WARNING if self._client.troubles.failed("producer id", error) else logging.DEBUG
+                logger.log(level, "no producer id yet: %s", error)
                 await asyncio.sleep(backoff.next())
                 continue
+            spell = self._client.troubles.over("producer id")
+            if spell is not None:
+                logger.warning("there is a producer id, after %s", spell)
             self._identity_wanted.clear()
             backoff.reset()
             self._router.offer_all()

@@ -20,10 +20,10 @@ from ..aio.byte_budget import ByteBudget
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ProducerConfig
-from ..errors import ErrorCode, KafkaError, KafkaTimeout, error_for
+from ..errors import ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
 from ..protocol.records import HEADER_SIZE, BatchBuilder, RecordBatch
-from ..types import Compression
+from ..types import Compression, TopicPartition
 from .batch import Batch
 from .broker import REQUEST_OVERHEAD, BrokerProducer, Parcel
 from .columns import Encoded
@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 Ts = TypeVarTuple("Ts")
 
 NO_LIMIT = 2**62
+
+_PLACE = "writing"
+"""Where troubles are counted."""
 
 RATIO_STEP = 0.02
 """By how much the expected compression ratio may fall with one batch."""
@@ -82,6 +85,7 @@ class Router:
         self._queued: dict[int, int] = {}
         self.counters = Counters()
         self.stopped = False
+        self._held_up: set[TopicPartition] = set()  # where the last answer was that it has to be sent again
 
     # Callbacks.
 
@@ -301,6 +305,8 @@ class Router:
         """The broker has a batch."""
         partition, batch = parcel
         following = partition.delivered(batch)
+        if self._held_up:
+            self._goes_on(partition)
         if not batch.settled:
             self._forget(batch)
             self.counters.records_delivered += batch.count
@@ -311,9 +317,17 @@ class Router:
         """A batch has to be sent again."""
         partition, batch = parcel
         self.counters.retries += 1
-        level = logging.INFO if partition.state.name == "OPEN" else logging.DEBUG
+        self._held_up.add(partition.topic_partition)
+        level = logging.INFO if self.client.troubles.failed(_PLACE, error) else logging.DEBUG
         logger.log(level, "%r is sent again: %s", batch, error)
         self.act(partition, partition.failed(batch, error, unknown_sequence=unknown_sequence))
+
+    def _goes_on(self, partition: PartitionProducer) -> None:
+        """One trouble for all partitions, as a broker that is down is that of each which it leads."""
+        self._held_up.discard(partition.topic_partition)
+        spell = None if self._held_up else self.client.troubles.over(_PLACE)
+        if spell is not None:
+            logger.info("batches are written again without a retry, after %s", spell)
 
     def refuse(self, parcel: Parcel, error: Exception) -> None:
         """A batch is given up, as sending it again would not help."""
@@ -327,7 +341,9 @@ class Router:
         if answer.error_code:
             return UNKNOWN_OFFSET
         if answer.base_offset < 0:
-            logger.warning("%r has written %r, it says, at offset %d", peer, parcel.batch, answer.base_offset)
+            error = ProtocolError(f"{parcel.batch!r} is written, it says, at offset {answer.base_offset}")
+            if self.client.troubles.failed(f"offsets that {peer!r} answers", error):
+                logger.warning("%r: %s; not logged again", peer, error)
             return UNKNOWN_OFFSET
         return answer.base_offset
 
@@ -363,7 +379,9 @@ class Router:
         if batch.settled:
             self.act(partition, partition.split(batch, []))
             return
-        logger.warning("%r is larger than the broker takes and is split: lower batch_size", batch)
+        error = error_for(ErrorCode.MESSAGE_TOO_LARGE, f"{batch!r} is larger than the broker takes and is split")
+        if self.client.troubles.failed(f"batches for topic {batch.topic}", error):
+            logger.warning("%s: lower batch_size; not logged again for this topic", error)
         records = _records_of(batch)
         half = len(records) // 2
         self._replace(parcel, [records[:half], records[half:]], {})
