@@ -48,7 +48,7 @@ format: .venv/.development
 	@.venv/bin/ruff check --quiet --fix .
 
 test: .venv/.development
-	@.venv/bin/python -m pytest -q $(PYTEST_ARGS)
+	@.venv/bin/python -m pytest -q --numprocesses 3 --dist loadgroup $(PYTEST_ARGS)
 
 test-matrix: .venv/.development
 	@.venv/bin/python -m pytest -q tests/end_to_end --kafka=all $(PYTEST_ARGS)

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.real.servers import SERVERS
+
+_REPORTS = pytest.StashKey[list[dict[str, list[str]]]]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -57,3 +61,33 @@ async def _watched_loop() -> AsyncIterator[None]:
 def _thaw() -> Iterator[None]:
     yield
     gc.unfreeze()
+
+
+# ---- which real brokers were used, said at the end, also when several processes share the tests
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    servers = session.config.stash.get(SERVERS, None)
+    if servers is None:
+        return
+    report = {"used": servers.used, "problems": servers.problems}
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["servers"] = report
+    else:
+        session.config.stash.setdefault(_REPORTS, []).append(report)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    report = getattr(node, "workeroutput", {}).get("servers")
+    if report is not None:
+        node.config.stash.setdefault(_REPORTS, []).append(report)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reports = config.stash.get(_REPORTS, [])
+    if used := sorted({name for report in reports for name in report["used"]}, reverse=True):
+        terminalreporter.write_line("end to end on Apache Kafka " + ", ".join(used))
+    if problems := sorted({problem for report in reports for problem in report["problems"]}):
+        terminalreporter.write_line("NOT TESTED ON REAL KAFKA: " + " | ".join(problems), red=True, bold=True)

@@ -5,8 +5,10 @@ Importing this needs testcontainers; starting a container needs an engine.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import random
 import socket
 import warnings
 from pathlib import Path
@@ -56,11 +58,15 @@ def _engine_problem() -> str | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nothing listens on at this moment."""
-    with socket.socket() as listener:
-        listener.bind((host, 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A TCP port that nothing listens on at this moment.
+
+    Not one that the system would give: those are also the near ends of connections that others open meanwhile.
+    """
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind((host, port))
+            return port
 
 
 class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]

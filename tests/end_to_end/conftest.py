@@ -15,9 +15,8 @@ from aiokafka_lite import ClientConfig, EmbeddedCluster, UnknownTopic
 from aiokafka_lite.admin import create_topic, delete_topics
 from aiokafka_lite.cluster.client import Client
 from tests.real.jvm import java_problem, release, run_tool
-from tests.real.servers import IN_CI, NEWEST, Server, Servers, Unavailable, wanted
+from tests.real.servers import IN_CI, NEWEST, SERVERS, Server, Servers, Unavailable, wanted
 
-_SERVERS = pytest.StashKey[Servers]()
 _topic_numbers = itertools.count(1)
 
 
@@ -72,7 +71,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of one broker together: only one real broker runs at a time."""
+    """All tests of one broker together, and in one process of several: only one real broker runs at a time in each."""
 
     def broker(item: pytest.Item) -> str:
         parameters = getattr(item, "callspec", None)
@@ -80,13 +79,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     order = {"": 0, "embedded": 1}
     for item in items:
-        order.setdefault(broker(item), len(order))
+        name = broker(item)
+        order.setdefault(name, len(order))
+        if order[name] > 1:
+            item.add_marker(pytest.mark.xdist_group(name))
     items.sort(key=lambda item: order[broker(item)])
 
 
 @pytest.fixture(scope="session")
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    servers = request.config.stash[_SERVERS] = Servers()
+    servers = request.config.stash[SERVERS] = Servers()
     yield servers
     servers.stop()
 
@@ -119,14 +121,3 @@ async def until_every_partition_has_a_leader(client: Client, topic: str, partiti
                 if sum(partition.leader is not None for partition in view.partitions) == partitions:
                     return
             await client.refresh([topic])
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    servers = config.stash.get(_SERVERS, None)
-    if servers is None:
-        return
-    if servers.used:
-        terminalreporter.write_line("end to end on Apache Kafka " + ", ".join(servers.used))
-    if servers.problems:
-        line = "NOT TESTED ON REAL KAFKA: " + " | ".join(servers.problems)
-        terminalreporter.write_line(line, red=True, bold=True)

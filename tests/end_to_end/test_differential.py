@@ -30,6 +30,8 @@ from tests.end_to_end.differential.scenarios import Scenario, common_versions
 from tests.end_to_end.differential.sides import Side
 from tests.real.servers import NEWEST, Servers, Unavailable, wanted
 
+pytestmark = pytest.mark.xdist_group(NEWEST)
+
 
 def _is_about_min_isr(embedded: Any, real: Any) -> bool:
     """Whether what is one more in a list of synonyms is that setting of the cluster's."""

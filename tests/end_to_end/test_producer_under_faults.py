@@ -27,6 +27,8 @@ from tests.real.jvm import java_problem
 from tests.real.jvm_cluster import JvmCluster
 from tests.real.servers import NEWEST, Servers, wanted
 
+pytestmark = pytest.mark.xdist_group("three brokers")
+
 VICTIM = 2
 BACK_WITHIN = 5.0
 """Seconds within which a new send is acknowledged once a broker answers again."""
@@ -142,12 +144,12 @@ async def test_single_requests_fail_among_others_that_do_not() -> None:
     async with EmbeddedCluster(brokers=3, auto_create_topics=False, replication_delay=0.005) as embedded:
         cluster = BreakableEmbedded(embedded)
         await make(cluster, topics)
-        for number in range(5, 600, 5):
+        for number in range(5, 300, 5):
             for lane in topics.lanes:
                 _break_one(embedded.on(ProduceRequest, topic=lane.topic, partition=lane.partition, nth=number), number)
         hasty: dict[str, Any] = {"retry_backoff": 0.01, "reconnect_backoff": 0.01, "reconnect_backoff_max": 0.1}
         async with traffic(cluster.bootstrap_servers, topics.lanes, request_timeout=5.0, **hasty) as flow:
-            await flow.flows(200)
+            await flow.flows(100)
         assert flow.failures() == []
         await judge(cluster, topics, flow)
 
@@ -232,10 +234,14 @@ async def test_too_few_replicas_are_in_sync(cluster: BreakableCluster, topics: T
         await flow.flows(10)
         await cluster.stop(1)
         await flow.fails(10, guarded[-1:], patient)
-        failed = [send for send in flow.failures() if send.topic_partition == guarded[-1]]
-        causes = [send.error.__cause__ for send in failed if send.error is not None]
-        assert {type(cause) for cause in causes} <= {BrokerError, type(None)}
-        assert ErrorCode.NOT_ENOUGH_REPLICAS in [cause.code for cause in causes if isinstance(cause, BrokerError)]
+
+        def refused_for_replicas() -> bool:
+            failed = [send for send in flow.failures() if send.topic_partition == guarded[-1]]
+            causes = [send.error.__cause__ for send in failed if send.error is not None]
+            assert {type(cause) for cause in causes} <= {BrokerError, type(None)}
+            return ErrorCode.NOT_ENOUGH_REPLICAS in [cause.code for cause in causes if isinstance(cause, BrokerError)]
+
+        await flow.until("a record refused for want of replicas", refused_for_replicas)
         await cluster.stop(3)
         await flow.fails(10, guarded, patient)
         await flow.flows(10, writers=hasty)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
+import pytest
+
 from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, engine_problem, without_reaper
 from tests.real.jvm import JavaMissing, JvmKafka, java_problem, release, run_tool
 
@@ -130,3 +132,7 @@ def _container(version: str) -> Server:
         return KafkaContainer(f"apache/kafka:{version}").start()
     except EngineMissing as error:
         raise Unavailable(str(error)) from error
+
+
+SERVERS = pytest.StashKey[Servers]()
+"""Where a test run keeps the brokers that it started, for the line about them at its end."""

@@ -108,7 +108,9 @@ def test_a_secret_setting_is_not_lost_by_replacing() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"orders": {}}, {ORDERS: {"retention.ms": object()}}, {ORDERS: {1: "x"}}, [ORDERS]], ids=str
+    "changes",
+    [{"orders": {}}, {ORDERS: {"retention.ms": object()}}, {ORDERS: {1: "x"}}, [ORDERS]],
+    ids=["resource", "value", "name", "list"],
 )
 async def test_wrong_types_are_refused_at_the_call(admin: Admin, changes: Any) -> None:
     with pytest.raises(TypeError):
