@@ -432,7 +432,7 @@ class _Given:
             "records_per_task": self.whole("recordsPerTask", 1) or DEFAULT_RECORDS_PER_TASK,
             "include_headers": self.switch("includeHeaders", False),
             "poll_timeout": self.milliseconds("kafkaConsumer.pollTimeoutMs", 1, DEFAULT_POLL_TIMEOUT),
-            "offset_retries": _or_default(self.whole("fetchOffset.numRetries", 0, 1000), DEFAULT_OFFSET_RETRIES),
+            "offset_retries": _or_default(self.whole("fetchOffset.numRetries", 0, INT32_MAX), DEFAULT_OFFSET_RETRIES),
             "offset_retry_interval": self.milliseconds("fetchOffset.retryIntervalMs", 0, DEFAULT_OFFSET_RETRY_INTERVAL),
             "prefetch_bytes": self.whole("prefetchBytes", 1024, INT32_MAX) or DEFAULT_PREFETCH_BYTES,
             "freeze_gc": self.switch("freezeGc", True),

@@ -1,0 +1,252 @@
+"""Batches of the log become the same rows as record by record, and damaged ones become errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Any
+
+import pyarrow
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokafka_lite.consumer.fetched import AbortedTransactions
+from aiokafka_lite.errors import CorruptRecord
+from aiokafka_lite.protocol.messages import AbortedTransaction
+from aiokafka_lite.protocol.records import RecordBatch, encode_batch
+from aiokafka_lite.spark.arrow import TYPES, Decoder
+from aiokafka_lite.spark.offsets import Range
+from aiokafka_lite.spark.reading import Fetched
+from aiokafka_lite.types import Compression, TimestampType, TopicPartition
+from tests.pure.records.test_legacy import message, wrapper
+
+ORDERS = TopicPartition("orders", 3)
+EVERYTHING = tuple(TYPES)
+FOREVER = 2**62
+
+Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+blobs = st.none() | st.binary(max_size=200)
+rows_of_batches = st.lists(
+    st.lists(
+        st.tuples(
+            st.integers(-(2**40), 2**52),
+            blobs,
+            blobs,
+            st.lists(st.tuples(st.text(max_size=5), blobs), max_size=2).map(tuple),
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def decoder(*columns: str) -> Decoder:
+    return Decoder(columns or EVERYTHING, check_crcs=True, max_decompressed_size=1 << 26)
+
+
+def decoded(
+    batches: Sequence[bytes | RecordBatch], low: int = 0, high: int = FOREVER, *columns: str
+) -> list[dict[str, Any]]:
+    """The rows of a partition's batches, as Spark would see them."""
+    wanted = [(each if isinstance(each, RecordBatch) else RecordBatch(each), None) for each in batches]
+    return rows([Fetched(Range(ORDERS, low, high), wanted)], decoder(*columns))
+
+
+def rows(fetched: Sequence[Fetched], using: Decoder) -> list[dict[str, Any]]:
+    made = [*using.decode(fetched), *using.rest()]
+    for batch in made:
+        assert batch.schema == using.schema
+        batch.validate(full=True)
+    return [row for batch in made for row in batch.to_pylist()]
+
+
+def one_by_one(batch: RecordBatch, partition: TopicPartition = ORDERS) -> Iterator[dict[str, Any]]:
+    """The same rows by the reference: record by record."""
+    columns = batch.columns()
+    for offset, time, key, value, headers in zip(
+        columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers
+    ):
+        fits = 0 <= time < (1 << 63) // 1000
+        yield {
+            "key": key,
+            "value": value,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": offset,
+            "timestamp": pyarrow.scalar(time * 1000, TYPES["timestamp"]).as_py() if fits else None,
+            "timestampType": int(batch.timestamp_type),
+            "headers": [{"key": name, "value": value} for name, value in headers] or None,
+        }
+
+
+@settings(deadline=None, max_examples=60)
+@given(rows_of_batches, st.sampled_from([Compression.NONE, Compression.LZ4]), st.data())
+def test_many_batches_at_once_give_the_same_rows_as_record_by_record(
+    content: list[list[Row]], compression: Compression, data: st.DataObject
+) -> None:
+    batches, base = [], 0
+    for records in content:
+        gaps = data.draw(st.lists(st.integers(0, 300), min_size=len(records), max_size=len(records)))
+        deltas = [gap + index for index, gap in enumerate(accumulate(gaps))]
+        kind = data.draw(st.sampled_from([TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]))
+        packed = encode_batch(
+            [(time % 2**41, key, value, headers) for time, key, value, headers in records],
+            base_offset=base,
+            compression=compression,
+            timestamp_type=kind,
+            offset_deltas=deltas,
+        )
+        batches.append(RecordBatch(packed))
+        base = batches[-1].next_offset
+    expected = [row for batch in batches for row in one_by_one(batch)]
+    assert decoded(batches) == expected
+    low = data.draw(st.integers(0, base))
+    high = data.draw(st.integers(low, base))
+    assert decoded(batches, low, high) == [row for row in expected if low <= row["offset"] < high]
+
+
+def test_nulls_stay_nulls_and_empty_stays_empty() -> None:
+    content = [(1, None, b"", ()), (2, b"", None, ()), (3, None, None, ()), (4, b"k", b"v", ())]
+    found = decoded([encode_batch(content)], 0, FOREVER, "key", "value")
+    assert found == [
+        {"key": None, "value": b""},
+        {"key": b"", "value": None},
+        {"key": None, "value": None},
+        {"key": b"k", "value": b"v"},
+    ]
+
+
+@pytest.mark.parametrize("column", EVERYTHING)
+def test_a_column_may_be_asked_for_alone(column: str) -> None:
+    batch = encode_batch([(1_700_000_000_000, b"k", b"v", [("h", b"1"), ("h", None)])], base_offset=7)
+    (row,) = decoded([batch], 0, FOREVER, column)
+    whole = {
+        "key": b"k",
+        "value": b"v",
+        "topic": "orders",
+        "partition": 3,
+        "offset": 7,
+        "timestamp": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+        "timestampType": 0,
+        "headers": [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
+    }
+    assert row == {column: whole[column]}
+
+
+def test_rows_of_several_partitions_share_a_record_batch() -> None:
+    others = [TopicPartition("orders", 0), TopicPartition("payments", 9)]
+    fetched = [
+        Fetched(Range(each, 0, FOREVER), [(RecordBatch(encode_batch([(1, None, b"v", ())] * 3)), None)])
+        for each in others
+    ]
+    using = decoder("topic", "partition", "offset")
+    made = [*using.decode(fetched), *using.rest()]
+    assert len(made) == 1
+    assert [tuple(row.values()) for row in made[0].to_pylist()] == [
+        (each.topic, each.partition, offset) for each in others for offset in range(3)
+    ]
+
+
+def test_records_of_aborted_transactions_and_markers_are_left_out() -> None:
+    abort = encode_batch([(1, b"\0\0\0\0", b"", ())], base_offset=4, producer_id=5, transactional=True, control=True)
+    log = [
+        encode_batch([(1, None, b"aborted", ())] * 2, base_offset=0, producer_id=5, transactional=True),
+        encode_batch([(1, None, b"of another", ())] * 2, base_offset=2, producer_id=6, transactional=True),
+        abort,
+        encode_batch([(1, None, b"committed later", ())], base_offset=5, producer_id=5, transactional=True),
+    ]
+    aborted = AbortedTransactions([AbortedTransaction(producer_id=5, first_offset=0)])
+    fetched = Fetched(Range(ORDERS, 0, FOREVER), [(RecordBatch(each), aborted) for each in log])
+    found = rows([fetched], decoder("value", "offset"))
+    assert [(row["offset"], row["value"]) for row in found] == [
+        (2, b"of another"),
+        (3, b"of another"),
+        (5, b"committed later"),
+    ]
+    uncommitted = rows([Fetched(fetched.range, [(RecordBatch(each), None) for each in log])], decoder("offset"))
+    assert [row["offset"] for row in uncommitted] == [0, 1, 2, 3, 5]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_messages_of_the_old_formats_are_read(codec: Compression) -> None:
+    plain = [message(1, offset, b"k", b"v%d" % offset) for offset in range(5)]
+    log = plain if codec is Compression.NONE else [wrapper(1, 4, b"".join(plain), codec)]
+    batches = [RecordBatch(each) for each in log]
+    found = decoded(batches, 1, 4)
+    assert found == [row for batch in batches for row in one_by_one(batch) if 1 <= row["offset"] < 4]
+    assert [row["value"] for row in found] == [b"v1", b"v2", b"v3"]
+
+
+@dataclass
+class Damage:
+    """A batch of three records, with one byte of them changed and the checksum made to fit."""
+
+    at: int
+    to: int
+
+    def batch(self) -> RecordBatch:
+        good = encode_batch([(1, b"key", b"value", [("h", b"x")])] * 3, base_offset=100)
+        bad = bytearray(good)
+        bad[61 + self.at] = self.to
+        whole = RecordBatch(bytes(bad))
+        whole.crc = crc32c(bytes(bad[21:]))
+        return whole
+
+
+@pytest.mark.parametrize("at", range(19 * 3))
+def test_a_damaged_record_is_an_error_that_says_where_or_gives_what_one_by_one_gives(at: int) -> None:
+    for to in (0x00, 0x01, 0x7F, 0x80, 0xFF):
+        batch = Damage(at, to).batch()
+        try:
+            expected: list[dict[str, Any]] | None = list(one_by_one(batch))
+        except CorruptRecord:
+            expected = None
+        if expected is not None:
+            assert decoded([batch]) == expected
+            continue
+        with pytest.raises(CorruptRecord, match="orders-3 cannot be read at offset 100") as raised:
+            decoded([batch])
+        assert raised.value.offset == 100
+
+
+def test_a_wrong_checksum_is_found_unless_it_is_not_looked_at() -> None:
+    bad = bytearray(encode_batch([(1, None, b"value", ())]))
+    bad[-2] ^= 1
+    with pytest.raises(CorruptRecord, match="checksum"):
+        decoded([bytes(bad)])
+    trusting = Decoder(("value",), check_crcs=False, max_decompressed_size=1 << 20)
+    fetched = Fetched(Range(ORDERS, 0, 1), [(RecordBatch(bytes(bad)), None)])
+    assert rows([fetched], trusting) == [{"value": b"valud"}]
+
+
+def test_random_bytes_never_do_anything_but_raise() -> None:
+    source = random.Random(7)
+    good = encode_batch([(1, b"k" * 10, b"v" * 50, [("h", b"x")])] * 20)
+    for _ in range(300):
+        bad = bytearray(good)
+        for _ in range(source.randint(1, 6)):
+            bad[source.randrange(61, len(bad))] = source.randrange(256)
+        batch = RecordBatch(bytes(bad))
+        batch.crc = crc32c(bytes(bad[21:]))
+        try:
+            decoded([batch])
+        except CorruptRecord:
+            continue
+
+
+def test_batches_come_out_when_there_are_enough_rows_and_at_the_end() -> None:
+    one = encode_batch([(1, None, b"v", ())] * 3_000)
+    using = decoder("value")
+    fetched = [Fetched(Range(ORDERS, 0, FOREVER), [(RecordBatch(one), None)] * 9)]
+    sizes = [batch.num_rows for batch in using.decode(fetched)]
+    assert sizes == [12_000, 12_000]
+    assert [batch.num_rows for batch in using.rest()] == [3_000]
+    assert list(using.rest()) == []

@@ -1,0 +1,174 @@
+"""Every offset of a range is in exactly one task, and a trigger's share is as large as it may be."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.spark.offsets import (
+    Range,
+    Task,
+    backlog,
+    from_json,
+    ranges,
+    rate_limited,
+    start_of,
+    tasks,
+    to_json,
+    with_start,
+)
+from aiokafka_lite.types import TopicPartition
+
+partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 9))
+offset_maps = st.dictionaries(partitions, st.integers(0, 10_000), max_size=12)
+
+
+def p(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+def plan(*sizes: int, records_per_task: int = 50_000, **given: int) -> list[list[tuple[int, int, int]]]:
+    """Tasks for partitions of these sizes, as (partition, start, end)."""
+    wanted = [Range(p(number), 0, size) for number, size in enumerate(sizes)]
+    made = tasks(wanted, records_per_task=records_per_task, **given)  # type: ignore[arg-type]
+    return [[(each.partition.partition, each.start, each.end) for each in task] for task in made]
+
+
+def covered(made: list[Task]) -> dict[TopicPartition, list[tuple[int, int]]]:
+    found: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+    for task in made:
+        for each in task:
+            found[each.partition].append((each.start, each.end))
+    return found
+
+
+# Tasks.
+
+
+@given(
+    offset_maps,
+    offset_maps,
+    st.none() | st.integers(1, 40),
+    st.none() | st.integers(1, 5_000),
+    st.integers(1, 20_000),
+)
+def test_every_offset_is_read_once_in_order_whatever_the_options(
+    start: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+    min_partitions: int | None,
+    most: int | None,
+    records_per_task: int,
+) -> None:
+    wanted = ranges(start, end)
+    options = {"min_partitions": min_partitions, "max_records_per_partition": most}
+    made = tasks(wanted, records_per_task=records_per_task, **options)  # type: ignore[arg-type]
+    assert made == tasks(wanted, records_per_task=records_per_task, **options)  # type: ignore[arg-type]
+    for each in wanted:
+        pieces = covered(made)[each.partition]
+        assert pieces[0][0] == each.start
+        assert pieces[-1][1] == each.end
+        assert all(low < high for low, high in pieces)
+        assert all(before[1] == after[0] for before, after in pairwise(pieces))
+    assert set(covered(made)) == {each.partition for each in wanted}
+    assert all(len({each.partition for each in task}) == len(task) for task in made)
+    total = sum(each.size for each in wanted)
+    if most is not None:
+        assert all(sum(each.size for each in task) <= most for task in made)
+    if min_partitions is not None and total:
+        assert len(made) >= min(min_partitions, total)
+
+
+def test_small_ranges_share_a_task_and_a_large_one_has_its_own() -> None:
+    assert plan(20_000, 20_000, 20_000, 90_000, 5) == [
+        [(0, 0, 20_000), (1, 0, 20_000)],
+        [(2, 0, 20_000)],
+        [(3, 0, 90_000)],
+        [(4, 0, 5)],
+    ]
+    assert len(plan(*[100] * 200)) == 1
+
+
+def test_min_partitions_splits_large_ranges_and_keeps_small_ones_apart() -> None:
+    assert plan(300, 100, min_partitions=4) == [[(0, 0, 100)], [(0, 100, 200)], [(0, 200, 300)], [(1, 0, 100)]]
+    assert len(plan(10, 10, 10, min_partitions=3)) == 3
+    assert len(plan(10, 10, 10, 10, min_partitions=2)) == 2
+    assert plan(2, min_partitions=5) == [[(0, 0, 1)], [(0, 1, 2)]]
+
+
+def test_max_records_per_partition_bounds_a_task() -> None:
+    assert plan(250, 40, max_records_per_partition=100) == [
+        [(0, 0, 83)],
+        [(0, 83, 166)],
+        [(0, 166, 250)],
+        [(1, 0, 40)],
+    ]
+
+
+def test_nothing_to_read_makes_no_task() -> None:
+    assert plan() == []
+    assert plan(0, 0, min_partitions=4) == []
+
+
+# Shares of a trigger.
+
+
+@given(offset_maps, offset_maps, st.integers(1, 5_000))
+def test_a_limited_trigger_reads_something_of_each_backlog_and_never_beyond(
+    start: dict[TopicPartition, int], end: dict[TopicPartition, int], limit: int
+) -> None:
+    reached = rate_limited(start, end, limit)
+    sizes = backlog(start, end)
+    assert reached.keys() == end.keys()
+    for partition, offset in reached.items():
+        if partition in sizes:
+            assert start.get(partition, 0) < offset <= end[partition]
+        else:
+            assert offset == end[partition]
+    assert sum(backlog(start, reached).values()) <= max(limit, 0) + len(sizes)
+
+
+def test_shares_are_in_proportion_to_the_backlog() -> None:
+    reached = rate_limited({p(0): 0, p(1): 100}, {p(0): 900, p(1): 200, p(2): 1}, 100)
+    assert reached == {p(0): 89, p(1): 109, p(2): 1}
+    assert rate_limited({}, {p(0): 10}, 100) == {p(0): 10}
+
+
+def test_a_new_partition_begins_at_nought() -> None:
+    assert ranges({p(0): 5}, {p(0): 9, p(1): 3}) == [Range(p(0), 5, 9), Range(p(1), 0, 3)]
+
+
+# Checkpoints.
+
+
+@given(offset_maps)
+def test_offsets_survive_the_checkpoint_and_are_text_in_one_order(offsets: dict[TopicPartition, int]) -> None:
+    written = json.dumps(to_json(offsets))
+    assert from_json(json.loads(written)) == offsets
+    shuffled = dict(reversed(offsets.items()))
+    assert json.dumps(to_json(shuffled)) == written
+
+
+def test_the_form_is_that_of_sparks_own_connector() -> None:
+    theirs = '{"orders":{"0":23,"1":-0},"payments":{"10":7}}'.replace("-0", "0")
+    offsets = from_json(json.loads(theirs))
+    assert offsets[TopicPartition("orders", 0)] == 23
+    assert json.dumps(to_json(offsets), separators=(",", ":")) == theirs
+
+
+def test_the_first_end_says_where_the_query_began() -> None:
+    end = with_start(to_json({p(0): 9}), {p(0): 4})
+    assert from_json(end) == {p(0): 9}
+    assert start_of(end) == {p(0): 4}
+    assert start_of(to_json({p(0): 9})) is None
+
+
+@pytest.mark.parametrize("text", ['{"t":5}', '{"t":{"x":1}}', '{"t":{"0":"1"}}', '{"t":{"0":-1}}', '{"logOffset":0}'])
+def test_offsets_of_another_kind_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="begin with a new checkpointLocation"):
+        from_json(json.loads(text))

@@ -1,0 +1,212 @@
+"""Options are those of Spark's own Kafka connector, and what is wrong says what to write instead. No Spark here."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.spark import options
+from aiokafka_lite.spark.bounds import Assign, Edge, Offsets, Subscribe, SubscribePattern, Timestamps, Unmatched
+from aiokafka_lite.types import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+BARE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+SINK = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def batch(**given: str) -> options.BatchRead:
+    return options.batch_read(BARE | {name.replace("__", "."): value for name, value in given.items()})
+
+
+def stream(**given: str) -> options.StreamRead:
+    return options.stream_read(BARE | {name.replace("__", "."): value for name, value in given.items()})
+
+
+def test_defaults_are_those_of_sparks_connector() -> None:
+    read = batch()
+    assert (read.starting, read.ending) == (Edge.EARLIEST, Edge.LATEST)
+    assert stream().starting is Edge.LATEST
+    assert read.fail_on_data_loss
+    assert not read.include_headers
+    assert read.min_partitions is None
+    assert read.max_records_per_partition is None
+    assert (read.offset_retries, read.offset_retry_interval, read.poll_timeout) == (3, 0.01, 120.0)
+    assert read.properties.isolation_level == "read_uncommitted"
+    assert stream().max_trigger_delay == 900.0
+    assert (stream().max_offsets_per_trigger, stream().min_offsets_per_trigger) == (None, None)
+    assert read.records_per_task == 50_000
+    assert not read.pushdown
+    assert read.freeze_gc
+
+
+def test_names_count_in_any_case_as_spark_lowers_them() -> None:
+    given = BARE | {"FailOnDataLoss": "FALSE", "minpartitions": "8", "STARTINGOFFSETS": " Earliest"}
+    read = options.stream_read(given)
+    assert (read.fail_on_data_loss, read.min_partitions, read.starting) == (False, 8, Edge.EARLIEST)
+
+
+@pytest.mark.parametrize(
+    "name, text, selection",
+    [
+        ("subscribe", " b, a,,b ", Subscribe(("b", "a"))),
+        ("subscribePattern", "orders-.*", SubscribePattern("orders-.*")),
+        ("assign", '{"t":[1,0,1]}', Assign((T0, T1))),
+    ],
+)
+def test_one_option_selects_the_partitions(name: str, text: str, selection: object) -> None:
+    assert options.batch_read({"kafka.bootstrap.servers": "h:1", name: text}).selection == selection
+
+
+def test_a_time_goes_before_times_by_partition_and_those_before_offsets() -> None:
+    offsets = {"startingOffsets": '{"t":{"0":5}}'}
+    times = {"startingOffsetsByTimestamp": '{"t":{"0":1000}}'}
+    time = {"startingTimestamp": "2000"}
+    assert stream(**offsets).starting == Offsets({T0: 5})
+    assert stream(**offsets, **times).starting == Timestamps({T0: 1000}, Unmatched.ERROR)
+    assert stream(**offsets, **times, **time).starting == Timestamps(2000, Unmatched.ERROR)
+    assert stream(**time, startingOffsetsByTimestampStrategy="latest").starting == Timestamps(2000, Unmatched.LATEST)
+    assert batch(endingTimestamp="5", endingOffsets="latest").ending == Timestamps(5, Unmatched.LATEST)
+    assert batch(endingOffsetsByTimestamp='{"t":{"0":7}}').ending == Timestamps({T0: 7}, Unmatched.LATEST)
+
+
+def test_special_offsets_are_the_earliest_and_the_latest() -> None:
+    assert batch(startingOffsets='{"t":{"0":-2,"1":7}}').starting == Offsets({T0: -2, T1: 7})
+    assert batch(endingOffsets='{"t":{"0":-1}}').ending == Offsets({T0: -1})
+    assert stream(startingOffsets='{"t":{"0":-1}}').starting == Offsets({T0: -1})
+
+
+@pytest.mark.parametrize(
+    "text, seconds",
+    [("900000", 900.0), ("15m", 900.0), ("500ms", 0.5), ("2 min", 120.0)],
+)
+def test_a_delay_has_sparks_units(text: str, seconds: float) -> None:
+    assert stream(maxTriggerDelay=text).max_trigger_delay == seconds
+
+
+def test_every_option_that_there_is_can_be_given() -> None:
+    examples = {
+        "subscribe": "t",
+        "startingTimestamp": "1",
+        "startingOffsetsByTimestamp": '{"t":{"0":1}}',
+        "startingOffsetsByTimestampStrategy": "error",
+        "startingOffsets": "earliest",
+        "endingTimestamp": "1",
+        "endingOffsetsByTimestamp": '{"t":{"0":1}}',
+        "endingOffsets": "latest",
+        "maxTriggerDelay": "1m",
+        "groupIdPrefix": "mine",
+        "topic": "t",
+    }
+    switches = {"failOnDataLoss", "includeHeaders", "pushdown", "freezeGc"}
+    others = {"subscribePattern", "assign"}
+    for name, scope in options.OPTIONS.items():
+        if name in others:
+            continue
+        value = "true" if name in switches else examples.get(name, "1024")
+        given = {**BARE, name: value}
+        if options.Scope.BATCH_READ in scope:
+            assert options.batch_read(given)
+        if options.Scope.STREAM_READ in scope:
+            assert options.stream_read(given)
+        if options.Scope.WRITE in scope:
+            assert options.write({**SINK, name: value})
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ({}, "exactly one of the options subscribe, subscribePattern, assign: none is given"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign are given"),
+        ({"subscribe": " , "}, "write the names of topics, joined by commas"),
+        ({"subscribe": "a b"}, "'a b'"),
+        ({"subscribePattern": "("}, "Python's regular expressions"),
+        ({"assign": "t"}, 'as {"topic":[0,1]}'),
+        ({"assign": '{"t":[-1]}'}, 'as {"topic":[0,1]}'),
+        ({"subscribe": "t", "startingOffsets": "first"}, "write earliest, latest, or an offset"),
+        ({"subscribe": "t", "startingOffsets": '{"t":{"0":-3}}'}, "-2 is earliest, -1 latest"),
+        ({"subscribe": "t", "startingOffsets": '{"t":{"x":1}}'}, "an offset for each partition"),
+        ({"subscribe": "t", "startingOffsets": '{"u":{"0":1}}'}, "it names u-0, which the query does not read"),
+        ({"assign": '{"t":[0,1]}', "startingOffsets": '{"t":{"0":1}}'}, "it leaves out t-1"),
+        ({"subscribe": "t", "startingTimestamp": "today"}, "milliseconds since the epoch"),
+        ({"subscribe": "t", "startingOffsetsByTimestampStrategy": "earliest"}, "write error or latest"),
+        ({"subscribe": "t", "failOnDataLoss": "no"}, "write true or false"),
+        ({"subscribe": "t", "minPartitions": "0"}, "write a whole number from 1"),
+        ({"subscribe": "t", "maxRecordsPerPartition": "many"}, "write a whole number from 1"),
+        ({"subscribe": "t", "failOnDataloos": "true"}, "did you mean failOnDataLoss?"),
+        ({"subscribe": "t", "path": "t"}, "topics are named by"),
+        ({"subscribe": "t", "topic": "t"}, "write subscribe to name the topics to read"),
+        ({"subscribe": "t", "bootstrap.servers": "h:1"}, "write kafka.bootstrap.servers"),
+        ({"subscribe": "t", "kafka.auto.offset.reset": "earliest"}, "write startingOffsets"),
+        ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "nothing is committed to Kafka"),
+        ({"subscribe": "t", "kafka.key.deserializer": "X"}, "keys come as binary"),
+        ({"subscribe": "t", "kafka.interceptor.classes": "X"}, "transform the rows in Spark"),
+        ({"subscribe": "t", "kafka.isolation.level": "committed"}, "write read_committed or read_uncommitted"),
+        ({"subscribe": "t", "kafka.group.id": "g", "groupIdPrefix": "p"}, "write one of the two"),
+    ],
+)
+def test_what_is_wrong_in_a_read_says_what_to_write(given: dict[str, str], told: str) -> None:
+    whole = {"kafka.bootstrap.servers": "localhost:9092", **given}
+    for parse in (options.batch_read, options.stream_read, options.check_read):
+        with pytest.raises(ConfigurationError) as raised:
+            parse(whole)
+        assert told in str(raised.value)
+
+
+def test_servers_have_to_be_named() -> None:
+    for parse, given in ((options.batch_read, {"subscribe": "t"}), (options.write, {"topic": "t"})):
+        with pytest.raises(ConfigurationError, match=r'write .option\("kafka.bootstrap.servers"'):
+            parse(given)
+
+
+def test_a_batch_ends_and_a_stream_does_not() -> None:
+    with pytest.raises(ConfigurationError, match="cannot begin at the end; write earliest"):
+        batch(startingOffsets="latest")
+    with pytest.raises(ConfigurationError, match="cannot begin at the end"):
+        batch(startingOffsets='{"t":{"0":-1}}')
+    with pytest.raises(ConfigurationError, match="cannot end at the beginning; write latest"):
+        batch(endingOffsets="earliest")
+    with pytest.raises(ConfigurationError, match="cannot end at the beginning"):
+        batch(endingOffsets='{"t":{"0":-2}}')
+    with pytest.raises(ConfigurationError, match="endingOffsets: it is not for a stream read; it is for a batch read"):
+        stream(endingOffsets="latest")
+    assert options.check_read(BARE | {"endingOffsets": "latest"})
+    assert options.check_read(BARE | {"startingOffsets": "latest"})
+
+
+def test_limits_of_a_trigger_are_of_no_effect_in_a_batch_which_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert batch(maxOffsetsPerTrigger="5")
+    assert "maxOffsetsPerTrigger: of no effect in a batch read" in caplog.text
+    assert stream(maxOffsetsPerTrigger="5", minOffsetsPerTrigger="5").min_offsets_per_trigger == 5
+    with pytest.raises(ConfigurationError, match="at most maxOffsetsPerTrigger, which is 4"):
+        stream(maxOffsetsPerTrigger="4", minOffsetsPerTrigger="5")
+
+
+def test_what_spark_hands_over_with_the_options_is_left_to_it() -> None:
+    given = SINK | {"topic": "t", "checkpointLocation": "/x", "queryName": "q", "asyncProgressTrackingEnabled": "true"}
+    assert options.write(given | {"_asyncProgressTrackingOverrideSinkSupportCheck": "true"}).topic == "t"
+
+
+def test_no_value_of_a_property_is_ever_shown() -> None:
+    read = batch(kafka__sasl__password="hunter2", kafka__ssl__key__password="file:/secret")
+    for text in (repr(read), str(read), repr(read.properties), repr(pickle.loads(pickle.dumps(read)))):
+        assert "hunter2" not in text
+        assert "file:/secret" not in text
+    assert read.properties["sasl.password"] == "hunter2"
+    assert pickle.loads(pickle.dumps(read)) == read
+    assert hash(copy.copy(read.properties)) == hash(read.properties)
+
+
+def test_options_are_parsed_without_spark_arrow_or_numpy() -> None:
+    code = (
+        "import sys, aiokafka_lite.spark.options as o; o.write({'kafka.bootstrap.servers': 'h:1'});"
+        "print([name for name in ('pyspark', 'pyarrow', 'numpy', 'asyncio') if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
