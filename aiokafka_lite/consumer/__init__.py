@@ -2,11 +2,11 @@
 
 from .arrow import BytesColumn
 from .columns import Batch
-from .consumer import Batches, Consumer, GroupMetadata, OnOffsetReset
+from .consumer import Batches, Consumer, GroupMetadata
 from .deserializer import Deserializer, IntDeserializer, JsonDeserializer, StrDeserializer
 from .deserializing import OnDeserializationError
 from .offsets import OffsetAndTimestamp
-from .partition import ResetReason
+from .partition import OnOffsetReset, ResetReason
 from .rebalance import RebalanceHandle, RebalanceListener
 from .session import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
 

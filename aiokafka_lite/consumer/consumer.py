@@ -34,7 +34,7 @@ from .deserializing import Deserializing, OnDeserializationError
 from .fetching import Fetching
 from .membership import Attendance, GroupReading
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
-from .partition import Hold, PartitionState, Reset, ResetReason
+from .partition import Hold, OnOffsetReset, PartitionState, Reset, ResetReason
 from .positions import why_unknown
 from .reader import Reader
 from .rebalance import RebalanceHandle, RebalanceListener
@@ -44,9 +44,6 @@ from .subscription import Subscription
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-OnOffsetReset = Callable[[TopicPartition, int, int, ResetReason], None]
-"""Called with the partition, the offset that was next, the one where reading goes on, and why."""
 
 
 @dataclass(frozen=True, slots=True)

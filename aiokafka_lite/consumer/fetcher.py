@@ -37,8 +37,7 @@ from ..types import IsolationLevel, TopicPartition
 from .fetch_session import FINAL, NO_SESSION, FetchSession, SessionRequest
 from .fetched import AbortedTransactions
 from .offsets import CONSUMER, is_passing
-from .partition import ANY_LEADER, PartitionState, Reset, ResetReason
-from .positions import ReportReset
+from .partition import ANY_LEADER, OnOffsetReset, PartitionState, Reset, ResetReason
 from .subscription import FetchKey, FetchPlan, FetchTarget, Subscription, plan_fetch
 
 logger = logging.getLogger(__name__)
@@ -192,7 +191,7 @@ class BrokerFetcher:
         on_reset: Callable[[], None],
         on_move: Callable[[], None],
         settle: Callable[[], None],
-        report_reset: ReportReset,
+        report_reset: OnOffsetReset,
     ) -> None:
         self.node_id = node_id
         self._client = client

@@ -13,8 +13,8 @@ from ..cluster.metadata import ClusterView
 from ..config import ClientConfig, ConsumerConfig
 from ..protocol.schema import ZERO_UUID
 from .fetcher import BrokerFetcher
-from .partition import PartitionState, Reset, ResetReason
-from .positions import PositionKeeper, ReportReset, Spawn
+from .partition import OnOffsetReset, PartitionState, Reset, ResetReason
+from .positions import PositionKeeper, Spawn
 from .subscription import Subscription, new_partitions, source_of
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Fetching:
         on_ready: Callable[[], None],
         on_found: Callable[[], None],
         settle: Callable[[], None] = lambda: None,
-        report_reset: ReportReset = lambda *_: None,
+        report_reset: OnOffsetReset = lambda *_: None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -113,6 +113,8 @@ class Fetching:
     def _place(self, view: ClusterView) -> None:
         """Say which broker each partition is fetched from, and have a fetcher for each of those."""
         for state in self._subscription:
+            if state.topic_id == ZERO_UUID and (topic := view.topics.get(state.partition.topic)) is not None:
+                state.topic_id = topic.topic_id  # of the topic that is read, should another one take its name
             node_id = state.node_id = source_of(state, view)
             if node_id is not None and node_id not in self._fetchers:
                 fetcher = self._fetchers[node_id] = BrokerFetcher(

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from ..group.offsets import Offsets
 from ..types import OffsetAndMetadata, TopicPartition
+from .callbacks import call
 from .partition import Hold, PartitionState
 from .reader import Reader
 from .rebalance import RebalanceHandle, RebalanceListener
@@ -146,14 +147,14 @@ class GroupReading:
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         going = [state.partition for state in self._held(partitions)]
         if going:
-            await self._listener.on_revoked(self._handle, going)
+            await call("on_revoked()", self._listener.on_revoked(self._handle, going))
             self._drop(going)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
         gone = [state.partition for state in self._held(partitions)]
         if gone:
             self._drop(gone)
-            await self._listener.on_lost(self._handle, gone)
+            await call("on_lost()", self._listener.on_lost(self._handle, gone))
 
     async def assigned(
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
@@ -167,7 +168,7 @@ class GroupReading:
                 state.seek(committed.offset, committed.leader_epoch)
             states.append(state)
         self._on_change()
-        await self._listener.on_assigned(self._handle, list(added))
+        await call("on_assigned()", self._listener.on_assigned(self._handle, list(added)))
         for state in states:
             if state.hold is Hold.COMING:  # else it has to go again already
                 state.hold = Hold.NOT

@@ -19,13 +19,12 @@ from ..errors import ErrorCode, KafkaError, error_for
 from ..net.connection import Purpose
 from ..types import TopicPartition
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, is_passing, lookup_request, read_lookup
-from .partition import PartitionState, PositionState, Reset, ResetReason
+from .partition import OnOffsetReset, PartitionState, PositionState, Reset
 from .subscription import Subscription, plan_lookups
 
 logger = logging.getLogger(__name__)
 
 Spawn = Callable[..., object]
-ReportReset = Callable[[TopicPartition, int, int, ResetReason], None]
 
 
 class _Question(NamedTuple):
@@ -54,7 +53,7 @@ class PositionKeeper:
         spawn: Spawn,
         on_found: Callable[[], None],
         on_ready: Callable[[], None],
-        report_reset: ReportReset,
+        report_reset: OnOffsetReset,
         wall_clock: Callable[[], float],
     ) -> None:
         self._client = client

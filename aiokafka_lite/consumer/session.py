@@ -25,7 +25,7 @@ import anyio.abc
 from ..aio.backoff import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
-from ..config import ClientConfig, ConsumerConfig, GroupConfig
+from ..config import ClientConfig, ConsumerConfig, GroupConfig, check_function
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group.coordinator import Coordinator, Topics, checked_strategies
 from ..group.offsets import CommitResult, Offsets
@@ -33,11 +33,12 @@ from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector, check_connector
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .arguments import check_record
+from .callbacks import call
 from .deserializer import Deserializer
 from .deserializing import Deserializing, OnDeserializationError
 from .fetched import Chunk
 from .fetching import Fetching
-from .partition import Hold, PartitionState, Reset
+from .partition import Hold, OnOffsetReset, PartitionState, Reset, ResetReason
 from .reader import BREATH, NOTHING
 from .settings import ConsumerSettings, checked_topics, configs, default_strategies
 from .subscription import Subscription, wants_data
@@ -45,7 +46,7 @@ from .subscription import Subscription, wants_data
 logger = logging.getLogger(__name__)
 
 CLOSING_TIME = 1.5
-"""Seconds that claims have to finish when the group is closed; then their tasks are cancelled."""
+"""Seconds that claims have to finish when the group is closed, and again ``cleanup``; then they are cancelled."""
 
 ERRORS_KEPT = 100
 """Errors that wait for a reader of ``errors()``; older ones are dropped, as they are in the log."""
@@ -54,7 +55,9 @@ ERRORS_KEPT = 100
 class ConsumerGroupHandler(Generic[K, V]):
     """What a member does. Override ``consume_claim``, and the others if there is something to do.
 
-    An exception ends ``consume``, which raises it after the member has left in good order.
+    An exception ends ``consume``, which raises it after the member has left in good order. So does a ``setup`` or
+    ``cleanup`` that takes longer than the rebalance timeout, as the others cannot wait for it any longer: it is
+    cancelled, and the exception is a KafkaTimeout.
     """
 
     async def setup(self, session: ConsumerGroupSession) -> None:
@@ -65,7 +68,10 @@ class ConsumerGroupHandler(Generic[K, V]):
         raise NotImplementedError(f"{type(self).__name__} has no consume_claim()")
 
     async def cleanup(self, session: ConsumerGroupSession) -> None:
-        """A session has ended: all claims have, and what is marked now is committed next, unless it was lost."""
+        """A session has ended: all claims have, and what is marked now is committed next, unless it was lost.
+
+        While the group is closed it has a second and a half.
+        """
 
 
 class Claim(Generic[K, V]):
@@ -255,8 +261,9 @@ class ConsumerGroupSession:
 class ConsumerGroup(Generic[K, V]):
     """A member of a group that works by a handler. Constructing it does no I/O.
 
-    Takes the settings of ``Consumer``, and its deserializers. ``await group.consume(topics, handler)`` does everything,
-    from joining to leaving; ``async with`` is only needed where something else may have to close it.
+    Takes the settings of ``Consumer``, its deserializers and its ``on_offset_reset``. ``await group.consume(topics,
+    handler)`` does everything, from joining to leaving; ``async with`` is only needed where something else may have to
+    close it.
     """
 
     def __init__(
@@ -268,6 +275,7 @@ class ConsumerGroup(Generic[K, V]):
         key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
         value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
         on_deserialization_error: OnDeserializationError = "raise",
+        on_offset_reset: OnOffsetReset | None = None,
         connector: Connector | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
@@ -280,6 +288,9 @@ class ConsumerGroup(Generic[K, V]):
         self._strategies = default_strategies() if strategies is None else checked_strategies(strategies)
         check_connector(connector)
         self._connector = connector
+        if on_offset_reset is not None:
+            check_function("on_offset_reset", on_offset_reset, "is told of resets")
+        self._on_offset_reset = on_offset_reset
         self._deserializing: Deserializing | None = None
         if key_deserializer is not None or value_deserializer is not None or on_deserialization_error != "raise":
             self._deserializing = Deserializing(key_deserializer, value_deserializer, on_deserialization_error)
@@ -384,6 +395,7 @@ class _Consumption(Service):
         self._config: ConsumerConfig = group._config
         self._group_config: GroupConfig = group._group_config
         self.deserializing = group._deserializing
+        self._on_offset_reset = group._on_offset_reset
         self._client = Client(group._client_config, connector=group._connector)
         self._backoff = Backoff(group._client_config.retry_backoff, group._client_config.retry_backoff_max)
         self._subscription = Subscription(
@@ -399,6 +411,7 @@ class _Consumption(Service):
             on_ready=self._ready,
             on_found=self._ready,
             settle=self._settle_claims,
+            report_reset=self._moved_by_reset,
         )
         self.coordinator = Coordinator(
             self._client,
@@ -505,23 +518,29 @@ class _Consumption(Service):
             await self._session._ended.wait()
 
     async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
-        await self._end_session(CLOSING_TIME if closing else 0.0)
+        if closing:
+            await self._end_session(CLOSING_TIME, CLOSING_TIME)
+        else:
+            await self._end_session(0.0, self._group_config.time_to_rebalance)  # the claims were waited for already
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._drop(partitions)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        await self._end_session(self._group_config.time_to_rebalance)
+        patience = self._group_config.time_to_rebalance
+        await self._end_session(patience, patience)
         self._drop(partitions)
 
     async def assigned(
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
     ) -> None:
-        if self._session is not None and not self._session.cancelled:
+        before = self._session
+        if before is not None and not before.cancelled:
             if not added:
                 return  # the session goes on, in the next generation
-            self._session._cancel()
-            await self._end_session(self._group_config.time_to_rebalance)
+            before._cancel()
+            patience = self._group_config.time_to_rebalance
+            await self._end_session(patience, patience)
         for partition, committed in added.items():
             state = self._subscription.add(partition, self._subscription.reset)
             if committed is not None:
@@ -539,7 +558,7 @@ class _Consumption(Service):
         for state in self._held(sorted(owned)):
             session._claims[state.partition] = Claim(self, session, state)
         try:
-            await self._handler.setup(session)
+            await call("setup()", self._handler.setup(session), self._group_config.time_to_rebalance)
         except Exception as error:  # noqa: BLE001 - it is the user's, and goes to whoever called consume
             session._cancel()
             session._clean = True  # what was not set up is not cleaned up
@@ -556,14 +575,14 @@ class _Consumption(Service):
 
     async def _run_claim(self, session: ConsumerGroupSession, claim: Claim[Any, Any]) -> None:
         try:
-            await self._handler.consume_claim(session, claim)
+            await call(f"consume_claim() of {claim._state.partition}", self._handler.consume_claim(session, claim))
         except Exception as error:  # noqa: BLE001 - it is the user's, and goes to whoever called consume
             self._fail_by_handler(error)
         finally:
             session._claim_ended(claim._state.partition)
 
-    async def _end_session(self, patience: float) -> None:
-        """Wait for the claims, cancel those that take too long, and clean up."""
+    async def _end_session(self, patience: float, time_to_clean_up: float) -> None:
+        """Wait for the claims for so many seconds, cancel those that take longer, and clean up."""
         session = self._session
         if session is None:
             return
@@ -580,9 +599,29 @@ class _Consumption(Service):
         if not session._clean:
             session._clean = True
             try:
-                await self._handler.cleanup(session)
+                await call("cleanup()", self._handler.cleanup(session), time_to_clean_up)
             except Exception as error:  # noqa: BLE001 - it is the user's, and goes to whoever called consume
                 self._fail_by_handler(error)
+            self._go_back(session)
+
+    def _go_back(self, session: ConsumerGroupSession) -> None:
+        """What a claim has handed out and nobody marked is handed out again by its successor in the next session.
+
+        The claim may have been cancelled over it, or have returned with it in hand. Members that get a partition from
+        another one begin where that one's marks were; so does the same member.
+        """
+        for partition, claim in session._claims.items():
+            state, position = claim._state, claim._state.position
+            done = self.coordinator.offsets.last_marked(partition)
+            begin = claim._initial if done is None else done.offset
+            if begin is not None and position is not None and begin < position and self._subscription.holds(state):
+                state.seek(begin, None if done is None else done.leader_epoch)
+
+    def _moved_by_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
+        """Reading goes on elsewhere than the claim has left off, and marks have to follow."""
+        self.coordinator.offsets.may_go_back(partition)
+        if self._on_offset_reset is not None:
+            self._on_offset_reset(partition, old, new, reason)
 
     def _held(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         states = self._subscription.partitions

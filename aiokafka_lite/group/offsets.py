@@ -246,6 +246,10 @@ class Offsets:
         """What is known to be committed of an owned partition, without asking."""
         return self._committed.get(partition)
 
+    def last_marked(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """What was marked last of an owned partition, or was committed when it came; None if there is neither."""
+        return self._marked.get(partition) or self._committed.get(partition)
+
     # ---- marking
 
     def mark(self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None) -> bool:

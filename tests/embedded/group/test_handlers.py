@@ -1,0 +1,254 @@
+"""What handlers and listeners do to themselves and to the group: they hang, are cancelled, block, leave work behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.consumer import Claim, ConsumerGroupSession, RebalanceHandle, RebalanceListener, ResetReason
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout
+from aiokafka_lite.types import TopicPartition
+from tests.embedded.consumer.logs import fill
+from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of
+from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
+
+QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0, "rebalance_timeout": 8.0}
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# ---- those that hang
+
+
+class Hanging(Recorder):
+    """Hangs in one of its methods, until it is cancelled."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+        self.cancelled_after: list[float] = []
+
+    async def _hang(self, where: str) -> None:
+        if where == self.where:
+            began = now()
+            try:
+                await asyncio.sleep(10_000)
+            finally:
+                self.cancelled_after.append(now() - began)
+
+    async def setup(self, session: ConsumerGroupSession) -> None:
+        await super().setup(session)
+        await self._hang("setup")
+
+    async def cleanup(self, session: ConsumerGroupSession) -> None:
+        await super().cleanup(session)
+        await self._hang("cleanup")
+
+
+async def test_a_setup_that_hangs_is_cut_off_and_the_group_is_left(cluster: EmbeddedCluster) -> None:
+    handler = Hanging("setup")
+    began = now()
+    with pytest.raises(KafkaTimeout, match=r"setup\(\) took longer than 8 s"):
+        await group_of(cluster, **QUICK).consume(["orders"], handler)
+    assert handler.cancelled_after == [pytest.approx(8.0)]
+    assert now() - began < 20.0
+    assert handler.calls == ["setup 6"]
+    other = Recorder()
+    running = Running(cluster, other, **QUICK)
+    await until(lambda: len(other.reading) == 6, within=1.0)
+    await running.cancel()
+
+
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_a_cleanup_that_hangs_holds_up_a_rebalance_for_so_long_only(
+    cluster: EmbeddedCluster, settings: dict[str, Any]
+) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 10)
+    handler, other = Hanging("cleanup"), Recorder()
+    one = Running(cluster, handler, **QUICK, **settings)
+    await until(lambda: len(handler.read) == 60)
+    two = Running(cluster, other, **QUICK, **settings)
+    with pytest.raises(KafkaTimeout, match=r"cleanup\(\) took longer than 8 s"):
+        await one.task
+    await until(lambda: len(other.reading) == 6, within=10.0)
+    await two.cancel()
+    assert await committed(cluster) == dict.fromkeys(ORDERS, 10)
+
+
+async def test_a_cleanup_that_hangs_when_the_group_is_closed_costs_no_commit(cluster: EmbeddedCluster) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 10)
+    handler = Hanging("cleanup")
+    running = Running(cluster, handler)
+    await until(lambda: len(handler.read) == 60)
+    began = now()
+    await running.group.close()
+    assert now() - began <= 5.0
+    with pytest.raises(KafkaTimeout, match=r"cleanup\(\)"):
+        await running.task
+    assert await committed(cluster) == dict.fromkeys(ORDERS, 10)
+    assert all(group is None or not group.members for group in groups(cluster))
+
+
+def groups(cluster: EmbeddedCluster) -> list[Any]:
+    return [node.groups.group("workers") for node in cluster.nodes.values()]
+
+
+# ---- those that await what is cancelled
+
+
+async def awaits_what_is_cancelled() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(10_000))
+    asyncio.get_running_loop().call_later(0.5, task.cancel)
+    await task
+
+
+@pytest.mark.parametrize("where", ["setup", "consume_claim", "cleanup"])
+async def test_a_cancelled_error_of_the_handlers_own_is_told_as_one(cluster: EmbeddedCluster, where: str) -> None:
+    class Own(Recorder):
+        async def setup(self, session: ConsumerGroupSession) -> None:
+            await super().setup(session)
+            if where == "setup":
+                await awaits_what_is_cancelled()
+
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            if where == "consume_claim" and claim.partition == 3:
+                await awaits_what_is_cancelled()
+            await super().consume_claim(session, claim)
+
+        async def cleanup(self, session: ConsumerGroupSession) -> None:
+            await super().cleanup(session)
+            if where == "cleanup":
+                await awaits_what_is_cancelled()
+
+    handler = Own()
+    running = Running(cluster, handler)
+    await until(lambda: bool(handler.sessions))
+    if where == "cleanup":
+        await running.group.close()
+    with pytest.raises(IllegalStateError, match=rf"{where}\(\).*raised CancelledError") as raised:
+        await running.task
+    assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+    assert all(group is None or not group.members for group in groups(cluster))
+
+
+async def test_a_cancelled_error_of_the_listeners_own_is_told_as_one(cluster: EmbeddedCluster) -> None:
+    class Own(RebalanceListener):
+        async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            await awaits_what_is_cancelled()
+
+    consumer = member_of(cluster, listener=Own())
+    await consumer.start()
+    with pytest.raises(IllegalStateError, match=r"on_assigned\(\) raised CancelledError"):
+        await consumer.poll(timeout=10.0)
+    with pytest.raises(IllegalStateError, match=r"on_assigned\(\) raised CancelledError"):
+        await consumer.close()
+
+
+# ---- those that block the event loop
+
+
+@pytest.mark.parametrize("blocked", [1.0, 5.0, 20.0])
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_a_claim_that_blocks_the_event_loop_costs_the_session_only_beyond_its_timeout(
+    cluster: EmbeddedCluster, settings: dict[str, Any], blocked: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop: Any = asyncio.get_running_loop()
+    for partition in ORDERS:
+        fill(cluster, partition, 20)
+
+    class Blocking(Recorder):
+        has_blocked = False
+
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            async for record in claim:
+                if record.offset == 10 and claim.partition == 2 and not self.has_blocked:
+                    self.has_blocked = True
+                    # To all others, the coordinator's timers among them, this is what a loop that stands still is like.
+                    loop.now += blocked
+                self.read.append(record)
+                await asyncio.sleep(0.1)
+                session.mark_message(record)
+
+    handler = Blocking()
+    with caplog.at_level(logging.WARNING, logger="aiokafka_lite.group"):
+        running = Running(cluster, handler, session_timeout=10.0, heartbeat_interval=2.0, **settings)
+        await until(lambda: handler.has_blocked)
+        await until(lambda: len({(each.partition, each.offset) for each in handler.read}) == 120)
+        await asyncio.sleep(5.0)
+    assert [call for call in handler.calls if call == "setup 6"] == ["setup 6"] * (1 if blocked < 10.0 else 2)
+    said = [record for record in caplog.records if "blocked" in record.getMessage()]
+    assert len(said) == (0 if blocked == 1.0 else 1)
+    await running.cancel()
+    assert await committed(cluster) == dict.fromkeys(ORDERS, 20)
+
+
+# ---- those that leave work behind
+
+
+@pytest.mark.parametrize("how", ["returns", "is cancelled"])
+async def test_what_a_claim_leaves_unmarked_is_read_by_its_successor_in_the_next_session(
+    cluster: EmbeddedCluster, how: str
+) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 30)
+    done: set[tuple[int, int]] = set()
+
+    class Lists(Recorder):
+        """Takes seven records at a time, does all of them at once, and then marks; at the end it lets a rest go."""
+
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            self.reading.add(TopicPartition(claim.topic, claim.partition))
+            found = []
+            try:
+                async for record in claim:
+                    found.append(record)
+                    if len(found) == 7 or record.offset == 29:
+                        done.update((each.partition, each.offset) for each in found)
+                        session.mark_message(found[-1])
+                        found.clear()
+                    await asyncio.sleep(0.3)
+                if how == "is cancelled":
+                    await asyncio.sleep(10_000)
+            finally:
+                self.reading.discard(TopicPartition(claim.topic, claim.partition))
+
+    handlers = [Lists() for _ in range(3)]
+    running = []
+    for handler in handlers:
+        running.append(Running(cluster, handler, heartbeat_interval=0.5, rebalance_timeout=6.0, **COOPERATIVE))
+        await asyncio.sleep(2.0)
+    with suppress(TimeoutError):
+        await until(lambda: len(done) == 180)
+    assert sum(len(handler.sessions) for handler in handlers) > 3
+    for each in running:
+        await each.cancel()
+    assert len(done) == 180
+    assert await committed(cluster) == dict.fromkeys(ORDERS, 30)
+
+
+async def test_marks_follow_a_log_that_begins_anew_and_the_user_hears_of_it(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 30)
+    heard: list[tuple[TopicPartition, int, int, ResetReason]] = []
+    handler = Recorder()
+    running = Running(cluster, handler, metadata_max_age=2.0, on_offset_reset=lambda *reset: heard.append(reset))
+    await until(lambda: len(handler.read) == 30)
+    await cluster.delete_topic("orders")
+    await cluster.create_topic("orders", partitions=6)
+    fill(cluster, ORDERS[0], 10)
+    await until(lambda: len(handler.read) == 40)
+    await asyncio.sleep(1.0)
+    await running.cancel()
+    assert (ORDERS[0], 30, 0, ResetReason.RECREATED) in heard
+    assert await committed(cluster) == {ORDERS[0]: 10}
+    with pytest.raises(ConfigurationError, match="on_offset_reset=5"):
+        group_of(cluster, on_offset_reset=5)
