@@ -33,6 +33,8 @@ class Order(BaseModel):
 async def write_receipts(consumer: Consumer[bytes, Any], producer: Producer) -> None:
     """Asking for the next order says that this one is done with: so its receipt is acknowledged before."""
     async for order in consumer:
+        if order.value is None:  # this service writes none, but others may
+            continue
         receipt = {"order_id": order.value["order_id"], "partition": order.partition, "offset": order.offset}
         await producer.send("receipts", json.dumps(receipt), key=order.key)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 from pathlib import Path
 from types import FunctionType
 
@@ -14,6 +13,7 @@ from aiokafka_lite import Admin
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_admin import until
 from tests.end_to_end.test_readme import until_it_prints
+from tests.pure.documents import blocks
 
 PAGE = Path(__file__).parents[2] / "docs" / "admin.md"
 
@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "admin.md"
 async def test_the_examples_of_the_page_run_one_after_the_other(
     kafka: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, *others = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    first, *others = [block.text for block in blocks(PAGE)]
     printed = await until_it_prints("too-wide is not", "-c", first.replace("localhost:9092", kafka.bootstrap_servers))
     assert "orders is there" in printed
     async with Admin(kafka.bootstrap_servers) as admin:

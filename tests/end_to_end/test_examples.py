@@ -39,7 +39,7 @@ def newest(kafka: Kafka) -> Kafka:
 
 
 class Program:
-    """An example that runs; ``printed`` is all that it has printed so far.
+    """A program that runs; ``printed`` is all that it has printed so far.
 
     A task reads all the time: a program whose output nobody takes stands still once the pipe is full.
     """
@@ -74,16 +74,14 @@ class Program:
 
 
 @asynccontextmanager
-async def running(name: str, kafka: Kafka, **environment: str) -> AsyncIterator[Program]:
-    """Run an example; all that it printed is read when the block is left."""
+async def started(*arguments: str, **environment: str) -> AsyncIterator[Program]:
+    """A Python process; all that it printed is read when the block is left."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-uW",
-        "error",
-        str(EXAMPLES / name),
+        *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | {"BOOTSTRAP_SERVERS": kafka.bootstrap_servers} | environment,
+        env=os.environ | environment,
     )
     program = Program(process)
     async with asyncio.TaskGroup() as tasks:
@@ -94,6 +92,14 @@ async def running(name: str, kafka: Kafka, **environment: str) -> AsyncIterator[
             if process.returncode is None:
                 process.kill()
             await process.wait()
+
+
+@asynccontextmanager
+async def running(name: str, kafka: Kafka, **environment: str) -> AsyncIterator[Program]:
+    """An example that runs."""
+    environment["BOOTSTRAP_SERVERS"] = kafka.bootstrap_servers
+    async with started("-uW", "error", str(EXAMPLES / name), **environment) as program:
+        yield program
 
 
 async def delete(kafka: Kafka, *topics: str) -> None:
@@ -161,16 +167,13 @@ async def test_a_users_own_tests(tmp_path: Path, name: str, passed: int) -> None
     if "kafka" in name and (problem := engine_problem()) is not None:
         missing(problem)
     directory = copytree(EXAMPLES / "testing", tmp_path / "users")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name),
-        cwd=directory,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | {"TESTCONTAINERS_RYUK_DISABLED": "true"},
-    )
-    async with asyncio.timeout(DEADLINE):
-        printed, _ = await process.communicate()
-    assert f"{passed} passed" in printed.decode(), printed.decode()
+    configured = ("-c", str(directory / "pytest.ini"), "--rootdir", str(directory))
+    async with started(
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *configured, str(directory / name)),
+        TESTCONTAINERS_RYUK_DISABLED="true",
+    ) as run:
+        await run.end()
+    assert f"{passed} passed" in run.printed, run.printed
 
 
 class Instance:

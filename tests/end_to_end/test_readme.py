@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from pathlib import Path
 
 from tests.end_to_end.conftest import Kafka
+from tests.pure.documents import blocks
 
 README = Path(__file__).parents[2] / "README.md"
 DEADLINE = 60.0
@@ -15,9 +15,8 @@ DEADLINE = 60.0
 
 def example(mark: str) -> str:
     """The one Python block that contains the mark."""
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(), flags=re.MULTILINE | re.DOTALL)
-    (block,) = [block for block in blocks if mark in block]
-    return str(block)
+    (text,) = [block.text for block in blocks(README) if mark in block.text]
+    return text
 
 
 async def until_it_prints(wanted: str, *command: str) -> str:
@@ -38,6 +37,10 @@ async def until_it_prints(wanted: str, *command: str) -> str:
             process.kill()
         await process.wait()
     return printed
+
+
+def test_no_example_is_left_out() -> None:
+    assert len(blocks(README)) == 4
 
 
 async def test_produce_and_consume(kafka: Kafka) -> None:

@@ -1,0 +1,246 @@
+"""The documentation's pages, as what tests read them for: their blocks of code, and whether the names in these exist.
+
+Names are looked up in the package itself: in its modules and classes, and in clients that are made for the purpose and
+never started.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiokafka_lite import (
+    Admin,
+    Claim,
+    Consumer,
+    ConsumerGroup,
+    ConsumerGroupSession,
+    EmbeddedCluster,
+    Producer,
+    RebalanceHandle,
+    Record,
+    TimestampType,
+)
+from aiokafka_lite.consumer import Batch
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+UNKNOWN = object()
+"""What an expression gives that cannot be told without running it."""
+
+MADE = {
+    Admin: Admin("localhost:9092"),
+    Consumer: Consumer("localhost:9092", topics=["orders"], group_id="billing"),
+    ConsumerGroup: ConsumerGroup("localhost:9092", group_id="billing"),
+    EmbeddedCluster: EmbeddedCluster(),
+    Producer: Producer("localhost:9092"),
+}
+"""What a call of a class gives, for the classes whose attributes come in the constructor."""
+
+PARTS: dict[str, Any] = {
+    "admin": MADE[Admin],
+    "claim": Claim,
+    "cluster": MADE[EmbeddedCluster],
+    "consumer": MADE[Consumer],
+    "handle": RebalanceHandle,
+    "producer": MADE[Producer],
+    "record": Record("orders", 0, 0, 0, TimestampType.CREATE_TIME, b"", b""),
+    "session": ConsumerGroupSession,
+    "batch": Batch,
+    "process": UNKNOWN,
+    "bill": UNKNOWN,
+}
+"""What a part of a program may take for granted: the clients it stands in, and the reader's own work."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of Python on a page."""
+
+    page: Path
+    line: int
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is only a part of a program, as its title tells the reader."""
+        return self.title.startswith("part of ")
+
+    @property
+    def is_example(self) -> bool:
+        """Whether it is a file of docs/examples, which has tests of its own."""
+        return self.text.startswith("--8<--")
+
+    @property
+    def is_test(self) -> bool:
+        return not self.is_part and re.search(r"^(async )?def test_", self.text, re.MULTILINE) is not None
+
+    @property
+    def is_program(self) -> bool:
+        return not (self.is_part or self.is_example or self.is_test)
+
+
+_BLOCK = re.compile(r'^```python(?: title="(?P<title>[^"]*)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of Python on a page, in their order."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(page, text.count("\n", 0, found.start()) + 1, found["title"] or "", found["text"])
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its cells, under the table's heads."""
+
+    line: int
+    cells: Mapping[str, str]
+
+
+def rows(page: Path) -> Iterator[Row]:
+    """The rows of all tables of a page."""
+    heads: list[str] | None = None
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.startswith("|"):
+            heads = None
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if heads is None:
+            heads = cells
+        elif set("".join(cells)) != {"-"}:
+            yield Row(number, dict(zip(heads, cells, strict=True)))
+
+
+def code_spans(cell: str) -> list[str]:
+    """What stands between backticks."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+class Names:
+    """Looks up the names of a piece of code. ``problems`` says which do not exist.
+
+    ``given`` is what the code need not define. Arguments and loops' variables of such a name are taken for it.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+        self.scope: dict[str, Any] = {**vars(builtins), **given}
+        self.problems: list[str] = []
+
+    def check(self, code: str) -> None:
+        """Look at a piece of code, which need not be a whole program. SyntaxError when it is none at all."""
+        compile(code, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        tree = ast.parse(code)
+        self._bind(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute | ast.Call | ast.Name) and not isinstance(
+                getattr(node, "ctx", None), ast.Store | ast.Del
+            ):
+                self._value(node)
+
+    # ---- what a piece of code defines
+
+    def _bind(self, tree: ast.AST) -> None:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Import():
+                    for alias in node.names:
+                        self.scope[alias.asname or alias.name.partition(".")[0]] = importlib.import_module(alias.name)
+                case ast.ImportFrom(module=str(module)):
+                    for alias in node.names:
+                        self._import(module, alias.name, alias.asname or alias.name)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    self.scope[name] = UNKNOWN
+                case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                    self._bind_unknown(name)
+                case ast.Name(id=name, ctx=ast.Store()):
+                    self._bind_unknown(name)
+                case _:
+                    pass
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign):
+                self.scope.update({each.id: UNKNOWN for each in node.targets if isinstance(each, ast.Name)})
+
+    def _bind_unknown(self, name: str) -> None:
+        self.scope[name] = self.given.get(name, UNKNOWN)
+
+    def _import(self, module: str, name: str, bound: str) -> None:
+        found = importlib.import_module(module)
+        if not hasattr(found, name):
+            self._note(f"{module} has no {name}")
+        self.scope[bound] = getattr(found, name, UNKNOWN)
+
+    # ---- what an expression is
+
+    def _value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id=name):
+                if name not in self.scope:
+                    self._note(f"{name} is not defined")
+                return self.scope.get(name, UNKNOWN)
+            case ast.Attribute(value=base, attr=name):
+                return self._attribute(self._value(base), name)
+            case ast.Call():
+                return self._called(node)
+            case ast.Await(value=inner):
+                self._value(inner)
+                return UNKNOWN
+            case _:
+                return UNKNOWN
+
+    def _attribute(self, of: Any, name: str) -> Any:
+        if of is UNKNOWN:
+            return UNKNOWN
+        if not hasattr(of, name):
+            self._note(f"{of!r} has no {name}")
+            return UNKNOWN
+        found = getattr(of, name)
+        return UNKNOWN if isinstance(found, property | str | bytes | int) else found
+
+    def _called(self, call: ast.Call) -> Any:
+        function = self._value(call.func)
+        if function is UNKNOWN or not callable(function) or getattr(function, "__module__", None) in (None, "builtins"):
+            return UNKNOWN
+        known = parameters(function)
+        for keyword in call.keywords:
+            if known is not None and keyword.arg is not None and keyword.arg not in known:
+                self._note(f"{ast.unparse(call.func)} has no argument {keyword.arg}")
+        return MADE.get(function, UNKNOWN) if isinstance(function, type) else UNKNOWN
+
+    def _note(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def parameters(function: Any) -> set[str] | None:
+    """The keywords that a function takes, those of an unpacked TypedDict included; None where it takes any."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return None
+    known = set()
+    for parameter in signature.parameters.values():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            known.add(parameter.name)
+            continue
+        unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        if unpacked is None:
+            return None
+        known |= set(getattr(sys.modules[function.__module__], unpacked[1]).__annotations__)
+    return known

@@ -1,0 +1,58 @@
+"""Each block of Python on a page either is run by a test, or is a part of a program whose names exist."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks
+
+EXAMPLES = ROOT / "docs" / "examples"
+ALL = list(chain.from_iterable(map(blocks, PAGES)))
+
+
+def problems(block: Block, *before: Block) -> list[str]:
+    names = Names(PARTS if block.is_part else {})
+    for each in [*before, block]:
+        names.check(each.text)
+    return names.problems
+
+
+def test_no_block_is_overlooked() -> None:
+    for page in PAGES:
+        assert len(blocks(page)) == page.read_text(encoding="utf-8").count("```python"), page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_names_in_every_block_exist(page: Path) -> None:
+    found = [block for block in blocks(page) if not block.is_example]
+    for number, block in enumerate(found):
+        assert problems(block, *found[:number]) == [], str(block)
+
+
+def test_every_example_is_on_its_page_and_every_one_on_the_page_is_there() -> None:
+    printed = {block.text.split('"')[1] for block in ALL if block.is_example}
+    assert printed == {str(path.relative_to(ROOT)) for path in EXAMPLES.rglob("*.py")}
+
+
+@pytest.mark.parametrize(
+    "code, problem",
+    [
+        ("from aiokafka_lite import Broducer", "aiokafka_lite has no Broducer"),
+        ("await produce()", "produce is not defined"),
+        ("await producer.push(b'x')", "has no push"),
+        ("await producer.send('orders', b'x', topics=3)", "producer.send has no argument topics"),
+        ("from aiokafka_lite import Consumer\nConsumer('localhost:9092', lingre=3)", "Consumer has no argument lingre"),
+        ("await admin.topics.remove('orders')", "has no remove"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_found(code: str, problem: str) -> None:
+    block = Block(ROOT / "page.md", 1, "part of a program", code)
+    assert any(problem in found for found in problems(block)), problems(block)
+
+
+def test_a_part_that_is_no_python_is_found() -> None:
+    with pytest.raises(SyntaxError):
+        problems(Block(ROOT / "page.md", 1, "part of a program", "async for record in consumer"))
