@@ -311,6 +311,19 @@ def demo(
     raise typer.Exit(run(lambda: run_demo(bootstrap_server, records)))
 
 
+@application.command(
+    add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def pipeline(context: typer.Context) -> None:
+    """Aggregate the JSON of a topic with Spark.
+
+    Over windows of event time, to Parquet and to a topic. Needs aiokafka_lite[spark]; --help tells its options.
+    """
+    from .pipeline import pipeline as run_pipeline
+
+    raise typer.Exit(run_pipeline(context.args))
+
+
 @application.command()
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first node; 0 for any.")] = 9092,

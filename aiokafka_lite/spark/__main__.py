@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from .session import Cluster, open_session
 _ERROR_PREFIX = "aiokafka_lite.errors."
 
 _EXAMPLE = """example, which counts and sums orders by city, every ten minutes:
-  %(prog)s --bootstrap-servers localhost:9092 --topic orders \\
+  %(prog)s --bootstrap-server localhost:9092 --topic orders \\
     --schema 'city STRING, amount DOUBLE, at TIMESTAMP' --event-time at --window '10 minutes' \\
     --group-by city --aggregate 'count(*) AS orders' --aggregate 'sum(amount) AS total' \\
     --to-parquet out/orders --to-topic orders-by-city --checkpoint out/checkpoint
@@ -27,14 +28,16 @@ _EXAMPLE = """example, which counts and sums orders by city, every ten minutes:
 
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "python -m aiokafka_lite.spark") -> int:
-    """Run the pipeline that the arguments describe; the exit status. An error is one line on stderr."""
-    parser = _parser(program)
-    given = parser.parse_args(arguments)
+    """Run the pipeline that the arguments describe; the exit status, 2 for wrong arguments and 1 for what failed.
+
+    An error is one line on stderr, the last one.
+    """
+    given = _parser(program).parse_args(arguments)
     try:
         return _run(given)
     except (KafkaError, OSError) as error:
-        print(f"{program}: {error}", file=sys.stderr)  # noqa: T201
-        return 1
+        print(f"{program}:", " ".join(str(error).split()), file=sys.stderr, flush=True)  # noqa: T201
+        return 2 if isinstance(error, ConfigurationError) else 1
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -45,17 +48,27 @@ def _parser(program: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     source = parser.add_argument_group("what is read")
-    source.add_argument("-b", "--bootstrap-servers", required=True, metavar="HOST:PORT")
+    source.add_argument(
+        "-b",
+        "--bootstrap-server",
+        default=os.environ.get("AIOKAFKA_LITE_BOOTSTRAP_SERVER", "localhost:9092"),
+        metavar="HOST:PORT",
+        help="or several, separated by commas (default: localhost:9092)",
+    )
     source.add_argument("--topic", required=True, help="topics, separated by commas")
     source.add_argument("--schema", required=True, metavar="DDL", help="the fields of the JSON, as 'a INT, b STRING'")
     source.add_argument("--starting-offsets", default="earliest", help="of a new pipeline (default: earliest)")
-    source.add_argument("--properties", metavar="FILE", help="properties of Kafka's clients, such as those of security")
+    source.add_argument("-c", "--config", metavar="FILE", help=".properties or .toml with the names of Kafka's clients")
     source.add_argument(
-        "--option",
+        "-X",
+        "--property",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the source, or kafka.* for source and sink; for secrets, file:/path or env:NAME",
+        help="a client property, for reading and writing; secrets as env:VARIABLE or file:PATH, looked up on each node",
+    )
+    source.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the source, as maxOffsetsPerTrigger=9"
     )
     what = parser.add_argument_group("what is made of it")
     what.add_argument("--event-time", metavar="COLUMN", help="of the JSON (default: the record's timestamp)")
@@ -109,16 +122,19 @@ def _run(given: argparse.Namespace) -> int:
         try:
             Pipeline(spark, plan, Path(directory) / "pause", report).run(stop, given.stop_timeout)
         except PySparkException as error:
-            raise ConfigurationError(reason(str(error))) from error
+            raise KafkaError(reason(str(error))) from error
     print("stopped between batches" if stop.is_set() else "all that was there is read", flush=True)  # noqa: T201
     return 0
 
 
 def _source_options(given: argparse.Namespace) -> dict[str, str]:
-    properties = {} if given.properties is None else read_properties(given.properties)
+    properties = {
+        "bootstrap.servers": given.bootstrap_server,
+        **({} if given.config is None else read_properties(given.config)),
+        **_pairs("--property", given.property),
+    }
     return {
         **{KAFKA_PREFIX + name: value for name, value in properties.items()},
-        "kafka.bootstrap.servers": given.bootstrap_servers,
         "subscribe": given.topic,
         "startingOffsets": given.starting_offsets,
         **_pairs("--option", given.option),
