@@ -32,7 +32,7 @@ from ..protocol.messages import (
     MetadataRequest,
 )
 from ..protocol.versions import VersionTable
-from ..types import OffsetAndMetadata, TopicPartition
+from ..types import Node, OffsetAndMetadata, TopicPartition
 from .link import Link, is_passing
 from .member import (
     Action,
@@ -75,6 +75,9 @@ GATHER_TIMEOUT = 5.0
 
 LAST_WORDS = 2.0
 """Seconds for a commit and for LeaveGroup when the member closes: together they stay below the bound of closing."""
+
+SOON = 0.1
+"""Seconds until the first heartbeat of a generation that another may follow at once; see ``_beat``."""
 
 STATIC_MEMBERS = 5
 LEAVES_BY_LIST = 3
@@ -165,6 +168,8 @@ class Coordinator:
         self._request: anyio.CancelScope | None = None
         self._locating: anyio.CancelScope | None = None
         self._beating = asyncio.Event()
+        self._renewed = asyncio.Event()  # a generation has begun, which heartbeats have not heard of
+        self._generation = self.member.generation
         self._closing = False
         self._gone = asyncio.Event()
         self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
@@ -187,6 +192,11 @@ class Coordinator:
         if self._config.auto_commit:
             self._spawn(self.offsets.run, name="commit marked offsets")
         self.subscribe(topics)
+
+    @property
+    def node(self) -> Node | None:
+        """The broker that coordinates the group, as far as it is known now."""
+        return self._client.known_coordinator(self._config.group_id)
 
     def subscribe(self, topics: Topics) -> None:
         """Read these topics from now on."""
@@ -271,6 +281,9 @@ class Coordinator:
             self._beating.set()
         else:
             self._beating.clear()
+        if self.member.beats and self.member.generation != self._generation:
+            self._generation = self.member.generation
+            self._renewed.set()
         if self.member.state is MemberState.STABLE:
             self._backoff.reset()
         self._track()
@@ -365,17 +378,30 @@ class Coordinator:
     # ---- heartbeats
 
     async def _beat(self) -> None:
-        """Send heartbeats while the machine's state asks for them, and see whether the user still reads."""
+        """Send heartbeats while the machine's state asks for them, and see whether the user still reads.
+
+        A cooperative rebalance is often followed by another one: whoever has to give up partitions joins again at once,
+        and those who are to get them hear of it by a heartbeat. So the first ones of a generation come soon, and then
+        ever later; that spares the group half an interval and more without a reader for what moves.
+        """
         interval = self._config.heartbeat_interval
         loop = asyncio.get_running_loop()
         backoff = Backoff(self._client_config.retry_backoff, min(interval, self._client_config.retry_backoff_max))
+        soon = Backoff(SOON, interval, jitter=0.0)
         pause, blocked = interval, False
         while True:
             if not self._beating.is_set():
                 await self._beating.wait()
                 pause = interval
+            if self._renewed.is_set():
+                self._renewed.clear()
+                soon.reset()
+                pause = self._pause(soon)
             due = loop.time() + pause
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
+                    await self._renewed.wait()
+                continue
             late = loop.time() - due
             if late > interval and not blocked:
                 logger.warning(
@@ -392,9 +418,15 @@ class Coordinator:
                 self._post(PollOverdue())
                 await asyncio.sleep(0)  # for the machine to move
                 continue
-            pause = interval if await self._heartbeat() else backoff.next()
-            if pause == interval:
+            if await self._heartbeat():
+                pause = self._pause(soon)
                 backoff.reset()
+            else:
+                pause = backoff.next()
+
+    def _pause(self, soon: Backoff) -> float:
+        """Seconds until the next heartbeat."""
+        return soon.next() if self.member.cooperative else self._config.heartbeat_interval
 
     async def _heartbeat(self) -> bool:
         """One heartbeat; whether it was answered by the coordinator."""

@@ -373,6 +373,11 @@ class Member:
         )
 
     @property
+    def strategy(self) -> str:
+        """The name of the strategy that the coordinator chose; empty before the first generation."""
+        return self._strategy
+
+    @property
     def identity(self) -> Identity:
         return Identity(self.member_id, self.generation, self.instance_id)
 

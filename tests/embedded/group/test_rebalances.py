@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.group import RoundRobinStrategy, StickyStrategy
+from aiokafka_lite.protocol.messages import HeartbeatRequest
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, until_stable
 
@@ -113,6 +114,33 @@ async def test_cooperative_members_read_on_while_others_join(cluster: EmbeddedCl
     assert [len(partitions) for _, _, partitions in revoked] == [3]
     await first.stop()
     await second.stop()
+
+
+async def test_what_a_cooperative_member_gives_up_is_read_by_another_at_once(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    loop = asyncio.get_running_loop()
+    workers = [await Worker(cluster, ownership, f"worker-{number}", **COOPERATIVE).start() for number in range(3)]
+    await until_stable(*(worker.consumer for worker in workers))
+    for number in range(3, 6):
+        newcomer = await Worker(cluster, ownership, f"worker-{number}", **COOPERATIVE).start()
+        workers.append(newcomer)
+        before = len(ownership.events)
+        async with asyncio.timeout(10.0):
+            while not any(what == "revoked" for _, what, _ in ownership.events[before:]):
+                await asyncio.sleep(0.01)
+            given_up = loop.time()
+            while not newcomer.consumer.assignment:
+                await asyncio.sleep(0.01)
+        assert loop.time() - given_up < 0.5  # and not when heartbeats are due, which is every three seconds
+        await until_stable(*(worker.consumer for worker in workers))
+    cluster.history.clear()
+    await asyncio.sleep(60.0)
+    # Once they are settled they are silent again: a heartbeat every three seconds, and a few that come sooner at first.
+    assert len(cluster.history.of(HeartbeatRequest)) <= 6 * (20 + 5)
+    for worker in workers:
+        await worker.stop()
+    assert ownership.clashes == []
 
 
 async def test_an_eager_member_lets_go_of_everything(cluster: EmbeddedCluster, ownership: Ownership) -> None:
