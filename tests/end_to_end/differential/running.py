@@ -133,7 +133,7 @@ async def _settle(step: Step, embedded: Side, real: Side) -> list[Difference]:
                 return found
     await _until_served(real, names)
     if step.kind in _CONFIG_CHANGES:
-        await _until_in_force(real, f"{names[0][:200]}-barrier")
+        await _until_in_force(real, f"barrier-{names[0][:200]}")  # a foreign name: it takes a moment to go
     return []
 
 
