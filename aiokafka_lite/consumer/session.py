@@ -222,6 +222,7 @@ class ConsumerGroupSession:
         return self._cancelled.is_set()
 
     async def wait_cancelled(self) -> None:
+        """Return when partitions are to go: as ``cancelled`` becomes true."""
         await self._cancelled.wait()
 
     def mark_message(self, record: Record[K, V], metadata: str = "") -> bool:
