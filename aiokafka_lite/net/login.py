@@ -166,7 +166,9 @@ async def _say(message: bytes, login: Login, exchange: Exchange, ask: Ask, peer:
     answer = await ask(SaslAuthenticateRequest(auth_bytes=message))
     if answer.error_code == ErrorCode.NONE:
         return answer
-    said = "; ".join(quoted(text) for text in (answer.error_message, exchange.objection) if text)
+    said = quoted(answer.error_message or "")
+    if exchange.objection not in said:
+        said = f"{said}; {exchange.objection}" if said else exchange.objection
     if ErrorCode.of(answer.error_code) in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE):
         raise AuthenticationError(f"{peer} refused the login by {login}{': ' if said else ''}{said}")
     raise error_for(answer.error_code, f"{peer} broke off the login by {login}: {said}")

@@ -190,7 +190,7 @@ def _stranger(prefix: bytes) -> str:
     if prefix in _HTTP_METHODS:
         return "it sent an HTTP request"
     if prefix[:2] == b"\x15\x03":
-        return "it answered with a TLS alert, so the port probably wants TLS"
+        return 'it answered with a TLS alert, so the port wants TLS: set security_protocol to "SSL" or "SASL_SSL"'
     if prefix[:2] == b"\x16\x03":
         return "it began a TLS handshake where plain text was expected"
     return ""

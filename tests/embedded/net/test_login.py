@@ -1,0 +1,463 @@
+"""A connection logs in before its first request and again before its session ends; requests wait, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.aio.service import Service
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.errors import (
+    AuthenticationError,
+    BrokerError,
+    ConnectionLost,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeout,
+    UnsupportedVersion,
+)
+from aiokafka_lite.net.broker import Broker
+from aiokafka_lite.net.connection import Connection
+from aiokafka_lite.net.login import Login
+from aiokafka_lite.protocol.connection import RequestHeader
+from aiokafka_lite.protocol.messages import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from aiokafka_lite.protocol.state import ConnectionState
+from aiokafka_lite.types import Node
+from tests.embedded.net.scripted import Peer, Served, in_virtual_time, usual
+
+PASSWORD = "hunter2"
+PLAIN = b"\0alice\0hunter2"
+
+
+class Doorkeeper:
+    """A broker's script that lets in whoever says ``PLAIN``, for ``lifetime`` seconds, and answers when it may."""
+
+    def __init__(self, *, lifetime: float = 0.0, mechanisms: tuple[str, ...] = ("PLAIN",)) -> None:
+        self.lifetime = lifetime
+        self.mechanisms = mechanisms
+        self.handshake_error = 0
+        self.refusal: SaslAuthenticateResponse | None = None
+        self.accepted = PLAIN
+        self.logins = 0
+        self.silent = False
+        self.holds = False
+        self.held: list[Callable[[], None]] = []
+
+    def __call__(self, served: Served, header: RequestHeader, request: Any) -> None:
+        if self.silent and not isinstance(request, ApiVersionsRequest):
+            return
+        if self.holds:
+            self.held.append(lambda: self.answer(served, header, request))
+        else:
+            self.answer(served, header, request)
+
+    def answer(self, served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, SaslHandshakeRequest):
+            error = self.handshake_error or (0 if request.mechanism in self.mechanisms else 33)
+            served.answer(header, SaslHandshakeResponse(error_code=error, mechanisms=list(self.mechanisms)))
+        elif isinstance(request, SaslAuthenticateRequest):
+            served.answer(header, self.verdict(request.auth_bytes))
+        else:
+            usual(served, header, request)
+
+    def verdict(self, said: bytes) -> SaslAuthenticateResponse:
+        if self.refusal is not None:
+            return self.refusal
+        if said != self.accepted:
+            return SaslAuthenticateResponse(error_code=58, error_message="Authentication failed", auth_bytes=b"")
+        self.logins += 1
+        lifetime = round(self.lifetime * 1000)
+        return SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=b"", session_lifetime_ms=lifetime)
+
+    def release(self) -> None:
+        self.holds = False
+        for answer in self.held:
+            answer()
+        self.held.clear()
+
+
+def plain(password: str = PASSWORD) -> Login:
+    return Login("PLAIN", username="alice", password=password)
+
+
+def connection_to(peer: Peer, login: Login | None = None, **settings: Any) -> Connection:
+    return Connection(
+        "127.0.0.1", 9092, connector=peer, client_id="tester", node_id=2, login=login or plain(), **settings
+    )
+
+
+async def open_to(peer: Peer, login: Login | None = None, **settings: Any) -> Connection:
+    connection = connection_to(peer, login, **settings)
+    await connection.connect(10.0)
+    return connection
+
+
+async def end(connection: Connection) -> None:
+    connection.close()
+    await connection.wait_closed()
+
+
+def ask(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+# Opening.
+
+
+@in_virtual_time
+async def test_it_logs_in_before_the_first_request() -> None:
+    peer = Peer(Doorkeeper())
+    connection = await open_to(peer)
+    assert [type(request) for request in peer.requests] == [
+        ApiVersionsRequest,
+        SaslHandshakeRequest,
+        SaslAuthenticateRequest,
+    ]
+    assert connection.session_ends == 0.0
+    assert (await connection.send(ask("orders"))).cluster_id == "orders"
+    await end(connection)
+
+
+async def refused(door: Doorkeeper, login: Login | None = None) -> KafkaError:
+    """What opening ends with."""
+    peer = Peer(door)
+    connection = connection_to(peer, login)
+    with pytest.raises(KafkaError) as failed:
+        await connection.connect(10.0)
+    assert connection.state is ConnectionState.CLOSED
+    assert connection.closed.result() is failed.value
+    await connection.wait_closed()
+    return failed.value
+
+
+@in_virtual_time
+async def test_a_wrong_password_is_one_clear_line_without_it() -> None:
+    error = await refused(Doorkeeper(), plain("hunter3"))
+    assert isinstance(error, AuthenticationError)
+    assert str(error) == "broker 2 (127.0.0.1:9092) refused the login by PLAIN as 'alice': Authentication failed"
+
+
+@in_virtual_time
+async def test_a_mechanism_that_is_not_offered_is_named_with_those_that_are() -> None:
+    error = await refused(Doorkeeper(mechanisms=("SCRAM-SHA-256", "GSS\nAPI")))
+    assert isinstance(error, AuthenticationError)
+    offered = "it offers SCRAM-SHA-256, GSS\N{REPLACEMENT CHARACTER}API"
+    assert f"does not offer sasl_mechanism='PLAIN' on this port; {offered}" in str(error)
+
+
+@in_virtual_time
+async def test_a_port_that_wants_no_login_is_said_to_be_one() -> None:
+    door = Doorkeeper()
+    door.handshake_error = ErrorCode.ILLEGAL_SASL_STATE
+    error = await refused(door)
+    assert isinstance(error, AuthenticationError)
+    assert "wants no login on this port: set security_protocol to PLAINTEXT or SSL" in str(error)
+
+
+@in_virtual_time
+async def test_another_error_of_the_broker_is_no_refusal_of_who_we_are() -> None:
+    door = Doorkeeper()
+    door.refusal = SaslAuthenticateResponse(error_code=-1, error_message="out of\r\nluck", auth_bytes=b"")
+    error = await refused(door)
+    assert isinstance(error, BrokerError)
+    assert "broke off the login by PLAIN as 'alice': out of" in str(error)
+    assert "\n" not in str(error)
+
+
+@in_virtual_time
+async def test_garbage_from_the_broker_is_an_authentication_error_with_its_name() -> None:
+    door = Doorkeeper(mechanisms=("SCRAM-SHA-256",))
+    door.refusal = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=b"\xff garbage")
+    error = await refused(door, Login("SCRAM-SHA-256", username="alice", password=PASSWORD))
+    assert isinstance(error, AuthenticationError)
+    assert "login to broker 2 (127.0.0.1:9092) by SCRAM-SHA-256 as 'alice': the broker's first message" in str(error)
+
+
+@in_virtual_time
+async def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
+    door = Doorkeeper()
+    door.silent = True
+    error = await refused(door)
+    assert isinstance(error, KafkaTimeout)
+    assert "the login to broker 2 (127.0.0.1:9092) by PLAIN as 'alice' was not over within 10 s" in str(error)
+
+
+@in_virtual_time
+async def test_a_broker_from_before_requests_for_sasl_is_too_old() -> None:
+    def old(served: Served, header: RequestHeader, request: Any) -> None:
+        keys = [
+            ApiVersion(api_key=17, min_version=0, max_version=0),
+            ApiVersion(api_key=18, min_version=0, max_version=4),
+        ]
+        served.answer(header, ApiVersionsResponse(error_code=0, api_keys=keys))
+
+    peer = Peer(old)
+    with pytest.raises(UnsupportedVersion, match=r"cannot pass SASL messages in requests, which Kafka does since 1\.0"):
+        await open_to(peer)
+
+
+@in_virtual_time
+async def test_a_client_that_does_not_log_in_is_told_why_it_may_have_been_hung_up_on() -> None:
+    def hangs_up(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+        else:
+            served.transport.close()
+
+    connection = Connection("127.0.0.1", 9092, connector=Peer(hangs_up), client_id=None)
+    await connection.connect(10.0)
+    with pytest.raises(
+        ConnectionLost, match='at the first request; if it wants a login, set security_protocol to "SASL'
+    ):
+        await connection.send(ask("a"))
+    await connection.wait_closed()
+
+
+# Tokens.
+
+
+def oauth(provider: Callable[[], str | Awaitable[str]]) -> Login:
+    return Login("OAUTHBEARER", token_provider=provider)
+
+
+def door_for(token: str) -> Doorkeeper:
+    door = Doorkeeper(mechanisms=("OAUTHBEARER",))
+    door.accepted = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    return door
+
+
+async def give_one() -> str:
+    return "one"
+
+
+async def test_a_token_may_come_from_a_function_of_any_kind() -> None:
+    class Provider:
+        async def __call__(self) -> str:
+            return "one"
+
+    provider: Any
+    for provider in (give_one, Provider(), lambda: "one", lambda: give_one()):
+        connection = await open_to(Peer(door_for("one")), oauth(provider))
+        await end(connection)
+
+
+@in_virtual_time
+async def test_a_token_that_is_none_is_refused_at_once() -> None:
+    async def gives_nothing() -> Any:
+        return None
+
+    error = await refused(door_for("one"), oauth(gives_nothing))
+    assert isinstance(error, AuthenticationError)
+    assert str(error) == "sasl_oauth_token_provider must return a str, and returned NoneType"
+
+
+@in_virtual_time
+async def test_a_provider_that_fails_may_do_better_another_time() -> None:
+    async def fails() -> str:
+        raise OSError("the issuer is down")
+
+    error = await refused(door_for("one"), oauth(fails))
+    assert isinstance(error, ConnectionLost)
+    assert "sasl_oauth_token_provider gave no token: it raised OSError" in str(error)
+    assert isinstance(error.__cause__, OSError)
+
+
+@in_virtual_time
+async def test_a_refused_token_is_acknowledged_so_that_the_broker_can_say_so() -> None:
+    class Refusing(Doorkeeper):
+        def verdict(self, said: bytes) -> SaslAuthenticateResponse:
+            if said != b"\x01":
+                body = b'{"status":"invalid_token"}'
+                return SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=body)
+            return SaslAuthenticateResponse(error_code=58, error_message="no", auth_bytes=b"")
+
+    error = await refused(Refusing(mechanisms=("OAUTHBEARER",)), oauth(give_one))
+    assert isinstance(error, AuthenticationError)
+    assert str(error).endswith("refused the login by OAUTHBEARER: no; invalid_token")
+
+
+# Sessions.
+
+
+@in_virtual_time
+async def test_requests_wait_while_it_logs_in_again_and_those_in_flight_are_answered() -> None:
+    door = Doorkeeper(lifetime=60.0)
+    peer = Peer(door)
+    connection = await open_to(peer)
+    door.holds = True
+    before = [connection.send_nowait(ask(f"before-{number}")) for number in range(3)]
+    await peer.got(6)
+    again = asyncio.create_task(connection.reauthenticate())
+    await peer.got(7)
+    assert connection.state is ConnectionState.AUTHENTICATING
+    assert connection.ready
+    after = [connection.send_nowait(ask(f"after-{number}")) for number in range(3)]
+    assert connection.in_flight >= 6
+    door.release()
+    await again
+    assert [(await promise).cluster_id for promise in before] == ["before-0", "before-1", "before-2"]
+    assert [(await promise).cluster_id for promise in after] == ["after-0", "after-1", "after-2"]
+    kinds = [type(request).__name__.removesuffix("Request") for request in peer.requests[3:]]
+    assert kinds == ["Metadata"] * 3 + ["SaslHandshake", "SaslAuthenticate"] + ["Metadata"] * 3
+    assert (door.logins, peer.accepted) == (2, 1)
+    await end(connection)
+
+
+@in_virtual_time
+async def test_a_login_that_is_refused_the_second_time_ends_the_connection() -> None:
+    door = Doorkeeper(lifetime=60.0)
+    connection = await open_to(Peer(door))
+    door.accepted = b"another"
+    again = asyncio.create_task(connection.reauthenticate())
+    await asyncio.sleep(0)
+    waiting = connection.send_nowait(ask("a"))
+    await again
+    assert isinstance(connection.closed.result(), AuthenticationError)
+    with pytest.raises(ConnectionLost) as lost:
+        await waiting
+    assert not lost.value.sent
+    await connection.wait_closed()
+
+
+@in_virtual_time
+async def test_a_second_login_that_is_not_answered_ends_the_connection() -> None:
+    door = Doorkeeper(lifetime=60.0)
+    connection = await open_to(Peer(door), request_timeout=5.0)
+    door.silent = True
+    await connection.reauthenticate()
+    assert asyncio.get_running_loop().time() == pytest.approx(5.0, abs=0.1)
+    assert isinstance(connection.closed.result(), KafkaTimeout)
+    await connection.wait_closed()
+
+
+@in_virtual_time
+async def test_a_second_login_that_is_cancelled_ends_the_connection() -> None:
+    door = Doorkeeper(lifetime=60.0)
+    connection = await open_to(Peer(door))
+    door.silent = True
+    again = asyncio.create_task(connection.reauthenticate())
+    await asyncio.sleep(1)
+    again.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await again
+    assert connection.state is ConnectionState.CLOSED
+    await connection.wait_closed()
+
+
+class Owner(Service):
+    """What a broker's tasks run in."""
+
+
+async def owned_broker(peer: Peer, owner: Owner, **settings: Any) -> Broker:
+    await owner.start()
+    config = ClientConfig(
+        bootstrap_servers="a:1",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_username="alice",
+        sasl_password=PASSWORD,
+        **settings,
+    )
+    node = Node(2, "127.0.0.1", 9092)
+    return Broker(
+        node, config=config, connector=peer, spawn=owner.start_child, login=Login.of(config), random=lambda: 0.5
+    )
+
+
+@in_virtual_time
+async def test_sessions_are_renewed_in_time_for_as_long_as_the_connection_is_open() -> None:
+    door = Doorkeeper(lifetime=100.0)
+    peer, owner = Peer(door), Owner()
+    broker = await owned_broker(peer, owner)
+    connection = await broker.connection()
+    await asyncio.sleep(89)
+    assert door.logins == 1
+    await asyncio.sleep(2)
+    assert door.logins == 2
+    assert connection.session_ends == pytest.approx(190.0, abs=0.1)
+    await asyncio.sleep(181)
+    assert (door.logins, peer.accepted) == (4, 1)
+    broker.close()
+    await broker.wait_closed()
+    await owner.close()
+
+
+@in_virtual_time
+async def test_a_very_short_session_does_not_make_it_log_in_all_the_time() -> None:
+    door = Doorkeeper(lifetime=0.01)
+    peer, owner = Peer(door), Owner()
+    broker = await owned_broker(peer, owner)
+    await broker.connection()
+    await asyncio.sleep(10)
+    assert door.logins == 10
+    broker.close()
+    await broker.wait_closed()
+    await owner.close()
+
+
+@in_virtual_time
+async def test_who_is_refused_is_not_tried_again_without_a_pause() -> None:
+    door = Doorkeeper()
+    door.accepted = b"another"
+    peer, owner = Peer(door), Owner()
+    broker = await owned_broker(peer, owner, reconnect_backoff=1.0)
+    for _ in range(3):
+        with pytest.raises(AuthenticationError):
+            await broker.connection()
+    assert asyncio.get_running_loop().time() > 1.5
+    broker.close()
+    await owner.close()
+
+
+# Keys and secrets.
+
+
+async def test_a_key_that_takes_long_does_not_hold_up_the_loop() -> None:
+    login = Login("SCRAM-SHA-512", username="alice", password=PASSWORD)
+    exchange = await login.exchange()
+    first = exchange.begin()
+    assert isinstance(first, bytes)
+    nonce = first.partition(b",r=")[2]
+    step: Any = exchange.received(b"r=" + nonce + b"x,s=QUJD,i=400000")
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0.001)
+
+    counting = asyncio.create_task(count())
+    key = await login.key(step)
+    counting.cancel()
+    assert turns > 10
+    began = time.perf_counter()
+    assert await login.key(step) == key
+    assert time.perf_counter() - began < 0.01, "the same key is not derived twice"
+
+
+async def test_no_secret_is_in_any_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    door = Doorkeeper(lifetime=60.0)
+    connection = await open_to(Peer(door))
+    await connection.reauthenticate()
+    logging.getLogger("test").debug("%r %r %r", plain(), connection, SaslAuthenticateRequest(auth_bytes=PLAIN))
+    await end(connection)
+    await refused(Doorkeeper(), plain("hunter3"))
+    assert "has logged in by PLAIN as 'alice'" in caplog.text
+    assert "hunter" not in caplog.text

@@ -1,0 +1,180 @@
+"""SCRAM proves the password to a broker that knows it, and believes no broker that does not."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.errors import AuthenticationError
+from aiokafka_lite.protocol.sasl import Derivation, ScramExchange, derive
+
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+SERVER_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+SALT = "W22ZaJ0SNY7soEsUEjb6gQ=="
+SERVER_FIRST = f"r={SERVER_NONCE},s={SALT},i=4096".encode()
+
+
+def exchange(mechanism: str = "SCRAM-SHA-256", username: str = "user", password: str = "pencil") -> ScramExchange:
+    return ScramExchange(mechanism, username, password, NONCE)
+
+
+def proved(exchange: ScramExchange, server_first: bytes = SERVER_FIRST) -> bytes:
+    """The message with the proof."""
+    exchange.begin()
+    step = exchange.received(server_first)
+    assert isinstance(step, Derivation)
+    said = exchange.derived(derive(step))
+    assert isinstance(said, bytes)
+    return said
+
+
+class Server:
+    """The broker's side, by the formulas of RFC 5802, section 3."""
+
+    def __init__(self, hash_name: str, password: str, *, iterations: int = 4096) -> None:
+        self.hash_name = hash_name
+        self.salt = b"\x01salt\xff"
+        self.iterations = iterations
+        self.key = hashlib.pbkdf2_hmac(hash_name, password.encode(), self.salt, iterations)
+        self.said = b""
+
+    def sign(self, key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, self.hash_name)
+
+    def first(self, client_first: bytes) -> bytes:
+        bare = client_first.removeprefix(b"n,,")
+        nonce = bare.partition(b",r=")[2] + b"-and-ours"
+        first = b"r=%s,s=%s,i=%d" % (nonce, base64.b64encode(self.salt), self.iterations)
+        self.said = bare + b"," + first
+        return first
+
+    def final(self, client_final: bytes) -> bytes:
+        without_proof, _, proof = client_final.partition(b",p=")
+        signed = self.said + b"," + without_proof
+        stored_key = hashlib.new(self.hash_name, self.sign(self.key, b"Client Key")).digest()
+        signature = self.sign(stored_key, signed)
+        client_key = bytes(one ^ other for one, other in zip(base64.b64decode(proof), signature))
+        if hashlib.new(self.hash_name, client_key).digest() != stored_key:
+            return b"e=invalid-proof"
+        return b"v=" + base64.b64encode(self.sign(self.sign(self.key, b"Server Key"), signed))
+
+
+def test_the_example_of_rfc_7677() -> None:
+    client = exchange()
+    assert client.begin() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    step = client.received(SERVER_FIRST)
+    assert isinstance(step, Derivation)
+    assert (step.hash_name, step.salt, step.iterations) == ("sha256", base64.b64decode(SALT), 4096)
+    assert client.derived(derive(step)) == (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    assert client.received(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=") is None
+
+
+@pytest.mark.parametrize("mechanism, hash_name", [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
+@pytest.mark.parametrize("password", ["pencil", "pass wörd Ⅸ", "a,b=c"])
+def test_a_broker_that_knows_the_password_is_believed(mechanism: str, hash_name: str, password: str) -> None:
+    client, server = exchange(mechanism, "al=i,ce", password), Server(hash_name, password)
+    first = client.begin()
+    assert first == b"n,,n=al=3Di=2Cce,r=rOprNGfwEbeRWgbNEkqO"
+    step = client.received(server.first(first))
+    assert isinstance(step, Derivation)
+    proof = client.derived(derive(step))
+    assert isinstance(proof, bytes)
+    assert client.received(server.final(proof)) is None
+
+
+def test_another_password_is_refused_by_the_broker() -> None:
+    client, server = exchange(password="pencil"), Server("sha256", "eraser")
+    first = client.begin()
+    assert isinstance(first, bytes)
+    step = client.received(server.first(first))
+    assert isinstance(step, Derivation)
+    proof = client.derived(derive(step))
+    assert isinstance(proof, bytes)
+    with pytest.raises(AuthenticationError, match="the broker refuses the credentials: invalid-proof"):
+        client.received(server.final(proof))
+
+
+@pytest.mark.parametrize(
+    "message, says",
+    [
+        (b"", "is not r=...,s=...,i=..."),
+        (b"\x00\xff" * 50, "is not r="),
+        (b"r=" + SERVER_NONCE.encode(), "is not r="),
+        (b"s=QQ==,r=x,i=4096", "is not r="),
+        (b"m=ext,r=x,s=QQ==,i=4096", "an extension of SCRAM that is not known"),
+        (b"e=other\r\nerror", "the broker refuses: other\N{REPLACEMENT CHARACTER}+error"),
+        (f"r={NONCE},s={SALT},i=4096".encode(), "does not continue"),
+        (f"r=x{SERVER_NONCE},s={SALT},i=4096".encode(), "does not continue"),
+        (f"r={SERVER_NONCE}\x7f,s={SALT},i=4096".encode(), "characters that it may not have"),
+        (f"r={SERVER_NONCE},s=***,i=4096".encode(), "salt is not base 64"),
+        (f"r={SERVER_NONCE},s=,i=4096".encode(), "salt is empty"),
+        (f"r={SERVER_NONCE},s={SALT},i=1".encode(), "asks for 1 iterations; 4096 to 1000000"),
+        (f"r={SERVER_NONCE},s={SALT},i=4095".encode(), "asks for 4095 iterations"),
+        (f"r={SERVER_NONCE},s={SALT},i=50000000".encode(), "asks for 50000000 iterations"),
+        (f"r={SERVER_NONCE},s={SALT},i=".encode() + b"9" * 10_000, "not a number, or is endless"),
+        (f"r={SERVER_NONCE},s={SALT},i=-4096".encode(), "not a number"),
+        (f"r={SERVER_NONCE},s={SALT},i=+4096".encode(), "not a number"),
+        (f"r={SERVER_NONCE},s={SALT},i=4096.0".encode(), "not a number"),
+        (f"r={SERVER_NONCE},s={SALT},i=٤٠٩٦".encode(), "not a number"),
+    ],
+)
+def test_a_first_message_that_no_broker_should_send_ends_the_login(message: bytes, says: str) -> None:
+    client = exchange()
+    client.begin()
+    with pytest.raises(AuthenticationError, match=says):
+        client.received(message)
+
+
+@pytest.mark.parametrize(
+    "message, says",
+    [
+        (b"", "neither a signature nor an error"),
+        (b"x=1", "neither a signature nor an error"),
+        (b"v=", "it does not know the password"),
+        (b"v=!", "signature is not base 64"),
+        (b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl85G4=", "it does not know the password"),
+        (b"e=unknown-user", "refuses the credentials: unknown-user"),
+        (b"e=" + b"x" * 10_000, "x{200}…$"),
+    ],
+)
+def test_a_last_message_without_the_right_signature_ends_the_login(message: bytes, says: str) -> None:
+    client = exchange()
+    proved(client)
+    with pytest.raises(AuthenticationError, match=says):
+        client.received(message)
+
+
+def test_nothing_may_come_after_the_signature() -> None:
+    client = exchange()
+    proved(client)
+    client.received(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    with pytest.raises(AuthenticationError, match="went on"):
+        client.received(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@given(st.lists(st.binary(max_size=200), max_size=3))
+def test_whatever_a_broker_says_is_a_step_or_an_authentication_error(messages: list[bytes]) -> None:
+    client = exchange()
+    client.begin()
+    try:
+        for message in messages:
+            step = client.received(message)
+            if isinstance(step, Derivation):
+                client.derived(bytes(32))
+    except AuthenticationError:
+        pass
+
+
+def test_neither_password_nor_key_is_shown() -> None:
+    client = exchange(password="hunter2")
+    client.begin()
+    step = client.received(SERVER_FIRST)
+    assert not re.search("hunter2", f"{client!r} {step!r}")
