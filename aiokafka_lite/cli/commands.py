@@ -301,6 +301,10 @@ def demo(
         str | None, typer.Option(metavar="HOST:PORT", help="Any Kafka; an embedded three-node cluster by default.")
     ] = None,
     records: Annotated[int, typer.Option(min=1, help="How many records make the trip.")] = 100_000,
+    spark: Annotated[bool, typer.Option("--spark", help="Then the Spark pipeline, too; needs the extra demo.")] = False,
+    output: Annotated[
+        Path, typer.Option(metavar="DIR", help="For what the pipeline writes: Parquet, a chart, logs.")
+    ] = Path("demo-output"),
 ) -> None:
     """Send records, read them back, check every one.
 

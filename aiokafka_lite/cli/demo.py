@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -21,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from aiokafka_lite.admin import create_topic, delete_topics
+from aiokafka_lite.cli.demo_spark import check_installed, spark_demo
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.consumer import Consumer
@@ -128,8 +130,10 @@ class Tally:
         self.last = record.offset
 
 
-async def demo(bootstrap_server: str | None, count: int) -> int:
-    """Run the demo; 0 when every record came back as it should, else 1."""
+async def demo(bootstrap_server: str | None, count: int, spark_output: Path | None) -> int:
+    """Run the demo, with its Spark part if there is a directory for what that writes; 0 when all was right, else 1."""
+    if spark_output is not None:
+        check_installed()
     console = Console(soft_wrap=True, highlight=False)
     async with _kafka(bootstrap_server, console) as servers:
         settings = ClientConfig(bootstrap_servers=servers, api_timeout=_PATIENCE)
@@ -138,9 +142,12 @@ async def demo(bootstrap_server: str | None, count: int) -> int:
             await create_topic(client, topic, partitions=PARTITIONS)
             try:
                 leaders = await _leaders(client, topic)
-                return await _there_and_back(servers, topic, leaders, count, console)
+                status = await _there_and_back(servers, topic, leaders, count, console)
             finally:
                 await delete_topics(client, [topic])
+            if status or spark_output is None:
+                return status
+            return await spark_demo(servers, client, spark_output, console)
 
 
 @asynccontextmanager

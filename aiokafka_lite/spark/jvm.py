@@ -18,6 +18,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -141,3 +142,16 @@ def _home_with_shim(executable: Path) -> Path:
     java.write_text(_SHIM.format(argument=VECTOR, java=shlex.quote(str(executable))))
     java.chmod(0o755)
     return home
+
+
+def main() -> None:
+    """``python -m aiokafka_lite.spark.jvm``: say which Java Spark would be started with, or why there is none."""
+    try:
+        java = find_java(os.environ)
+    except ConfigurationError as error:
+        sys.exit(str(error))
+    sys.stdout.write(f"Java {java.release} in {java.home}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The judge of the demo's Spark part: it must see every way in which windows can be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rich")
+
+from aiokafka_lite.cli.demo_spark import CITIES, FIRST, SPAN, WINDOW, Cell, Sum, Sums, draw, expected, faults, order
+
+COUNT = 2_000
+WANTED = expected(COUNT)
+Found = list[tuple[Cell, Sum]]
+
+
+def test_windows_that_are_right_are_not_complained_of() -> None:
+    assert faults("topic", WANTED.items(), WANTED, once=True) == []
+
+
+def changed(found: Found) -> Found:
+    (cell, total), *rest = found
+    return [(cell, Sum(total.orders, total.cents + 1)), *rest]
+
+
+WRONG: dict[str, Callable[[Found], Found]] = {
+    "is missing": lambda found: found[1:],
+    "is there twice": lambda found: [*found, found[0]],
+    "should be": changed,
+    "should not be there": lambda found: [*found, (Cell(FIRST + SPAN, CITIES[0]), Sum(1, 1))],
+}
+
+
+@pytest.mark.parametrize("complaint", WRONG)
+def test_every_way_to_be_wrong_is_seen(complaint: str) -> None:
+    (fault,) = faults("Parquet", WRONG[complaint](list(WANTED.items())), WANTED, once=True)
+    assert complaint in fault
+
+
+def test_a_topic_may_have_a_window_twice() -> None:
+    found = list(WANTED.items())
+    assert faults("topic", [*found, found[0]], WANTED, once=False) == []
+
+
+def test_the_orders_are_of_one_hour_and_all_of_them_are_in_windows() -> None:
+    assert sum(each.orders for each in WANTED.values()) == COUNT
+    assert {cell.city for cell in WANTED} == set(CITIES)
+    assert {cell.window for cell in WANTED} == {FIRST + WINDOW * number for number in range(SPAN // WINDOW)}
+    times = [order(number, COUNT)[2] for number in range(COUNT)]
+    assert times == sorted(times)
+
+
+def test_the_chart_is_an_image(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    sums: Sums = WANTED
+    assert draw(sums, tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
