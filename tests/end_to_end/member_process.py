@@ -1,7 +1,8 @@
-"""A group member that is a process; its arguments are servers, topic, group, ``eager`` or ``cooperative``, instance.
+"""A group member that works. Run as a program it is a process of its own.
 
-It says on its standard output, a line of JSON each, what happens to it, with the time of a clock that all processes of
-the machine share. It closes in good order when its standard input ends, so it cannot outlive who started it.
+Its arguments are servers, topic, group, ``eager`` or ``cooperative``, and instance. It says on its standard output, a
+line of JSON each, what happens to it, with the time of a clock that all processes of the machine share. It closes in
+good order when its standard input ends, so it cannot outlive who started it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiokafka_lite import (
@@ -36,39 +37,53 @@ LONG_WORK = 0.8
 STRATEGIES = {"eager": [RangeStrategy()], "cooperative": [CooperativeStickyStrategy()]}
 
 
+Say = Callable[..., None]
+"""Tells of an event, by its name and facts."""
+
+
+class Work(RebalanceListener):
+    """A member that reads one record after the other, each of which takes a moment, and tells what happens to it."""
+
+    def __init__(self, say: Say, servers: str, topic: str, group: str, strategy: str, instance: str) -> None:
+        self._say = say
+        self.consumer: Consumer = Consumer(
+            servers,
+            topics=[topic],
+            group_id=group,
+            strategies=STRATEGIES[strategy],
+            listener=self,
+            group_instance_id=instance or None,
+            session_timeout=SESSION_TIMEOUT,
+            heartbeat_interval=0.5,
+            auto_commit_interval=0.3,
+        )
+
+    async def run(self) -> None:
+        """Work, until the consumer is closed."""
+        async for record in self.consumer:
+            await self._do(record)
+            self._say("done", partition=record.partition, offset=record.offset)
+
+    async def _do(self, record: Record) -> None:
+        await asyncio.sleep(LONG_WORK if record.offset % 100 == 50 else WORK)
+
+    async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        self._tell("assigned", partitions)
+
+    async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        self._tell("revoked", partitions)
+
+    async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        self._tell("lost", partitions)
+
+    def _tell(self, event: str, partitions: Sequence[TopicPartition]) -> None:
+        generation = self.consumer.group_metadata().generation_id
+        self._say(event, generation=generation, partitions=[each.partition for each in partitions])
+
+
 def say(event: str, **facts: Any) -> None:
     """One line, written at once: what was said before a kill has been said."""
     os.write(sys.stdout.fileno(), json.dumps({"event": event, "at": time.monotonic(), **facts}).encode() + b"\n")
-
-
-class Narrator(RebalanceListener):
-    """Tells what comes and goes, and as whom in which generation."""
-
-    consumer: Consumer
-
-    async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        self._say("assigned", partitions)
-
-    async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        self._say("revoked", partitions)
-
-    async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        self._say("lost", partitions)
-
-    def _say(self, event: str, partitions: Sequence[TopicPartition]) -> None:
-        generation = self.consumer.group_metadata().generation_id
-        say(event, generation=generation, partitions=[each.partition for each in partitions])
-
-
-async def work(consumer: Consumer) -> None:
-    async for record in consumer:
-        await do(record)
-        say("done", partition=record.partition, offset=record.offset)
-
-
-async def do(record: Record) -> None:
-    say("read", partition=record.partition, offset=record.offset)
-    await asyncio.sleep(LONG_WORK if record.offset % 100 == 50 else WORK)
 
 
 async def end_of_input() -> None:
@@ -77,23 +92,11 @@ async def end_of_input() -> None:
     await reader.read()
 
 
-async def main(servers: str, topic: str, group: str, strategy: str, instance: str) -> None:
-    narrator = Narrator()
-    consumer: Consumer = Consumer(
-        servers,
-        topics=[topic],
-        group_id=group,
-        strategies=STRATEGIES[strategy],
-        listener=narrator,
-        group_instance_id=instance or None,
-        session_timeout=SESSION_TIMEOUT,
-        heartbeat_interval=0.5,
-        auto_commit_interval=0.3,
-    )
-    narrator.consumer = consumer
-    async with consumer:
+async def main(*arguments: str) -> None:
+    work = Work(say, *arguments)
+    async with work.consumer:
         say("started")
-        working = asyncio.create_task(work(consumer))
+        working = asyncio.create_task(work.run())
         ending = asyncio.create_task(end_of_input())
         await asyncio.wait([working, ending], return_when=asyncio.FIRST_COMPLETED)
     ending.cancel()
