@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import anyio.abc
 
@@ -23,6 +23,9 @@ from .offsets import OffsetsOfPartitions
 from .quotas import Quotas
 from .records import Records
 from .topics import Topics
+
+if TYPE_CHECKING:
+    from ..cluster.diagnosis import Diagnosis
 
 
 class AdminSettings(SecuritySettings, total=False):
@@ -84,6 +87,15 @@ class Admin(Service):
 
     async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
         await self.attach(self._client)
+
+    def diagnose(self) -> Diagnosis:
+        """What the client, its connections and its event loop are doing, to print into a bug report.
+
+        Asks no broker and does not wait. To be called in the event loop.
+        """
+        from ..cluster.diagnosis import Diagnosis, common
+
+        return Diagnosis(**common(self, self._client))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<Admin {self._client.config.client_id} {self.state.name}>"

@@ -112,6 +112,11 @@ class Service:
         """What a task of this component died of, if one did."""
         return self._service_failure
 
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The names of the tasks that it runs."""
+        return tuple(task.get_name() for task in self._own_tasks)
+
     async def start(self) -> None:
         """Make the component usable. Raises what ``_on_start`` raises; then, or when cancelled, nothing is left."""
         if self._service_state is not ServiceState.NEW:

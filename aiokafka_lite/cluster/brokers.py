@@ -48,6 +48,10 @@ class Brokers:
             broker.update(node)
         return broker
 
+    def __iter__(self) -> Iterator[Broker]:
+        """All that are known at the moment, with the bootstrap addresses that were tried."""
+        return iter(tuple(self._brokers.values()))
+
     def follow(self, view: ClusterView) -> None:
         """Follow an answer: brokers move, and connections to bootstrap addresses have done their duty.
 

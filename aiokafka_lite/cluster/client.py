@@ -302,6 +302,15 @@ class Client(Service):
         bound = self.config.api_timeout if timeout is None else timeout
         return await self.until_failed(self._send_until(request, target, purpose, bound, retry))
 
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """All that are known at the moment, with the bootstrap addresses that were tried."""
+        return tuple(self._brokers)
+
+    def known_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> Node | None:
+        """The coordinator if it is remembered, without asking."""
+        return self._coordinators.known(CoordinatorKey(kind, name))
+
     async def coordinator(
         self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP, *, timeout: float | None = None
     ) -> Broker:

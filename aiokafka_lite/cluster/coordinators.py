@@ -72,6 +72,10 @@ class Coordinators:
         self._told: dict[CoordinatorKey, Node] = {}  # what was logged last
         self._lookups: dict[CoordinatorKey, _Lookup] = {}
 
+    def known(self, key: CoordinatorKey) -> Node | None:
+        """The coordinator from memory alone."""
+        return self._known.get(key)
+
     async def find(self, key: CoordinatorKey) -> Node:
         """The coordinator, from memory or by asking once. Raises what the broker, or the way to it, answered."""
         known = self._known.get(key)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
 import anyio
 import anyio.abc
@@ -40,6 +40,9 @@ from .reader import Reader
 from .rebalance import RebalanceHandle, RebalanceListener
 from .settings import ConsumerSettings, all_partitions_of, checked_topics, configs, default_strategies, described
 from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .diagnosis import ConsumerDiagnosis
 
 logger = logging.getLogger(__name__)
 
@@ -378,6 +381,17 @@ class Consumer(Service, Generic[K, V]):
         left = round(deadline - loop.time(), 3)
         found = await self.end_offsets(unknown, timeout=left) if unknown else {}
         return {each: max(0, (found[each] if end is None else end) - positions[each]) for each, end in ends.items()}
+
+    def diagnose(self) -> ConsumerDiagnosis:
+        """What the consumer, its membership, its connections and its event loop are doing, to print into a bug report.
+
+        Asks no broker and does not wait; lag is by the last answers. To be called in the event loop.
+        """
+        from .diagnosis import diagnose
+
+        return diagnose(
+            self, self._client, self._subscription, self._config, self._coordinator, self._group_config
+        )
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The end of the partition when it was last fetched: the offset after the last replicated record, or None."""

@@ -17,7 +17,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
 import anyio
 import anyio.abc
@@ -42,6 +42,9 @@ from .partition import Hold, OnOffsetReset, PartitionState, Reset, ResetReason
 from .reader import BREATH, NOTHING
 from .settings import ConsumerSettings, checked_topics, configs, default_strategies
 from .subscription import Subscription, wants_data
+
+if TYPE_CHECKING:
+    from .diagnosis import ConsumerDiagnosis
 
 logger = logging.getLogger(__name__)
 
@@ -355,6 +358,12 @@ class ConsumerGroup(Generic[K, V]):
     ) -> None:
         await self.close()
 
+    def diagnose(self) -> ConsumerDiagnosis:
+        """As ``Consumer.diagnose``, of the ``consume`` that runs. Raises IllegalStateError while none does."""
+        if self._running is None:
+            raise IllegalStateError(f"{self!r} is not consuming: there is nothing to diagnose")
+        return self._running.diagnose()
+
     def errors(self) -> GroupErrors:
         """What went wrong and was tried again, or was refused: an endless iteration, until the group is closed."""
         return GroupErrors(self)
@@ -445,6 +454,13 @@ class _Consumption(Service):
 
     async def until_over(self) -> None:
         await self.until_failed(self._over_event.wait())
+
+    def diagnose(self) -> ConsumerDiagnosis:
+        from .diagnosis import diagnose
+
+        return diagnose(
+            self, self._client, self._subscription, self._config, self.coordinator, self._group_config
+        )
 
     def end(self) -> None:
         """Have ``consume`` return."""

@@ -117,6 +117,11 @@ class Broker:
         return tuple(self._connections.values())
 
     @property
+    def connections_by_purpose(self) -> dict[Purpose, Connection]:
+        """The open connections, each by what it is for."""
+        return dict(self._connections)
+
+    @property
     def place(self) -> str:
         """How troubles name it."""
         return f"broker {self.node.node_id} at {self.address}" if self.node.node_id >= 0 else self.address
@@ -309,7 +314,9 @@ class Broker:
         self._fail_wanted(error)
 
     def _note(self, message: str, *arguments: object, error: KafkaError) -> None:
-        level = logging.INFO if self._troubles.failed(self.place, error) else logging.DEBUG
+        # A bootstrap address is tried while nothing else answers; whoever does so says it, and then it is left alone.
+        is_news = self.node.node_id >= 0 and self._troubles.failed(self.place, error)
+        level = logging.INFO if is_news else logging.DEBUG
         logger.log(level, message, *arguments)
 
     def _fail_wanted(self, error: KafkaError) -> None:

@@ -226,6 +226,11 @@ class Connection:
             raise IllegalStateError(f"{self!r} does not know the broker's versions yet")
         return self._versions
 
+    @property
+    def agreed_versions(self) -> dict[str, int]:
+        """The version that each API is spoken in, of those that were used on this connection."""
+        return {request.__name__.removesuffix("Request"): version for request, version in self._picked.items()}
+
     def __repr__(self) -> str:
         broker = "" if self.node_id is None else f" broker={self.node_id}"
         return f"<Connection{broker} {self.address} {self._state.name} in_flight={self.in_flight}>"

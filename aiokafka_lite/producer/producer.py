@@ -18,7 +18,7 @@ from functools import partial
 from itertools import repeat, zip_longest
 from operator import index
 from types import MappingProxyType, TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import anyio
 import anyio.abc
@@ -72,6 +72,9 @@ from .serializer import (
 from .topic import UNASSIGNED, HeldRecord, HeldRecords, TopicProducer
 from .turns import Turns
 from .verdict import is_retriable
+
+if TYPE_CHECKING:
+    from .diagnosis import ProducerDiagnosis
 
 logger = logging.getLogger(__name__)
 
@@ -502,6 +505,24 @@ class Producer(Service):
             records_per_request_average=average(counters.records_sent, counters.requests_sent),
             throttle_time=sum(broker.throttle_time for broker in brokers.values()),
             brokers=MappingProxyType(brokers),
+        )
+
+    def diagnose(self) -> ProducerDiagnosis:
+        """What the producer, its connections and its event loop are doing, to print into a bug report.
+
+        Asks no broker and does not wait. To be called in the event loop.
+        """
+        from ..cluster.diagnosis import common
+        from .diagnosis import ProducerDiagnosis, busy, states_of
+
+        partitions = [partition for topic in self._topics.values() for partition in topic.partitions]
+        newest = None if self._identities is None else self._identities.newest
+        return ProducerDiagnosis(
+            **common(self, self._client, self.config),  # type: ignore[arg-type]
+            metrics=self.metrics(),
+            identity=str(newest) if newest is not None else "none",
+            states=states_of(partitions),
+            partitions=busy(partitions),
         )
 
     # Inside: from arguments to a record.

@@ -37,6 +37,10 @@ class VersionTable:
     def __repr__(self) -> str:
         return f"<VersionTable of {self.peer}: {len(self._ranges)} APIs>"
 
+    def __str__(self) -> str:
+        """All that it offers, by API key: ``0:3-13 1:4-18``."""
+        return " ".join(f"{key}:{first}-{last}" for key, (first, last) in sorted(self._ranges.items()))
+
     def offered(self, cls: type[Message]) -> Versions | None:
         """The range that the broker offers, whether or not we speak any of it; None when it lacks the API."""
         return self._ranges.get(cls.api_key)

@@ -1,0 +1,261 @@
+"""What a client is doing at one moment, to be read by a person or pasted into a bug report.
+
+A diagnosis is facts alone, taken between two turns of the loop: nothing is asked of a broker, so it is there at once
+when brokers are down, and says so. No secret is in it: of a setting that is not shown anywhere, it says that it is set.
+Producers, consumers and the others add what is theirs, by a subclass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+
+from ..aio.service import Service
+from ..net.broker import Broker
+from ..net.connection import Connection
+from ..version import VERSION
+from .client import Client
+
+HIDDEN = "(set, not shown)"
+MOST_SHOWN = 200
+"""Partitions, and other things that there may be thousands of; the first ones are shown, and how many are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionReport:
+    """A connection. Times are in seconds; ``versions`` are those agreed on, of what was sent so far."""
+
+    purpose: str
+    state: str
+    in_flight: int
+    age: float
+    idle: float
+    throttled_for: float
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerReport:
+    """A broker, or a bootstrap address. ``offers`` has the versions of each API that it named, by key."""
+
+    broker: str
+    connections: tuple[ConnectionReport, ...]
+    next_try_in: float
+    offers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReport:
+    """What is known of the cluster; ``metadata_age`` is in seconds, None before the first answer."""
+
+    bootstrap_servers: str
+    cluster_id: str | None
+    controller: int | None
+    brokers: tuple[str, ...]
+    metadata_age: float | None
+    topics: Mapping[str, str]
+    unreachable: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TroubleReport:
+    """What went wrong in one place: how often, how many seconds ago first and last, and for how long without an end."""
+
+    place: str
+    error: str
+    count: int
+    first_ago: float
+    last_ago: float
+    lasts_for: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopReport:
+    """How late the event loop was with a timer, in seconds: in the last minute on average and at most, and ever."""
+
+    average: float | None
+    longest_of_a_minute: float | None
+    longest: float
+    tasks_in_all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A client at one moment. ``print(diagnosis)`` is ready to paste; ``to_dict`` is made of what JSON has."""
+
+    client: str
+    failure: str | None
+    software: Mapping[str, str]
+    settings: Mapping[str, str]
+    cluster: ClusterReport
+    brokers: tuple[BrokerReport, ...]
+    troubles: tuple[TroubleReport, ...]
+    event_loop: LoopReport
+    tasks: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything, in dicts, lists, strings and numbers."""
+        return {each.name: _plain(getattr(self, each.name)) for each in dataclasses.fields(self)}
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self.to_dict(), ""))
+
+
+def common(service: Service, client: Client, *configs: object) -> dict[str, object]:
+    """What every diagnosis has, as arguments of a subclass. ``configs`` are those besides the client's own."""
+    failure = service.failure or client.failure
+    return {
+        "client": repr(service),
+        "failure": None if failure is None else f"{type(failure).__name__}: {failure}",
+        "software": software(),
+        "settings": {name: value for config in (client.config, *configs) for name, value in changed(config)},
+        "cluster": _cluster(client),
+        "brokers": tuple(map(_broker, client.brokers)),
+        "troubles": tuple(_troubles(client)),
+        "event_loop": _loop(client),
+        "tasks": tuple(sorted(counted((*service.task_names, *client.task_names)))),
+    }
+
+
+def software() -> dict[str, str]:
+    """Versions of whatever may be at fault."""
+    found = {"aiokafka_lite": VERSION, "python": sys.version.split()[0], "system": platform.platform()}
+    for name in ("anyio", "crc32c", "lz4", "zstandard", "cramjam", "uvloop", "pyarrow"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def changed(config: object) -> Iterator[tuple[str, str]]:
+    """The settings that are not what they are by default; of one that no repr shows, only that it is set."""
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        if value != field.default and value is not None and field.name != "bootstrap_servers":
+            yield field.name, repr(value) if field.repr else HIDDEN
+
+
+def counted(names: Iterable[str]) -> list[str]:
+    """Equal names once, with how many there are."""
+    numbers: dict[str, int] = {}
+    for name in names:
+        numbers[name] = numbers.get(name, 0) + 1
+    return [name if number == 1 else f"{name} (x{number})" for name, number in numbers.items()]
+
+
+def bounded(lines: Iterable[str]) -> tuple[str, ...]:
+    """The first of many lines, and how many are not among them."""
+    every = list(lines)
+    left_out = len(every) - MOST_SHOWN
+    return tuple(every) if left_out <= 0 else (*every[:MOST_SHOWN], f"... and {left_out} more")
+
+
+def now() -> float:
+    """The time of the loop that runs."""
+    return asyncio.get_running_loop().time()
+
+
+def _cluster(client: Client) -> ClusterReport:
+    view = client.view
+    silence = [each.error for each in client.troubles.all() if each.place == "metadata" and each.began is not None]
+    return ClusterReport(
+        bootstrap_servers=",".join(client.config.servers),
+        cluster_id=view.cluster_id,
+        controller=view.controller_id,
+        brokers=tuple(f"{node.node_id} at {node.host}:{node.port}" for node in view.nodes.values()),
+        metadata_age=None if view.updated_at is None else round(view.age(now()), 3),
+        topics={
+            name: f"{len(topic.partitions)} partitions" if not topic.error else topic.error.name
+            for name, topic in sorted(view.topics.items())[:MOST_SHOWN]
+        },
+        unreachable=silence[0] if silence else None,
+    )
+
+
+def _broker(broker: Broker) -> BrokerReport:
+    connections = broker.connections_by_purpose
+    offers = next((str(connection.versions) for connection in connections.values() if connection.ready), "unknown")
+    return BrokerReport(
+        broker=broker.place,
+        connections=tuple(_connection(purpose.value, each) for purpose, each in connections.items()),
+        next_try_in=round(max(0.0, broker.retry_at - now()), 3),
+        offers=offers,
+    )
+
+
+def _connection(purpose: str, connection: Connection) -> ConnectionReport:
+    return ConnectionReport(
+        purpose=purpose,
+        state=connection.state.name,
+        in_flight=connection.in_flight,
+        age=round(now() - connection.opened_at, 3),
+        idle=round(now() - connection.last_used, 3),
+        throttled_for=round(max(0.0, connection.throttled_until - now()), 3),
+        versions=connection.agreed_versions,
+    )
+
+
+def _troubles(client: Client) -> Iterator[TroubleReport]:
+    for trouble in client.troubles.all():
+        yield TroubleReport(
+            place=trouble.place,
+            error=trouble.error,
+            count=trouble.count,
+            first_ago=round(now() - trouble.first, 3),
+            last_ago=round(now() - trouble.last, 3),
+            lasts_for=None if trouble.began is None else round(now() - trouble.began, 3),
+        )
+
+
+def _loop(client: Client) -> LoopReport:
+    recent = client.loop_delay.recent
+    return LoopReport(
+        average=round(sum(recent) / len(recent), 6) if recent else None,
+        longest_of_a_minute=round(max(recent), 6) if recent else None,
+        longest=round(client.loop_delay.longest, 6),
+        tasks_in_all=len(asyncio.all_tasks()),
+    )
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _lines(value: Mapping[str, object], indent: str) -> Iterator[str]:
+    """``name: value``, with what is in something below it and further to the right."""
+    for name, each in value.items():
+        label = f"{indent}{name.replace('_', ' ')}:"
+        if isinstance(each, dict) and each:
+            yield label
+            yield from _lines(each, indent + "  ")
+        elif isinstance(each, list) and each:
+            yield label
+            for item in each:
+                yield from _item(item, indent + "  ")
+        else:
+            yield f"{label} {'none' if each in (None, [], {}) else each}"
+
+
+def _item(item: object, indent: str) -> Iterator[str]:
+    """An element of a list: what is simple on one line, what is not below it."""
+    if not isinstance(item, dict):
+        yield f"{indent}- {item}"
+        return
+    simple = {name: each for name, each in item.items() if not isinstance(each, dict | list) and each is not None}
+    yield f"{indent}- " + ", ".join(f"{name.replace('_', ' ')}: {each}" for name, each in simple.items())
+    yield from _lines({name: each for name, each in item.items() if isinstance(each, dict | list)}, indent + "    ")
