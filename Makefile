@@ -12,7 +12,7 @@ help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, and a Spark pipeline on orders;"
 	@echo "                  BOOTSTRAP=host:port: on any Kafka. Parquet and a chart in demo-output/"
 	@echo "make test         all tests, on the embedded cluster and on the real Kafka that this machine can run"
-	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1"
+	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
 	@echo "make lint         ruff, mypy, import-linter"
 	@echo "make bench        the benchmarks        make docs   the documentation, in site/"
 
@@ -55,7 +55,8 @@ test: .venv/.development
 	@.venv/bin/python -m pytest -q --numprocesses 3 --dist loadgroup $(PYTEST_ARGS)
 
 test-matrix: .venv/.development
-	@.venv/bin/python -m pytest -q tests/end_to_end --kafka=all $(PYTEST_ARGS)
+	@.venv/bin/python -m pytest -q tests/end_to_end --kafka=all --junitxml=.venv/matrix.xml $(PYTEST_ARGS)
+	@.venv/bin/python docs/count_tests.py .venv/matrix.xml
 
 bench: .venv/.bench
 	@.venv/bin/python -m benchmarks

@@ -12,9 +12,11 @@ import importlib
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from aiokafka_lite import (
@@ -129,7 +131,14 @@ def rows(page: Path) -> Iterator[Row]:
 
 def code_spans(cell: str) -> list[str]:
     """What stands between backticks."""
-    return re.findall(r"`([^`]+)`", cell)
+    return re.findall(r"`([^`\n]+)`", cell)
+
+
+def imported(module: str) -> ModuleType:
+    """A module; what another project's calls deprecated in Python is its own affair."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module(module)
 
 
 class Names:
@@ -161,7 +170,7 @@ class Names:
             match node:
                 case ast.Import():
                     for alias in node.names:
-                        self.scope[alias.asname or alias.name.partition(".")[0]] = importlib.import_module(alias.name)
+                        self.scope[alias.asname or alias.name.partition(".")[0]] = imported(alias.name)
                 case ast.ImportFrom(module=str(module)):
                     for alias in node.names:
                         self._import(module, alias.name, alias.asname or alias.name)
@@ -181,7 +190,7 @@ class Names:
         self.scope[name] = self.given.get(name, UNKNOWN)
 
     def _import(self, module: str, name: str, bound: str) -> None:
-        found = importlib.import_module(module)
+        found = imported(module)
         if not hasattr(found, name):
             self._note(f"{module} has no {name}")
         self.scope[bound] = getattr(found, name, UNKNOWN)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks
+from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks, code_spans
 
 EXAMPLES = ROOT / "docs" / "examples"
+OTHERS_NAMES = {"asyncio_mode", "end_to_end", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP"}
+"""Of pytest, the shell and this repository's tests."""
+
 ALL = list(chain.from_iterable(map(blocks, PAGES)))
 
 
@@ -30,6 +34,20 @@ def test_the_names_in_every_block_exist(page: Path) -> None:
     found = [block for block in blocks(page) if not block.is_example]
     for number, block in enumerate(found):
         assert problems(block, *found[:number]) == [], str(block)
+
+
+def test_names_in_the_text_are_names_in_the_package() -> None:
+    """Words of code that look like Python's names: with an underscore, or a capital in the middle."""
+    files = [*(ROOT / "aiokafka_lite").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
+    words_of = (set(re.findall(r"\w+", path.read_text(encoding="utf-8"))) | {path.stem} for path in files)
+    known = OTHERS_NAMES.union(*words_of)
+    for page in PAGES:
+        if page.name.startswith("migrating-from-"):
+            continue
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        words = re.findall(r"\w+", " ".join(code_spans(text)))
+        looked_up = {word for word in words if "_" in word.strip("_") or re.search(r"[a-z][A-Z]", word)}
+        assert sorted(looked_up - known) == [], page.name
 
 
 def test_every_example_is_on_its_page_and_every_one_on_the_page_is_there() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,9 @@ import pytest
 
 import aiokafka_lite
 import aiokafka_lite.admin
-from tests.pure.documents import PARTS, ROOT, UNKNOWN, Names, Row, code_spans, rows
+from tests.pure.documents import PARTS, ROOT, UNKNOWN, Names, Row, code_spans, imported, rows
 
-with warnings.catch_warnings():  # it reads its messages by a function that Python 3.11 alone calls deprecated
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
-
+kafka = imported("kafka")
 OURS: dict[str, Any] = {
     **{name: getattr(aiokafka_lite, name) for name in aiokafka_lite.__all__},
     **{name: getattr(aiokafka_lite.admin, name) for name in aiokafka_lite.admin.__all__},

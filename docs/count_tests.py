@@ -1,0 +1,141 @@
+"""Write ``docs/compatibility.md`` from what the end-to-end suite has shown: ``python docs/count_tests.py RESULTS...``.
+
+RESULTS are files that pytest's ``--junitxml`` wrote; ``make test-matrix`` does both. A test counts in the last column
+that it matches. Tests without a broker in their name say nothing of brokers and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from tests.real.servers import MATRIX  # noqa: E402
+
+PAGE = ROOT / "docs" / "compatibility.md"
+BROKERS = ("embedded", *MATRIX)
+
+
+class Feature(NamedTuple):
+    """A column: the tests whose ``module::name[parameters]`` the pattern is found in."""
+
+    title: str
+    pattern: str
+
+
+FEATURES = [
+    Feature("produce, consume", r"^test_(round_trip|bad_input|producer|consumer)"),
+    Feature("gzip, snappy, lz4", r"\b(gzip|snappy|lz4)\b"),
+    Feature("zstd", r"\bzstd\b"),
+    Feature("groups", r"^test_group"),
+    Feature("groups with other clients", r"^test_groups::test_a_group_of_two_clients"),
+    Feature("static members", r"^test_group.*static"),
+    Feature("reading transactions", r"^test_reading_transactions"),
+    Feature("admin", r"^test_admin"),
+    Feature("groups by KIP-848", r"of_the_new_protocol"),
+    Feature("librdkafka, Kafka's tools", r"^test_(interop|java_tools)"),
+    Feature("command line", r"^test_(cli|command_line)"),
+    Feature("TLS, SASL", r"^test_(security|tls|sasl)"),
+]
+ALL_ELSE = "all else"
+
+
+class Result(NamedTuple):
+    """One test on one broker. ``skipped`` is the reason, if it was."""
+
+    broker: str
+    feature: str
+    failed: bool
+    skipped: str | None
+
+
+def results(path: Path) -> Iterator[Result]:
+    """The tests in a file of results that ran on a broker, or would have."""
+    for case in ElementTree.parse(path).iter("testcase"):
+        module, name = case.get("classname", "").rpartition(".")[2], case.get("name", "")
+        broker = broker_of(name)
+        if broker is None:
+            continue
+        skipped = case.find("skipped")
+        yield Result(
+            broker,
+            feature_of(f"{module}::{name}"),
+            failed=case.find("failure") is not None or case.find("error") is not None,
+            skipped=None if skipped is None else skipped.get("message", ""),
+        )
+
+
+def broker_of(name: str) -> str | None:
+    """The broker among a test's parameters."""
+    parameters = re.search(r"\[(.*)\]$", name)
+    tokens = parameters[1].split("-") if parameters is not None else []
+    return next((broker for broker in BROKERS if broker in tokens), None)
+
+
+def feature_of(test: str) -> str:
+    """The column in which a test counts."""
+    return next((feature.title for feature in reversed(FEATURES) if re.search(feature.pattern, test)), ALL_ELSE)
+
+
+def page(found: Iterable[Result], date: str) -> str:
+    """The whole page."""
+    counts: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    reasons: dict[str, set[str]] = defaultdict(set)
+    for each in found:
+        kind = "failed" if each.failed else "passed" if each.skipped is None else "skipped"
+        counts[each.feature][each.broker][kind] += 1
+        if each.skipped:
+            reasons[each.skipped].add(each.broker)
+    titles = [title for title in (*(feature.title for feature in FEATURES), ALL_ELSE) if title in counts]
+    brokers = [broker for broker in BROKERS if any(broker in counts[title] for title in titles)]
+    lines = [
+        "# What works against which Kafka",
+        "",
+        "One end-to-end suite runs unchanged on the embedded cluster and on each release of Apache Kafka. A number is",
+        f"how many of its tests passed, on {date}; a dash is what cannot be there, for the reasons below. This page is",
+        "made by `docs/count_tests.py` from the results of `make test-matrix`.",
+        "",
+        "| broker | " + " | ".join(titles) + " |",
+        "|---" * (len(titles) + 1) + "|",
+        *(f"| {broker} | {' | '.join(cell(counts[title][broker]) for title in titles)} |" for broker in brokers),
+    ]
+    if reasons:
+        lines += ["", "## Left out", "", "| on | why |", "|---|---|"]
+        rows = ((", ".join(sorted(where, key=BROKERS.index)), reason) for reason, where in reasons.items())
+        lines += [f"| {where} | {reason} |" for where, reason in sorted(rows, key=lambda row: row[1].lower())]
+    return "\n".join([*lines, ""])
+
+
+def cell(counted: Counter[str]) -> str:
+    """How many passed; failures stand out."""
+    if counted["failed"]:
+        return f"{counted['passed']}, **{counted['failed']} failed**"
+    return str(counted["passed"]) if counted["passed"] else "–"
+
+
+def date_of(path: Path) -> str:
+    """The day on which the tests ran."""
+    suite = next(ElementTree.parse(path).iter("testsuite"))
+    return suite.get("timestamp", "").partition("T")[0]
+
+
+def main(paths: list[Path]) -> int:
+    """Write the page; 1 if it shows a failure."""
+    if not paths:
+        print("usage: python docs/count_tests.py RESULTS..., files written by pytest --junitxml", file=sys.stderr)
+        return 2
+    found = [result for path in paths for result in results(path)]
+    PAGE.write_text(page(found, max(map(date_of, paths))), encoding="utf-8")
+    return 1 if any(result.failed for result in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main([Path(argument) for argument in sys.argv[1:]]))
