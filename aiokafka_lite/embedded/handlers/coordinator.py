@@ -3,7 +3,9 @@
 - v0 knows groups only, v1 adds the type of key, v4 asks for many keys at once (KIP-699).
 - A group is kept by the leader of its partition of ``__consumer_offsets``, which is made when first asked for, as Kafka
   does. While that has no leader the answer is COORDINATOR_NOT_AVAILABLE, which clients take as "ask again".
-- Transactions and share groups have no coordinator here; the answer is the same.
+- Transactions and share groups have no coordinator here. They are refused with INVALID_REQUEST, as Kafka refuses share
+  groups where they are off: clients give up at this, while at anything that may pass they ask until their time is
+  over (Java's admin client without a pause).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from ..connection import RequestContext
 
 GROUP = 0
-KEY_TYPES = (GROUP, 1, 2)
+UNKNOWN_TYPES = {1: "this broker keeps no transactions", 2: "this broker keeps no share groups"}
 MANY_KEYS = 4
 DEFAULT_PARTITIONS = 50
 DEFAULT_REPLICATION_FACTOR = 3
@@ -49,10 +51,8 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
 def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
     if key_type == GROUP and not may(context, Operation.DESCRIBE, key):
         return _nobody(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if key_type not in KEY_TYPES:
-        return _nobody(key, ErrorCode.INVALID_REQUEST)
     if key_type != GROUP:
-        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _nobody(key, ErrorCode.INVALID_REQUEST, UNKNOWN_TYPES.get(key_type))
     node = context.node
     if OFFSETS_TOPIC not in node.topics:
         _make_offsets_topic(context)
@@ -71,9 +71,9 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
     )
 
 
-def _nobody(key: str, error: ErrorCode) -> FindCoordinatorResponseCoordinator:
+def _nobody(key: str, error: ErrorCode, message: str | None = None) -> FindCoordinatorResponseCoordinator:
     return FindCoordinatorResponseCoordinator(
-        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.description
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message or error.description
     )
 
 

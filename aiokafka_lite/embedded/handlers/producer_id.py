@@ -1,7 +1,7 @@
 """InitProducerId: an identity for an idempotent producer.
 
 - v0 to v2 give a new producer id with epoch 0 each time; v3 (KIP-360) takes the old id and epoch and bumps the epoch.
-- Transactional ids are answered with COORDINATOR_NOT_AVAILABLE as long as there is no transaction coordinator.
+- Transactional ids are refused with INVALID_REQUEST, as there is no transaction coordinator.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ NONE = -1
 
 def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if request.transactional_id is not None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1)
+        return _invalid()
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
-        return InitProducerIdResponse(
-            throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1
-        )
+        return _invalid()
     # Without a transactional id nobody remembers the old identity, so that a new one takes its place, as in Kafka.
     producer_id = context.node.cluster.controller.next_producer_id()
     return InitProducerIdResponse(
         throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
+    )
+
+
+def _invalid() -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, producer_id=NONE, producer_epoch=NONE
     )
 
 

@@ -27,9 +27,11 @@ from aiokafka_lite.protocol.messages import (
     DescribeProducersRequest,
     DescribeProducersTopic,
     ElectLeadersRequest,
+    FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
+    InitProducerIdRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
     MetadataRequestTopic,
@@ -308,3 +310,24 @@ async def test_too_new_a_version_of_api_versions_is_answered_in_version_0(one: E
         assert frame is not None
         assert bytes(frame) == bytes.fromhex("00000007 0023 00000001 0012 0000 0004")
         assert (await peer.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))).api_keys
+
+
+@pytest.mark.parametrize("version", range(1, FindCoordinatorRequest.versions.last + 1))
+@pytest.mark.parametrize("key_type, what", [(1, "transactions"), (2, "share groups")])
+async def test_what_has_no_coordinator_is_refused_for_good(
+    cluster: EmbeddedCluster, version: int, key_type: int, what: str
+) -> None:
+    """An error that may pass would have clients ask again until their time is over."""
+    async with Peer(cluster) as peer:
+        keys = {"coordinator_keys": ["key"]} if version >= 4 else {"key": "key"}
+        answer = await peer.ask(FindCoordinatorRequest(key_type=key_type, **keys), version)
+        found = answer.coordinators[0] if version >= 4 else answer
+        assert ErrorCode.of(found.error_code) is ErrorCode.INVALID_REQUEST
+        assert found.error_message == f"this broker keeps no {what}"
+
+
+async def test_a_transactional_producer_is_refused_for_good(cluster: EmbeddedCluster) -> None:
+    async with Peer(cluster) as peer:
+        answer = await peer.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000))
+    assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
+    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
