@@ -269,6 +269,27 @@ async def cluster(
 @command(
     application,
     examples="""
+    aiokafka-lite diagnose -b kafka-1:9092,kafka-2:9092
+    aiokafka-lite diagnose --group billing --topic orders --json
+    """,
+)
+async def diagnose(
+    shared: Shared,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Also the state and lag of this group.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Also the replicas of this topic.")] = None,
+) -> int:
+    """Find out why a client cannot work here.
+
+    Tries every bootstrap server, and the address that each broker tells clients to use; says in plain words what is wrong. Exit status 1 if anything is.
+    """
+    from .diagnose import diagnose as run_diagnose
+
+    return await run_diagnose(shared.connection, shared.output, group, topic)
+
+
+@command(
+    application,
+    examples="""
     aiokafka-lite bench --records 1000000
     aiokafka-lite bench --size 1000 --compression lz4 --acks 1 --json
     """,
