@@ -75,7 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def broker(item: pytest.Item) -> str:
         parameters = getattr(item, "callspec", None)
-        return str(parameters.params.get("kafka", "")) if parameters is not None else ""
+        given = parameters.params if parameters is not None else {}
+        return str(given.get("kafka") or given.get("secured", ""))
 
     order = {"": 0, "embedded": 1}
     for item in items:

@@ -13,9 +13,10 @@ import subprocess
 import tempfile
 import threading
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from aiokafka_lite.testing.containers import free_port
 
@@ -41,6 +42,8 @@ _TOOLS = {
     "producer-perf-test": ("org.apache.kafka.tools.ProducerPerformance",),
     "topics": ("org.apache.kafka.tools.TopicCommand", "kafka.admin.TopicCommand"),
 }
+
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 CLUSTER_ID = "q1Jm0nZ8T6eLk3v5w7x9yA"  # any 16 bytes in URL-safe base 64
 
@@ -96,7 +99,9 @@ def jars(version: str) -> Path:
 
 def run_to_end(command: Sequence[str]) -> str:
     """Its standard output; RuntimeError with all it said when it fails."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    # Java takes its arguments for what the locale says they are written in.
+    spoken = {**os.environ, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=spoken)
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed with {done.returncode}: {done.stderr}{done.stdout}")
     return done.stdout
@@ -181,12 +186,33 @@ class JavaProcess:
         self._process.stdout.close()
 
 
-class JvmKafka:
-    """One broker of a given release on a free loopback port, with its data in a temporary directory."""
+class Listener(NamedTuple):
+    """One more port of a broker: what it speaks, and by which name clients are told to call it."""
 
-    def __init__(self, version: str, *, settings: dict[str, str] | None = None) -> None:
+    security_protocol: str
+    host: str = "127.0.0.1"
+
+
+class JvmKafka:
+    """One broker of a given release on a free loopback port, with its data in a temporary directory.
+
+    ``listeners`` are further ports by name, for which ``settings`` has what they need; ``users`` are those who may log
+    in by SCRAM, with their passwords.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        settings: dict[str, str] | None = None,
+        listeners: Mapping[str, Listener] | None = None,
+        users: Mapping[str, str] | None = None,
+    ) -> None:
         self.version = version
         self.port = free_port()
+        self.ports = {name: free_port() for name in listeners or {}}
+        self._listeners = listeners or {}
+        self._users = users or {}
         self._settings = settings or {}
         self._directory: Path | None = None
         self._processes: list[JavaProcess] = []
@@ -226,9 +252,7 @@ class JvmKafka:
             {
                 "node.id": "1",
                 "process.roles": "broker,controller",
-                "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
-                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                **self._bound(f"CONTROLLER://127.0.0.1:{controller}"),
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": f"1@127.0.0.1:{controller}",
                 "share.coordinator.state.topic.replication.factor": "1",
@@ -237,6 +261,8 @@ class JvmKafka:
             },
         )
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(properties)]
+        for mechanism, name, password in self._credentials():
+            arguments += ["--add-scram", f"{mechanism}=[name={name},password={password}]"]
         run_to_end(self._command("kafka.tools.StorageTool", *arguments, heap=256))
         self._launch("Kafka Server started", directory, "kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
 
@@ -263,13 +289,37 @@ class JvmKafka:
             directory / "server.properties",
             {
                 "broker.id": "1",
-                "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+                **self._bound(),
                 "zookeeper.connect": f"127.0.0.1:{keeper}",
                 "zookeeper.connection.timeout.ms": "30000",
                 **self._common(directory),
             },
         )
+        for name, password in self._users.items():
+            added = ",".join(f"{mechanism}=[password={password}]" for mechanism in SCRAM_MECHANISMS)
+            entity = ["--entity-type", "users", "--entity-name", name]
+            configs = ["--zookeeper", f"127.0.0.1:{keeper}", "--alter", *entity, "--add-config", added]
+            run_to_end(self._command(_tool_class(self._jars, "configs"), *configs, heap=256))
         self._launch(" started", directory, "kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
+
+    def _bound(self, *controllers: str) -> dict[str, str]:
+        """Where it listens, what it speaks there, and what clients are told."""
+        bound = [f"PLAINTEXT://127.0.0.1:{self.port}"]
+        bound += [f"{name}://127.0.0.1:{self.ports[name]}" for name in self._listeners]
+        told = [f"PLAINTEXT://127.0.0.1:{self.port}"]
+        told += [f"{name}://{listener.host}:{self.ports[name]}" for name, listener in self._listeners.items()]
+        spoken = ["PLAINTEXT:PLAINTEXT", *("CONTROLLER:PLAINTEXT" for _ in controllers)]
+        spoken += [f"{name}:{listener.security_protocol}" for name, listener in self._listeners.items()]
+        return {
+            "listeners": ",".join([*bound, *controllers]),
+            "advertised.listeners": ",".join(told),
+            "listener.security.protocol.map": ",".join(spoken),
+        }
+
+    def _credentials(self) -> Iterator[tuple[str, str, str]]:
+        for name, password in self._users.items():
+            for mechanism in SCRAM_MECHANISMS:
+                yield mechanism, name, password
 
     def _common(self, directory: Path) -> dict[str, str]:
         return {

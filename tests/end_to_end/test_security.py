@@ -1,0 +1,371 @@
+"""Every way to be secure, on real brokers: who is let in reads and writes, who is not is told why and what to set."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+import ssl
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from aiokafka_lite import AuthenticationError, Consumer, ConsumerGroup, ConsumerGroupHandler, Producer
+from aiokafka_lite.admin import Admin
+from aiokafka_lite.errors import KafkaError, KafkaTimeout, ProtocolError
+from aiokafka_lite.properties import client_settings, read_properties
+from tests.end_to_end.conftest import missing
+from tests.real.jvm import java_problem, release, run_tool
+from tests.real.secured import (
+    KEY_PASSWORD,
+    PLAIN_PASSWORD,
+    PLAIN_USER,
+    SESSION_MILLISECONDS,
+    USERS,
+    SecuredKafka,
+    token,
+)
+from tests.real.servers import MATRIX, NEWEST, wanted
+
+_topics = count(1)
+
+PEM_IS_READ = (3, 0)
+"""The release from which on a broker reads a key without a password from PEM; older ones have no TLS here."""
+
+WAYS: dict[str, tuple[int, ...]] = {
+    "PLAIN": (1, 0),
+    "SCRAM-SHA-256": (1, 0),
+    "SCRAM-SHA-512": (1, 0),
+    "OAUTHBEARER": (2, 0),
+    "TLS": PEM_IS_READ,
+    "TLS with a ready context": PEM_IS_READ,
+    "mutual TLS": PEM_IS_READ,
+    "mutual TLS with an encrypted key": PEM_IS_READ,
+    "SCRAM over TLS": PEM_IS_READ,
+}
+"""What a broker can be reached by, and the release from which on it can."""
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+def since(*first: int) -> Callable[[Test], Test]:
+    """Run the test on brokers of that release and newer ones."""
+
+    def mark(test: Test) -> Test:
+        test.__dict__["since"] = first
+        return test
+
+    return mark
+
+
+only_on_the_newest = since(*release(NEWEST))
+"""What depends on our side alone, or takes long, is shown once."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "secured" not in metafunc.fixturenames:
+        return
+    versions = [name for name in wanted(metafunc.config.getoption("--kafka")) if name in MATRIX]
+    if "way" in metafunc.fixturenames:
+        pairs = [(version, way) for version in versions for way in WAYS if release(version) >= WAYS[way]]
+        parameters = [pytest.param(f"secured {version}", way, marks=pytest.mark.real) for version, way in pairs]
+        metafunc.parametrize("secured, way", parameters, indirect=["secured"], scope="module")
+        return
+    first = metafunc.function.__dict__.get("since", (0,))
+    parameters = [
+        pytest.param(f"secured {version}", marks=pytest.mark.real) for version in versions if release(version) >= first
+    ]
+    metafunc.parametrize("secured", parameters, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A broker with a port for each way; one at a time, shared by the tests."""
+    if (problem := java_problem()) is not None:
+        missing(f"a secured Kafka is run as a plain Java process: {problem}")
+    directory = tmp_path_factory.mktemp("certificates")
+    kafka = SecuredKafka(request.param.removeprefix("secured "), directory)
+    kafka.start()
+    yield kafka
+    kafka.stop()
+    shutil.rmtree(directory)
+
+
+def sasl(kafka: SecuredKafka, mechanism: str, username: str, password: str, port: str = "SASL") -> dict[str, Any]:
+    return {
+        "bootstrap_servers": kafka.servers(port),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_username": username,
+        "sasl_password": password,
+    }
+
+
+def tls(kafka: SecuredKafka, port: str = "TLS", **settings: Any) -> dict[str, Any]:
+    trusting = {"security_protocol": "SSL", "ssl_cafile": kafka.certificates.ca}
+    return {"bootstrap_servers": kafka.servers(port), **trusting, **settings}
+
+
+def oauth(kafka: SecuredKafka, provider: Any) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": kafka.servers("SASL"),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": provider,
+    }
+
+
+def over_tls(kafka: SecuredKafka, **settings: Any) -> dict[str, Any]:
+    alice = sasl(kafka, "SCRAM-SHA-256", "alice", USERS["alice"])
+    return {**alice, **tls(kafka, "SHORT"), "security_protocol": "SASL_SSL", **settings}
+
+
+def settings_of(kafka: SecuredKafka, way: str) -> dict[str, Any]:
+    certificates = kafka.certificates
+    match way:
+        case "PLAIN":
+            return sasl(kafka, "PLAIN", PLAIN_USER, PLAIN_PASSWORD)
+        case "SCRAM-SHA-256" | "SCRAM-SHA-512":
+            return sasl(kafka, way, "alice", USERS["alice"])
+        case "OAUTHBEARER":
+            return oauth(kafka, token)
+        case "TLS":
+            return tls(kafka)
+        case "TLS with a ready context":
+            context = ssl.create_default_context(cafile=certificates.ca)
+            servers = kafka.servers("TLS")
+            return {"bootstrap_servers": servers, "security_protocol": "SSL", "ssl_context": context}
+        case "mutual TLS":
+            return tls(kafka, "MUTUAL", ssl_certfile=certificates.client)
+        case "mutual TLS with an encrypted key":
+            pem = Path(certificates.client).read_text()
+            key = {"ssl_keyfile": certificates.client_key, "ssl_key_password": KEY_PASSWORD}
+            return tls(kafka, "MUTUAL", ssl_certfile=pem, **key)
+        case _:
+            return over_tls(kafka)
+
+
+async def test_whoever_is_let_in_writes_reads_and_administers(secured: SecuredKafka, way: str) -> None:
+    settings = settings_of(secured, way)
+    topic = f"way-{next(_topics)}"
+    async with Producer(**settings) as producer:
+        written = await producer.send_many(topic, [b"%d" % number for number in range(100)])
+    assert [metadata.offset for metadata in written] == list(range(100))
+    async with Consumer(topics=[topic], group_id=topic, **settings) as consumer:
+        read = [(await anext(consumer)).value for _ in range(100)]
+    assert read == [b"%d" % number for number in range(100)]
+    async with Admin(**settings) as admin:
+        assert topic in [listed.name for listed in await admin.topics.list()]
+
+
+@only_on_the_newest
+async def test_a_group_with_a_handler_is_let_in_too(secured: SecuredKafka) -> None:
+    settings = over_tls(secured)
+    topic = f"group-{next(_topics)}"
+    async with Producer(**settings) as producer:
+        await producer.send(topic, b"value")
+    group = ConsumerGroup(group_id=topic, **settings)
+    values = []
+
+    class Handler(ConsumerGroupHandler[Any, Any]):
+        async def consume_claim(self, session: Any, claim: Any) -> None:
+            async for record in claim:
+                values.append(record.value)
+                closing.append(asyncio.create_task(group.close()))
+
+    closing: list[asyncio.Task[None]] = []
+    await group.consume([topic], Handler())
+    await asyncio.gather(*closing)
+    assert values == [b"value"]
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_names_are_escaped_and_passwords_taken_as_they_are(secured: SecuredKafka, mechanism: str) -> None:
+    (name, password) = list(USERS.items())[1]
+    async with Admin(**sasl(secured, mechanism, name, password)) as admin:
+        assert await admin.topics.list() is not None
+
+
+async def ended(settings: dict[str, Any], *, api_timeout: float = 30.0) -> KafkaError:
+    """What the start of a client ends with."""
+    admin = Admin(**settings, api_timeout=api_timeout)
+    with pytest.raises(KafkaError) as failed:
+        await admin.start()
+    with pytest.raises(KafkaError):
+        await admin.close()
+    return failed.value
+
+
+REFUSED = [
+    ("PLAIN", PLAIN_USER, "hunter2", "refused the login by PLAIN as 'bob': Authentication failed"),
+    ("SCRAM-SHA-256", "alice", "hunter2", "refused the login by SCRAM-SHA-256 as 'alice': "),
+    ("SCRAM-SHA-512", "alice", "hunter2", "refused the login by SCRAM-SHA-512 as 'alice': "),
+    ("SCRAM-SHA-512", "mallory", "hunter2", "refused the login by SCRAM-SHA-512 as 'mallory': "),
+]
+
+
+@pytest.mark.parametrize("mechanism, username, password, says", REFUSED)
+async def test_a_wrong_name_or_password_is_refused_at_once_and_once(
+    secured: SecuredKafka,
+    mechanism: str,
+    username: str,
+    password: str,
+    says: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with asyncio.timeout(10):
+        error = await ended(sasl(secured, mechanism, username, password))
+    assert isinstance(error, AuthenticationError)
+    assert re.match(rf"127\.0\.0\.1:\d+ {re.escape(says)}", str(error))
+    attempts = [record for record in caplog.records if "the next try is due" in record.message]
+    assert len(attempts) == 1
+    assert password not in caplog.text + str(error)
+
+
+async def test_a_mechanism_that_is_off_is_named_with_those_that_are_on(secured: SecuredKafka) -> None:
+    error = await ended(sasl(secured, "PLAIN", PLAIN_USER, PLAIN_PASSWORD, "SCRAMONLY"))
+    assert isinstance(error, AuthenticationError)
+    assert "does not offer sasl_mechanism='PLAIN' on this port; it offers SCRAM-SHA-512" in str(error)
+
+
+@since(2, 0)
+async def test_a_token_that_has_expired_is_refused_with_the_reason(secured: SecuredKafka) -> None:
+    error = await ended(oauth(secured, lambda: token(-600)))
+    assert isinstance(error, AuthenticationError)
+    assert "refused the login by OAUTHBEARER" in str(error)
+    assert "invalid_token" in str(error)
+
+
+async def test_a_login_at_a_port_without_one_is_refused(secured: SecuredKafka) -> None:
+    settings = sasl(secured, "PLAIN", PLAIN_USER, PLAIN_PASSWORD)
+    error = await ended({**settings, "bootstrap_servers": secured.bootstrap_servers})
+    assert isinstance(error, AuthenticationError)
+    assert "wants no login on this port: set security_protocol to PLAINTEXT" in str(error)
+
+
+async def test_no_login_at_a_port_that_wants_one_says_what_to_set(secured: SecuredKafka) -> None:
+    error = await ended({"bootstrap_servers": secured.servers("SASL")}, api_timeout=0.5)
+    assert isinstance(error, KafkaTimeout)
+    assert 'at the first request; if it wants a login, set security_protocol to "SASL_PLAINTEXT"' in str(error)
+
+
+# TLS.
+
+
+@since(*PEM_IS_READ)
+@pytest.mark.parametrize(
+    "port, host, changes, says",
+    [
+        ("TLS", "127.0.0.1", {}, "cannot be trusted: IP address mismatch.*it must be for the name"),
+        ("TLS", None, {"ssl_cafile": "stranger"}, "cannot be trusted: .*set ssl_cafile to the certificate"),
+        ("TLS", None, {"ssl_cafile": None}, "cannot be trusted: .*set ssl_cafile to the certificate"),
+        ("EXPIRED", None, {}, "cannot be trusted: certificate has expired"),
+        ("MUTUAL", None, {}, "wants a certificate that it can trust.*set ssl_certfile and ssl_keyfile"),
+    ],
+)
+async def test_a_certificate_that_does_not_fit_ends_it_at_once(
+    secured: SecuredKafka, port: str, host: str | None, changes: dict[str, Any], says: str
+) -> None:
+    changes = {name: secured.certificates.stranger if value == "stranger" else value for name, value in changes.items()}
+    settings = {**tls(secured, port), **changes, "bootstrap_servers": secured.servers(port, host)}
+    async with asyncio.timeout(10):
+        error = await ended(settings)
+    assert isinstance(error, AuthenticationError)
+    assert re.search(says, str(error))
+
+
+@since(*PEM_IS_READ)
+async def test_host_names_may_be_left_unchecked(secured: SecuredKafka) -> None:
+    settings = {**tls(secured, ssl_check_hostname=False), "bootstrap_servers": secured.servers("TLS", "127.0.0.1")}
+    async with Admin(**settings) as admin:
+        assert await admin.topics.list() is not None
+
+
+@since(*PEM_IS_READ)
+async def test_no_tls_at_a_port_that_wants_it_says_what_to_set(secured: SecuredKafka) -> None:
+    error = await ended({"bootstrap_servers": secured.servers("TLS")})
+    assert isinstance(error, ProtocolError)
+    assert 'the port wants TLS: set security_protocol to "SSL" or "SASL_SSL"' in str(error)
+
+
+async def test_tls_at_a_port_without_it_says_what_to_set(secured: SecuredKafka) -> None:
+    settings = {**tls(secured, "SASL"), "bootstrap_servers": secured.bootstrap_servers}
+    error = await ended(settings, api_timeout=0.5)
+    assert isinstance(error, KafkaTimeout)
+    assert 'hung up during the TLS handshake; if the port is one without it, set security_protocol to "PL' in str(error)
+
+
+# Sessions.
+
+
+@only_on_the_newest
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
+async def test_sessions_are_renewed_under_load_and_nothing_is_lost(
+    secured: SecuredKafka, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "aiokafka_lite.net")
+    settings = over_tls(secured)
+    tokens = 0
+    if mechanism == "OAUTHBEARER":
+
+        async def provide() -> str:
+            nonlocal tokens
+            tokens += 1
+            return token(30.0)
+
+        provider = {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": provide}
+        settings |= {"sasl_username": None, "sasl_password": None, **provider}
+    topic = f"session-{next(_topics)}"
+    sent = 0
+    read: list[int] = []
+
+    async def write(until: float) -> None:
+        nonlocal sent
+        while asyncio.get_running_loop().time() < until:
+            results = await producer.send_many(topic, [b"%d" % (sent + number) for number in range(50)])
+            assert [metadata.offset for metadata in results] == list(range(sent, sent + 50))
+            sent += 50
+            await asyncio.sleep(0.01)
+
+    async with Producer(**settings) as producer:
+        await producer.send_many(topic, [])
+        async with Consumer(topics=[topic], group_id=topic, **settings) as consumer:
+            writing = asyncio.create_task(write(asyncio.get_running_loop().time() + 2.2 * SESSION_MILLISECONDS / 1000))
+            while not (writing.done() and len(read) == sent):
+                read += [int(record.value) for record in await consumer.poll(max_records=500, timeout=0.2)]
+            await writing
+    assert read == list(range(sent))
+    logins = [record.getMessage() for record in caplog.records if "has logged in" in record.message]
+    lost = [record.getMessage() for record in caplog.records if "lost its connection" in record.message]
+    opened = [record for record in caplog.records if "is open" in record.message]
+    assert lost == []
+    assert len(logins) >= 2 * len(opened), "each connection has logged in at least twice"
+    assert mechanism != "OAUTHBEARER" or tokens == len(logins)
+
+
+# Kafka's own files.
+
+
+@only_on_the_newest
+async def test_the_properties_file_of_kafkas_tools_is_enough(secured: SecuredKafka, tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    (tmp_path / "password").write_text(USERS["alice"] + "\n")
+    path.write_text(
+        f"bootstrap.servers={secured.servers('SHORT')}\n"
+        "security.protocol=SASL_SSL\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={secured.certificates.ca}\n"
+        "sasl.mechanism=SCRAM-SHA-256\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+        f'    username="alice" password="{USERS["alice"]}";\n'
+    )
+    topic = f"file-{next(_topics)}"
+    async with Producer(**client_settings(read_properties(path))) as producer:  # type: ignore[arg-type]
+        await producer.send(topic, b"value")
+    listing = ("--list", "--command-config", str(path))
+    listed = await asyncio.to_thread(run_tool, secured.version, "topics", secured.servers("SHORT"), *listing)
+    assert topic in listed.split()
