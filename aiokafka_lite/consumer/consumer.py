@@ -66,8 +66,9 @@ class Consumer(Service, Generic[K, V]):
     partitions of ``topics`` (names, or a compiled regular expression that whole names match) are shared among the
     members of that group, and positions are the group's: reading begins where the group left off, and what is done with
     is committed. Asking for the next record, list or batch says that what was handed out before is done with. One task
-    should read. ``strategies`` (range and cooperative-sticky by default) and ``listener`` belong to the group as well;
-    a group without topics only keeps the offsets of what is assigned by ``assign``.
+    should read. ``strategies`` (range and cooperative-sticky by default; those of this package may be given by name,
+    as in ``["range"]``) and ``listener`` belong to the group as well; a group without topics only keeps the offsets of
+    what is assigned by ``assign``.
 
     Usable between ``start()`` and ``close()``, or inside ``async with``; several may
     live in one loop. ``assign``, ``seek`` and ``pause`` may be called before the start already.
@@ -90,7 +91,7 @@ class Consumer(Service, Generic[K, V]):
         *,
         topics: Iterable[str] | re.Pattern[str] = (),
         group_id: str | None = None,
-        strategies: Sequence[AssignmentStrategy] | None = None,
+        strategies: Sequence[AssignmentStrategy | str] | None = None,
         listener: RebalanceListener | None = None,
         key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
         value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
@@ -145,7 +146,7 @@ class Consumer(Service, Generic[K, V]):
             self._join_group(group_config, strategies, listener or RebalanceListener())
 
     def _join_group(
-        self, config: GroupConfig, strategies: Sequence[AssignmentStrategy] | None, listener: RebalanceListener
+        self, config: GroupConfig, strategies: Sequence[AssignmentStrategy | str] | None, listener: RebalanceListener
     ) -> None:
         if not self._shared_topics:
             self._offsets = Offsets(self._client, config, self._client_config)

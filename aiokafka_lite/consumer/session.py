@@ -275,7 +275,7 @@ class ConsumerGroup(Generic[K, V]):
         bootstrap_servers: str | Iterable[str],
         *,
         group_id: str,
-        strategies: Sequence[AssignmentStrategy] | None = None,
+        strategies: Sequence[AssignmentStrategy | str] | None = None,
         key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
         value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
         on_deserialization_error: OnDeserializationError = "raise",

@@ -63,7 +63,7 @@ from .member import (
     TopicsSeen,
 )
 from .offsets import Offsets
-from .strategies import AssignmentStrategy, TopicRacks
+from .strategies import BY_NAME, AssignmentStrategy, TopicRacks
 
 logger = logging.getLogger(__name__)
 
@@ -129,12 +129,12 @@ class Coordinator:
         config: GroupConfig,
         client_config: ClientConfig,
         *,
-        strategies: Sequence[AssignmentStrategy],
+        strategies: Sequence[AssignmentStrategy | str],
         reading: Reading,
         spawn: Spawn,
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
-        strategies = checked_strategies(strategies)
+        checked = checked_strategies(strategies)
         self._client = client
         self._config = config
         self._client_config = client_config
@@ -145,7 +145,7 @@ class Coordinator:
         self._place = f"group {config.group_id}"
         self.member = Member(
             config.group_id,
-            strategies=strategies,
+            strategies=checked,
             session_timeout=config.session_timeout,
             rebalance_timeout=config.time_to_rebalance,
             instance_id=config.group_instance_id,
@@ -575,11 +575,11 @@ class Coordinator:
 
 
 def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
-    """One or more, each of another name; ConfigurationError otherwise."""
-    wrong = f"strategies={given!r}: instances of strategies, as in [RangeStrategy()]"
+    """One or more, each of another name; those that come with the package may be given by it. ConfigurationError."""
+    wrong = f"strategies={given!r}: instances of strategies, as in [RangeStrategy()], or names: {', '.join(BY_NAME)}"
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigurationError(wrong)
-    strategies = tuple(given)
+    strategies = tuple(BY_NAME[each]() if isinstance(each, str) and each in BY_NAME else each for each in given)
     if any(isinstance(each, type) or not isinstance(getattr(each, "name", None), str) for each in strategies):
         raise ConfigurationError(wrong)
     names = [strategy.name for strategy in strategies]

@@ -197,7 +197,7 @@ def test_every_property_becomes_an_argument_that_its_client_takes() -> None:
     for make, settings in (
         (Admin, client_settings(everything)),
         (Producer, producer_settings(everything)),
-        (Consumer, consumer_settings(everything)),
+        (Consumer, {"topics": ["orders"], **consumer_settings(everything)}),
     ):
         made: Any = make
         made(**settings)

@@ -10,7 +10,14 @@ from .round_robin import RoundRobinStrategy
 from .sticky import StickyStrategy
 from .strategy import AssignmentStrategy, GroupMember, TopicRacks
 
+BY_NAME: dict[str, type[AssignmentStrategy]] = {
+    strategy.name: strategy
+    for strategy in (RangeStrategy, RoundRobinStrategy, StickyStrategy, CooperativeStickyStrategy)
+}
+"""The strategies by the names that they have in the protocol."""
+
 __all__ = [
+    "BY_NAME",
     "AssignmentStrategy",
     "CooperativeStickyStrategy",
     "GroupMember",
