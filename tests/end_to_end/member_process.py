@@ -32,7 +32,7 @@ WORK = 0.004
 """Seconds that a record takes."""
 
 LONG_WORK = 0.8
-"""Seconds that one in a hundred takes: long enough for commits to be seen that take it as done with meanwhile."""
+"""Seconds that one in fifty takes, the second of a batch: long enough for commits to be seen that take it as done."""
 
 STRATEGIES = {"eager": [RangeStrategy()], "cooperative": [CooperativeStickyStrategy()]}
 
@@ -65,7 +65,7 @@ class Work(RebalanceListener):
             self._say("done", partition=record.partition, offset=record.offset)
 
     async def _do(self, record: Record) -> None:
-        await asyncio.sleep(LONG_WORK if record.offset % 100 == 50 else WORK)
+        await asyncio.sleep(LONG_WORK if record.offset % 50 == 25 else WORK)
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         self._tell("assigned", partitions)

@@ -282,13 +282,14 @@ async def running(*coroutines: Coroutine[None, None, None]) -> AsyncIterator[Non
 
 
 async def write(kafka: Kafka, topic: str) -> None:
-    """A record to every partition some ten times a second, for ever."""
+    """Two records, in one batch, to every partition some five times a second, for ever."""
     async with Producer(kafka.bootstrap_servers) as producer:
         while True:
             for partition in range(PARTITIONS):
-                producer.send_nowait(topic, b"work", partition=partition)
+                for _ in range(2):
+                    producer.send_nowait(topic, b"work", partition=partition)
             await producer.flush()
-            await asyncio.sleep(0.1)  # the pace of the traffic
+            await asyncio.sleep(0.2)  # the pace of the traffic
 
 
 async def watch(kafka: Kafka, topic: str, group: str, seen: list[tuple[float, dict[int, int]]]) -> None:

@@ -1,0 +1,409 @@
+"""Every public coroutine of consumers and groups, cancelled at every turn of the event loop that it takes.
+
+A call is made again and again and cancelled after no turn, one turn, two, until it comes to its end before that.
+Nothing is lost by it, nothing stays behind, and the next call works. The last test sees that no call is missing here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.consumer import (
+    Batches,
+    Claim,
+    Consumer,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    ConsumerGroupSession,
+    RebalanceHandle,
+    RebalanceListener,
+)
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode, IllegalStateError
+from aiokafka_lite.group.offsets import Offsets
+from aiokafka_lite.protocol.messages import JoinGroupRequest
+from aiokafka_lite.types import OffsetAndMetadata, Record, TopicPartition
+from tests.embedded.consumer.logs import fill, write
+from tests.embedded.group.members import ORDERS, member_of, read_all
+from tests.embedded.group.test_cancellation import (
+    closed_connections,
+    members_in,
+    open_connections,
+    until_stable_reading,
+)
+from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
+
+MOST_TURNS = 300
+FIRST = ORDERS[0]
+covered: set[str] = set()
+
+
+def covers(*names: str) -> Callable[[Any], Any]:
+    """Which coroutines a test cancels, by class and name."""
+    covered.update(names)
+    return lambda test: test
+
+
+async def nothing() -> None:
+    pass
+
+
+async def at_every_turn(
+    call: Callable[[], Awaitable[Any]], before: Callable[[], Awaitable[object]] = nothing
+) -> list[Any]:
+    """Cancel the call at each turn, and give what those returned that came to an end."""
+    results: list[Any] = []
+    for turns in range(MOST_TURNS):
+        await before()
+        task = asyncio.ensure_future(call())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_over = task.done()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            results.append(await task)
+        if is_over:
+            assert turns > 1  # it was interrupted at some await
+            return results
+    raise AssertionError(f"it did not come to an end in {MOST_TURNS} turns")
+
+
+# ---- reading
+
+
+async def doubled(data: bytes) -> int:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return 2 * int(data)
+
+
+def offsets_of(found: object) -> list[tuple[int, int]]:
+    if isinstance(found, Record):
+        return [(found.partition, found.offset)]
+    if isinstance(found, list):
+        return [(record.partition, record.offset) for record in found]
+    assert found is not None
+    return [(found.partition, offset) for offset in found.offsets]  # type: ignore[attr-defined]
+
+
+READS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
+    "poll": lambda consumer: consumer.poll(3, timeout=1.0),
+    "iterate": lambda consumer: anext(consumer),
+    "iterate over it": lambda consumer: anext(aiter(consumer)),
+    "batches": lambda consumer: anext(consumer.batches(max_records=3)),
+    "batches that wait": lambda consumer: anext(consumer.batches(max_records=3, timeout=0.5)),
+}
+
+
+@covers("Consumer.poll", "Consumer.__anext__", "Batches.__anext__")
+@pytest.mark.parametrize("settings", [{}, {"value_deserializer": doubled}, {"group_id": None}], ids=str)
+@pytest.mark.parametrize("read", READS)
+async def test_a_read_that_is_cancelled_loses_and_repeats_nothing(
+    cluster: EmbeddedCluster, read: str, settings: dict[str, Any]
+) -> None:
+    seen: list[tuple[int, int]] = []
+    written = 0
+    async with member_of(cluster, **settings) as consumer:
+        assert await consumer.poll(timeout=5.0) == []
+        tasks = len(asyncio.all_tasks())
+
+        async def call() -> None:
+            seen.extend(offsets_of(await READS[read](consumer)))
+
+        async def before() -> None:
+            nonlocal written
+            while len(seen) < written:  # what the call before has left
+                await call()
+            write(cluster, ORDERS[written // 3 % 6], [b"1", b"2", b"3"])
+            written += 3
+
+        for _ in range(3):
+            await at_every_turn(call, before)
+        while len(seen) < written:
+            await call()
+        assert await consumer.poll(timeout=2.0) == []
+        assert len(asyncio.all_tasks()) <= tasks
+    for partition in ORDERS:
+        offsets = [offset for number, offset in seen if number == partition.partition]
+        assert offsets == list(range(len(offsets)))
+    assert len(seen) == written
+
+
+# ---- asking, seeking, committing
+
+ASKS: dict[str, tuple[Callable[[Consumer], Awaitable[object]], object]] = {
+    "position": (lambda each: each.position(FIRST), 10),
+    "lag": (lambda each: each.lag([FIRST]), {FIRST: 0}),
+    "beginning_offsets": (lambda each: each.beginning_offsets([FIRST]), {FIRST: 0}),
+    "end_offsets": (lambda each: each.end_offsets([FIRST]), {FIRST: 10}),
+    "offsets_for_times": (lambda each: each.offsets_for_times({FIRST: 9_999_999_999}), {FIRST: None}),
+    "committed": (lambda each: each.committed([FIRST]), {FIRST: OffsetAndMetadata(10, "", 0)}),
+    "commit": (lambda each: each.commit({FIRST: OffsetAndMetadata(10, "", 0)}), None),
+    "offsets.commit": (lambda each: each.offsets.commit({FIRST: OffsetAndMetadata(10, "", 0)}), None),
+    "offsets.commit_marked": (lambda each: each.offsets.commit_marked(), None),
+    "offsets.fetch": (lambda each: each.offsets.fetch([FIRST]), {FIRST: OffsetAndMetadata(10, "", 0)}),
+    "seek_to_beginning": (lambda each: each.seek_to_beginning([FIRST]), None),
+    "seek_to_end": (lambda each: each.seek_to_end([FIRST]), None),
+}
+
+
+@covers("Consumer.position", "Consumer.lag", "Consumer.beginning_offsets", "Consumer.end_offsets")
+@covers("Consumer.offsets_for_times", "Consumer.committed", "Consumer.commit", "Offsets.commit", "Offsets.fetch")
+@covers("Offsets.commit_marked", "Consumer.seek_to_beginning", "Consumer.seek_to_end")
+@pytest.mark.parametrize("ask", ASKS)
+async def test_a_question_that_is_cancelled_may_be_asked_again(cluster: EmbeddedCluster, ask: str) -> None:
+    call, expected = ASKS[ask]
+    fill(cluster, FIRST, 10)
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 10)
+        await consumer.poll()
+        assert await consumer.commit()
+        consumer.pause()  # so that the lag has to be asked for
+        await asyncio.sleep(2.0)
+        tasks, marked = len(asyncio.all_tasks()), 10
+
+        async def before() -> None:
+            nonlocal marked
+            if ask == "position":
+                consumer._subscription[FIRST].seek_by(consumer._subscription.reset)
+                consumer._changed()
+            elif ask == "offsets.commit_marked":
+                marked += 1
+                consumer.offsets.mark(FIRST, marked)
+
+        for found in await at_every_turn(lambda: call(consumer), before):
+            if ask == "position":
+                assert found == 0  # the policy's, as it was forgotten
+            elif expected is not None:
+                assert found == expected
+            elif "commit" in ask:
+                assert found
+        assert len(asyncio.all_tasks()) <= tasks
+        if ask == "offsets.commit_marked":
+            assert await consumer.commit()
+            assert await committed(cluster) == {FIRST: marked}
+        elif not ask.startswith("seek") and ask != "position":
+            assert await committed(cluster) == {FIRST: 10}
+            consumer.resume()
+            fill(cluster, FIRST, 10)
+            assert [record.offset for record in await read_all(consumer, 10)] == list(range(10, 20))
+
+
+# ---- coming and going
+
+
+@covers("Consumer.start")
+@pytest.mark.parametrize("settings", [{}, {"group_id": None}, {"topics": ()}], ids=str)
+async def test_a_start_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster, settings: dict[str, Any]) -> None:
+    fill(cluster, FIRST, 1)
+    before, connections = asyncio.all_tasks(), open_connections(cluster)
+
+    async def start() -> None:
+        consumer = member_of(cluster, **settings)
+        try:
+            await consumer.start()
+        except asyncio.CancelledError:
+            with suppress(IllegalStateError):
+                await consumer.close()
+            raise
+        await consumer.close()
+
+    await at_every_turn(start)
+    assert asyncio.all_tasks() == before
+    await closed_connections(cluster, connections)
+    assert members_in(cluster) == 0
+
+
+@covers("Consumer.close")
+@pytest.mark.parametrize("settings", [{}, {"group_id": None}], ids=str)
+async def test_a_close_that_is_cancelled_has_closed_all_the_same(
+    cluster: EmbeddedCluster, settings: dict[str, Any]
+) -> None:
+    before, connections = asyncio.all_tasks(), open_connections(cluster)
+    for turns in range(MOST_TURNS):
+        consumer = member_of(cluster, **settings)
+        await consumer.start()
+        while len(consumer.assignment) < 6:  # the one before may not have had the time to say that it leaves
+            await consumer.poll(timeout=1.0)
+        task = asyncio.ensure_future(consumer.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_over = task.done()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        with suppress(IllegalStateError):
+            await consumer.close()
+        assert asyncio.all_tasks() == before
+        if is_over:
+            break
+    else:
+        raise AssertionError("close() did not come to an end")
+    assert turns > 1
+    await closed_connections(cluster, connections)
+
+
+@covers("ConsumerGroup.consume", "ConsumerGroup.close", "ConsumerGroup.__aenter__", "ConsumerGroup.__aexit__")
+@pytest.mark.parametrize("what", ["consume", "close", "async with"])
+async def test_a_group_that_is_cancelled_has_left_and_lost_nothing(cluster: EmbeddedCluster, what: str) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 5)
+    before, connections = asyncio.all_tasks(), open_connections(cluster)
+    read: set[tuple[int, int]] = set()
+    for turns in range(MOST_TURNS):
+        handler = Recorder()
+        group = group_of(cluster)
+        consuming = asyncio.ensure_future(group.consume(["orders"], handler))
+        if what == "consume":
+            task: asyncio.Task[Any] = consuming
+        else:
+            await until(partial(is_reading, handler))
+            task = asyncio.ensure_future(group.close() if what == "close" else within(group))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_over = task.done() or (what == "consume" and is_reading(handler))
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await group.close()
+        with suppress(asyncio.CancelledError):
+            await consuming
+        assert asyncio.all_tasks() == before
+        assert members_in(cluster) == 0
+        read.update((record.partition, record.offset) for record in handler.read)
+        done = await committed(cluster)
+        assert all((partition.partition, offset) in read for partition, end in done.items() for offset in range(end))
+        if is_over:
+            break
+    else:
+        raise AssertionError(f"{what} did not come to an end")
+    assert turns > 1
+    await closed_connections(cluster, connections)
+
+
+def is_reading(handler: Recorder) -> bool:
+    return len(handler.reading) == 6
+
+
+async def within(group: ConsumerGroup) -> None:
+    async with group:
+        await asyncio.sleep(0)
+
+
+# ---- inside a session and a listener
+
+
+@covers("ConsumerGroupSession.commit", "ConsumerGroupSession.wait_cancelled", "Claim.__anext__")
+async def test_calls_of_a_session_may_be_cancelled(cluster: EmbeddedCluster) -> None:
+    seen: list[int] = []
+
+    class Impatient(ConsumerGroupHandler):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            if claim.partition != FIRST.partition:
+                return
+            written = 0
+
+            async def call() -> None:
+                seen.append((await anext(claim)).offset)
+
+            async def before() -> None:
+                nonlocal written
+                while len(seen) < written:  # what the call before has left
+                    await call()
+                write(cluster, FIRST, [b"x"])
+                written += 1
+
+            await at_every_turn(call, before)
+            while len(seen) < written:
+                await call()
+            marked = 0
+
+            async def mark() -> None:
+                nonlocal marked
+                marked += 1
+                session.mark_offset("orders", 0, marked)
+
+            await at_every_turn(session.commit, mark)
+            waiting = asyncio.ensure_future(session.wait_cancelled())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with suppress(asyncio.CancelledError):
+                await waiting
+            session.reset_offset("orders", 0, written)
+            assert await session.commit()
+            raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        await group_of(cluster).consume(["orders"], Impatient())
+    assert seen == list(range(len(seen)))
+    assert await committed(cluster) == {FIRST: len(seen)}
+
+
+@covers("GroupErrors.__anext__")
+async def test_waiting_for_an_error_may_be_cancelled_and_loses_none(cluster: EmbeddedCluster) -> None:
+    handler = Recorder()
+    cluster.on(JoinGroupRequest).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=3)
+    running = Running(cluster, handler)
+    errors = running.group.errors()
+    found: list[str] = []
+    turns = 0
+    async with asyncio.timeout(60):
+        while len(found) < 3:
+            task = asyncio.ensure_future(anext(errors))
+            for _ in range(turns % 4):
+                await asyncio.sleep(0)
+            if turns % 4 == 3:
+                await asyncio.sleep(0.05)
+            turns += 1
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                found.append(str(await task))
+    assert all("COORDINATOR_LOAD_IN_PROGRESS" in error for error in found)
+    await running.group.close()
+    await running.task
+
+
+@covers("RebalanceHandle.commit", "RebalanceHandle.position")
+async def test_calls_of_a_listener_may_be_cancelled(cluster: EmbeddedCluster) -> None:
+    fill(cluster, FIRST, 10)
+    results: list[Any] = []
+
+    class Impatient(RebalanceListener):
+        async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            results.extend(await at_every_turn(lambda: handle.position(FIRST)))
+            number = 0
+
+            async def commit() -> None:
+                nonlocal number
+                number += 1
+                results.append(await handle.commit({FIRST: OffsetAndMetadata(number % 10)}))
+
+            await at_every_turn(commit)
+            assert await handle.commit({FIRST: OffsetAndMetadata(3)})
+
+    async with member_of(cluster, listener=Impatient()) as consumer:
+        await until_stable_reading(consumer)
+        assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(3)
+    assert results
+
+
+CLASSES = (Consumer, Batches, ConsumerGroup, ConsumerGroupSession, Claim, RebalanceHandle, Offsets)
+ELSEWHERE = {"Offsets.run"}
+"""What only the package itself calls."""
+
+
+def test_no_call_is_missing_here() -> None:
+    public = {
+        f"{kind.__name__}.{name}"
+        for kind in CLASSES
+        for name, member in vars(kind).items()
+        if inspect.iscoroutinefunction(member) and (not name.startswith("_") or name.startswith("__a"))
+    }
+    assert public - ELSEWHERE <= covered
