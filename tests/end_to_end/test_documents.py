@@ -76,10 +76,10 @@ async def test_the_tests_on_the_pages_pass(tmp_path: Path) -> None:
 
 async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:
     page = TUTORIAL.read_text(encoding="utf-8")
-    (command,) = re.findall(r"^aiokafka-lite (broker .*)$", page, re.MULTILINE)
-    serve = "from aiokafka_lite.cli import main; main()"
+    command, describe = re.findall(r"^aiokafka-lite (.*)$", page, re.MULTILINE)
+    cli = "from aiokafka_lite.cli import main; main()"
     write, read, bill, lag = programs(TUTORIAL)
-    async with started("-uW", "error", "-c", serve, *command.split(), "--port", "0") as broker:
+    async with started("-uW", "error", "-c", cli, *command.split(), "--port", "0") as broker:
         printed = await broker.until("bootstrap servers:")
         servers = printed.split("bootstrap servers: ")[1].split()[0]
         for _ in range(2):
@@ -115,6 +115,9 @@ async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:
         # What was in hand at a Ctrl-C may come once more.
         assert third.printed.count("billed") in (12, 13, 14), third.printed
 
+        async with started("-c", cli, *describe.split(), "--bootstrap-server", servers) as program:
+            assert await program.end() == 0, program.printed
+        assert len(re.findall(r"^billing\s+orders\s", program.printed, re.MULTILINE)) == 4, program.printed
         async with running(lag, servers) as program:
             assert await program.end() == 0, program.printed
         assert len(re.findall(r"^orders-\d: \d+ of \d+ done, [01] to go$", program.printed, re.MULTILINE)) == 4

@@ -85,14 +85,14 @@ async def started(*arguments: str, **environment: str) -> AsyncIterator[Program]
         env=os.environ | environment,
     )
     program = Program(process)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(program.read())
-        try:
-            yield program
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+    reading = asyncio.create_task(program.read())
+    try:
+        yield program
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await reading
 
 
 @asynccontextmanager
