@@ -305,12 +305,28 @@ def _check_sasl(settings: ClientConfig) -> None:
         if name in given and name not in needed_here:
             raise ConfigurationError(f"{name}: {mechanism} has no use for it; it needs {' and '.join(needed_here)}")
     if mechanism == "OAUTHBEARER":
-        check_function("sasl_oauth_token_provider", settings.sasl_oauth_token_provider, "returns a token")
+        _check_provider(settings.sasl_oauth_token_provider)
         return
     _text(settings, "sasl_username")
     for name in needed_here:
-        if not getattr(settings, name):
-            raise ConfigurationError(f"{name}: it is empty")
+        _check_credential(name, getattr(settings, name))
+
+
+def _check_provider(provider: object) -> None:
+    if not callable(provider):  # what it is instead is not shown: it may well be a token
+        kind = type(provider).__name__
+        raise ConfigurationError(f"sasl_oauth_token_provider: a function that returns a token is needed, not {kind}")
+
+
+def _check_credential(name: str, value: str) -> None:
+    if not value:
+        raise ConfigurationError(f"{name}: it is empty")
+    if "\0" in value:
+        raise ConfigurationError(f"{name}: NUL cannot be in it")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name}: it cannot be written as UTF-8") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,8 +85,9 @@ def tls_context(
 
 
 def _trust(context: ssl.SSLContext, cafile: str) -> None:
+    certificates = _lines(_read("ssl_cafile", cafile))
     try:
-        context.load_verify_locations(cadata=_lines(_read("ssl_cafile", cafile)))
+        context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(
             f"ssl_cafile{_named(cafile)}: no PEM certificates can be read from it{_cause(error)}"
@@ -109,6 +110,8 @@ def _identify(context: ssl.SSLContext, certfile: str, keyfile: str | None, passw
     with _as_file(chain) as chain_path, _as_file(key) as key_path:
         try:
             context.load_cert_chain(chain_path, key_path, give_password)
+        except ConfigurationError:
+            raise
         except (ssl.SSLError, ValueError) as error:
             wrong = " (is ssl_key_password right?)" if password is not None else ""
             raise ConfigurationError(

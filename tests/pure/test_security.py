@@ -1,0 +1,239 @@
+"""Settings of TLS and SASL that cannot work are refused where they are given, and no error shows a secret."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from aiokafka_lite import Consumer, Producer
+from aiokafka_lite.admin import Admin
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.net.connector import TcpConnector
+from aiokafka_lite.properties import client_settings
+from aiokafka_lite.security import Secret
+
+SECRET = "hunter2"
+SCRAM = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": SECRET}
+OAUTH = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": lambda: "token"}
+
+
+def config(**settings: Any) -> ClientConfig:
+    return ClientConfig(bootstrap_servers="a:1", **settings)
+
+
+class Pem:
+    """An authority and a certificate of it, as paths."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = trustme.CA()
+        issued = authority.issue_cert("localhost")
+        key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+        form = (Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode()))
+        contents = {
+            "ca": authority.cert_pem.bytes(),
+            "certificate": b"".join(blob.bytes() for blob in issued.cert_chain_pems),
+            "key": issued.private_key_pem.bytes(),
+            "encrypted": key.private_bytes(*form),
+            "both": issued.private_key_and_cert_chain_pem.bytes(),
+            "other": authority.issue_cert("other").private_key_pem.bytes(),
+            "jks": b"\xfe\xed\xfe\xed\0\0\0\2",
+            "pkcs12": b"0\x82\x04\x00",
+            "broken": b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        }
+        for name, content in contents.items():
+            (directory / name).write_bytes(content)
+        self.directory = directory
+
+    def __getattr__(self, name: str) -> str:
+        return str(self.directory / name)
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
+    return Pem(tmp_path_factory.mktemp("pem"))
+
+
+# Combinations.
+
+
+@pytest.mark.parametrize(
+    "settings, says",
+    [
+        (
+            {"security_protocol": "TLS"},
+            "^security_protocol='TLS': one of 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT', 'SASL_SSL'",
+        ),
+        ({"ssl_cafile": "ca.pem"}, "^ssl_cafile: it needs security_protocol=.SSL. .*'PLAINTEXT': nothing is encrypted"),
+        ({"ssl_context": ssl.create_default_context()}, "^ssl_context: it needs security_protocol"),
+        ({"security_protocol": "SASL_PLAINTEXT", **SCRAM, "ssl_key_password": SECRET}, "^ssl_key_password: it needs"),
+        ({"security_protocol": "SSL", "ssl_context": "x"}, "^ssl_context='x': an ssl.SSLContext"),
+        (
+            {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(), "ssl_certfile": "x"},
+            "^ssl_certfile: with ssl_context, load it into that context",
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(), "ssl_check_hostname": False},
+            "^ssl_check_hostname=False: with ssl_context",
+        ),
+        ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, "^ssl_keyfile: it goes with ssl_certfile"),
+        ({"security_protocol": "SSL", "ssl_key_password": SECRET}, "^ssl_key_password: it goes with ssl_certfile"),
+        ({"security_protocol": "SSL", "ssl_cafile": b"x"}, "^ssl_cafile: the path of a PEM file"),
+        ({"security_protocol": "SSL", "ssl_check_hostname": 0}, "^ssl_check_hostname=0: True or False"),
+        (SCRAM, '^sasl_mechanism: it needs security_protocol="SASL_SSL", or "SASL_PLAINTEXT"'),
+        (
+            {"security_protocol": "SSL", "sasl_password": SECRET},
+            '^sasl_password: it needs security_protocol="SASL_SSL",',
+        ),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "^sasl_mechanism: one of PLAIN, SCRAM-SHA-256"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "^sasl_mechanism='GSSAPI': one of"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "a"},
+            "^sasl_password: PLAIN needs",
+        ),
+        ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_password": ""}, "^sasl_password: it is empty"),
+        ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_password": b"hunter2"}, "^sasl_password: a string is needed"),
+        ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_username": 5}, "^sasl_username=5: a string"),
+        ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_username": "a\0b"}, "^sasl_username: NUL"),
+        ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_password": "hunter2\0"}, "^sasl_password: NUL"),
+        ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_password": "hunter2\ud800"}, "^sasl_password: it cannot be"),
+        (
+            {"security_protocol": "SASL_SSL", **SCRAM, "sasl_oauth_token_provider": lambda: ""},
+            "^sasl_oauth_token_provider: SCRAM-SHA-256 has no use for it; it needs sasl_username and sasl_password",
+        ),
+        ({"security_protocol": "SASL_SSL", **OAUTH, "sasl_username": "a"}, "^sasl_username: OAUTHBEARER has no use"),
+        (
+            {"security_protocol": "SASL_SSL", **OAUTH, "sasl_oauth_token_provider": 5},
+            "^sasl_oauth_token_provider: a function that returns a token is needed, not int",
+        ),
+    ],
+)
+def test_a_combination_that_cannot_work_is_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as refused:
+        config(**settings)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("made", [Producer, Consumer, Admin])
+def test_every_client_takes_them_and_shows_no_secret(made: Any) -> None:
+    client = made("a:1", security_protocol="SASL_PLAINTEXT", **SCRAM)
+    held = client._client.config
+    assert held.sasl_password.encode() == SECRET.encode()
+    assert SECRET not in f"{client!r} {held!r} {held.sasl_password} {held.sasl_password!r}"
+
+
+@pytest.mark.parametrize("made", [Producer, Consumer, Admin])
+def test_a_secret_under_a_name_that_is_misspelt_is_not_shown(made: Any) -> None:
+    with pytest.raises(ConfigurationError, match="sasl_pasword") as refused:
+        made("a:1", sasl_pasword=SECRET)
+    assert SECRET not in str(refused.value)
+
+
+def test_a_connector_of_ones_own_cannot_be_thought_to_encrypt() -> None:
+    with pytest.raises(ConfigurationError, match=r"^connector=.*TLS is its own business"):
+        Producer("a:1", connector=TcpConnector(), security_protocol="SSL")
+
+
+# Certificates.
+
+
+def tls(**settings: Any) -> ssl.SSLContext:
+    context = config(security_protocol="SSL", **settings).ssl_context
+    assert context is not None
+    return context
+
+
+def test_a_context_checks_certificates_and_names_unless_told_otherwise(pem: Pem) -> None:
+    context = tls(ssl_cafile=pem.ca)
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert len(context.get_ca_certs()) == 1
+    unchecked = tls(ssl_cafile=pem.ca, ssl_check_hostname=False)
+    assert (unchecked.verify_mode, unchecked.check_hostname) == (ssl.CERT_REQUIRED, False)
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_certificates_and_keys_may_be_paths_or_pem_in_one_file_or_several(pem: Pem) -> None:
+    tls(ssl_certfile=pem.both)
+    tls(ssl_certfile=Path(pem.certificate), ssl_keyfile=Path(pem.key))
+    tls(ssl_certfile=pem.certificate, ssl_keyfile=pem.encrypted, ssl_key_password=SECRET)
+    text = {name: Path(getattr(pem, name)).read_text() for name in ("ca", "certificate", "encrypted")}
+    tls(ssl_cafile=text["ca"], ssl_certfile=text["certificate"], ssl_keyfile=text["encrypted"], ssl_key_password=SECRET)
+
+
+def test_pem_that_lost_its_line_breaks_is_understood(pem: Pem) -> None:
+    joined = {
+        name: Path(getattr(pem, name)).read_text().replace("\n", " ") for name in ("ca", "certificate", "encrypted")
+    }
+    settings: Any = client_settings(
+        {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": joined["ca"],
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": joined["certificate"],
+            "ssl.keystore.key": joined["encrypted"],
+            "ssl.key.password": SECRET,
+        }
+    )
+    assert (
+        len(tls(**{name: value for name, value in settings.items() if name != "security_protocol"}).get_ca_certs()) == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "settings, says",
+    [
+        ({"ssl_cafile": "missing"}, "^ssl_cafile=.*missing': cannot be read: No such file"),
+        ({"ssl_cafile": "jks"}, "^ssl_cafile=.*: a Java key store; convert it: keytool -importkeystore"),
+        ({"ssl_cafile": "pkcs12"}, "^ssl_cafile=.*: not in PEM form; if it is PKCS#12, convert it: openssl pkcs12"),
+        ({"ssl_cafile": "broken"}, "^ssl_cafile=.*: no PEM certificates can be read from it"),
+        ({"ssl_cafile": "key"}, "^ssl_cafile=.*: no PEM certificates can be read from it"),
+        ({"ssl_certfile": "certificate"}, "^ssl_certfile=.*: there is no private key .*; set ssl_keyfile"),
+        ({"ssl_certfile": "certificate", "ssl_keyfile": "ca"}, "^ssl_keyfile=.*: there is no private key"),
+        ({"ssl_certfile": "certificate", "ssl_keyfile": "other"}, "^ssl_certfile=.*belongs to the key.*mismatch"),
+        (
+            {"ssl_certfile": "certificate", "ssl_keyfile": "encrypted"},
+            "^ssl_key_password: the private key is encrypted",
+        ),
+        (
+            {"ssl_certfile": "certificate", "ssl_keyfile": "encrypted", "ssl_key_password": "wrong"},
+            "is ssl_key_password right",
+        ),
+    ],
+)
+def test_a_file_that_cannot_serve_is_named_with_what_to_do(pem: Pem, settings: dict[str, str], says: str) -> None:
+    settings = {name: value if name == "ssl_key_password" else getattr(pem, value) for name, value in settings.items()}
+    with pytest.raises(ConfigurationError, match=says):
+        tls(**settings)
+
+
+def test_a_key_given_as_text_is_a_secret_and_leaves_no_file(pem: Pem, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = []
+    original = ssl.SSLContext.load_cert_chain
+
+    def load(self: ssl.SSLContext, certfile: str, keyfile: str, password: Any) -> None:
+        modes.extend(stat.S_IMODE(Path(path).stat().st_mode) for path in (certfile, keyfile))
+        original(self, certfile, keyfile, password)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load)
+    before = set(Path(tempfile.gettempdir()).glob("*.pem"))
+    key = Path(pem.key).read_text()
+    settings = {"ssl_certfile": pem.certificate, "ssl_keyfile": key}
+    held = ClientConfig(bootstrap_servers="a:1", security_protocol="SSL", **settings)  # type: ignore[arg-type]
+    assert isinstance(held.ssl_keyfile, Secret)
+    assert not re.search("PRIVATE KEY", repr(held))
+    assert set(Path(tempfile.gettempdir()).glob("*.pem")) == before
+    assert modes == [0o600, 0o600]
