@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from . import config_commands, group_commands, topic_commands
-from .options import Shared, command
-from .running import run, say
+from .options import Shared, command, plain_command
+from .running import INTERRUPTED, NAME, WRONG, run, say
 
 application = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 application.add_typer(topic_commands.application, name="topics")
@@ -79,9 +79,9 @@ def main() -> None:
     # The base class of errors in arguments is public in click, and not in a Typer that brings its own.
     wrong_usage: type[Exception] = typer.BadParameter.__mro__[1]
     try:
-        status = application(standalone_mode=False)
+        status = application(prog_name=NAME, standalone_mode=False)
     except typer.Abort:
-        status = 130
+        status = INTERRUPTED
     except wrong_usage as error:
         status = _explain(error)
     sys.exit(status)
@@ -92,17 +92,17 @@ def _explain(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]
-        return 2
-    path = "aiokafka-lite" if context is None else context.command_path
+        return WRONG
+    path = NAME if context is None else context.command_path
     say(f"{error.format_message().rstrip('.')}; see {path} --help")  # type: ignore[attr-defined]
-    return 2
+    return WRONG
 
 
 def _version(wanted: bool) -> None:
     if wanted:
         from aiokafka_lite.version import VERSION
 
-        print(f"aiokafka-lite {VERSION}")
+        print(f"{NAME} {VERSION}")
         raise typer.Exit
 
 
@@ -280,7 +280,8 @@ async def diagnose(
 ) -> int:
     """Find out why a client cannot work here.
 
-    Tries every bootstrap server, and the address that each broker tells clients to use; says in plain words what is wrong. Exit status 1 if anything is.
+    Tries every bootstrap server, and the address that each broker tells clients to use; says in plain words what is
+    wrong. Exit status 1 if anything is.
     """
     from .diagnose import diagnose as run_diagnose
 
@@ -316,7 +317,7 @@ async def bench(
     )
 
 
-@application.command()
+@plain_command(application, examples="aiokafka-lite demo --records 1000000")
 def demo(
     bootstrap_server: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Any Kafka; an embedded three-node cluster by default.")
@@ -333,12 +334,10 @@ def demo(
     """
     from aiokafka_lite.cli.demo import demo as run_demo
 
-    raise typer.Exit(run(lambda: run_demo(bootstrap_server, records)))
+    raise typer.Exit(run(lambda: run_demo(bootstrap_server, records, output if spark else None)))
 
 
-@application.command(
-    add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+@application.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def pipeline(context: typer.Context) -> None:
     """Aggregate the JSON of a topic with Spark.
 
@@ -349,7 +348,7 @@ def pipeline(context: typer.Context) -> None:
     raise typer.Exit(run_pipeline(context.args))
 
 
-@application.command()
+@plain_command(application, examples="aiokafka-lite broker --brokers 3 --topic orders:12:3")
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first node; 0 for any.")] = 9092,
     brokers: Annotated[int, typer.Option(min=1, max=64, help="How many nodes, on the following ports.")] = 1,

@@ -40,14 +40,14 @@ class Connection:
         from aiokafka_lite.admin import Admin
         from aiokafka_lite.properties import client_settings
 
-        return Admin(**_merged(client_settings(self._all_properties()), api_timeout=self.timeout or PATIENCE))
+        return Admin(**_merged(client_settings(self.all_properties()), api_timeout=self.timeout or PATIENCE))
 
     def producer(self, defaults: Mapping[str, object], given: Mapping[str, object]) -> Producer:
         """A client to write with; ``given`` goes before what the user's file says, ``defaults`` does not."""
         from aiokafka_lite.producer import Producer
         from aiokafka_lite.properties import producer_settings
 
-        settings = {"max_block": PATIENCE, **defaults, **producer_settings(self._all_properties())}
+        settings = {"max_block": PATIENCE, **defaults, **producer_settings(self.all_properties())}
         patience = {"api_timeout": self.timeout or PATIENCE}
         if self.timeout is not None:
             patience = dict.fromkeys(("api_timeout", "max_block", "delivery_timeout"), self.timeout)
@@ -57,7 +57,7 @@ class Connection:
         """The group to be a member of: the one given, or ``group.id``."""
         from aiokafka_lite.properties import consumer_settings
 
-        group = consumer_settings(self._all_properties(), group_id=given).get("group_id")
+        group = consumer_settings(self.all_properties(), group_id=given).get("group_id")
         return None if group is None else str(group)
 
     def consumer(self, group: str | None, **given: object) -> Consumer:
@@ -71,7 +71,7 @@ class Connection:
         )
         from aiokafka_lite.properties import consumer_settings
 
-        settings = consumer_settings(self._all_properties(), group_id=group)
+        settings = consumer_settings(self.all_properties(), group_id=group)
         if "strategies" in settings:
             strategies = (RangeStrategy(), RoundRobinStrategy(), StickyStrategy(), CooperativeStickyStrategy())
             by_name = {each.name: each for each in strategies}
@@ -79,7 +79,8 @@ class Connection:
         patience = {"api_timeout": self.timeout or PATIENCE, "allow_auto_create_topics": False}
         return Consumer(**_merged(settings, **patience, **given))
 
-    def _all_properties(self) -> dict[str, str]:
+    def all_properties(self) -> dict[str, str]:
+        """What the file, the environment and the options say together."""
         from aiokafka_lite.properties import read_properties
 
         properties = {} if self.config is None else read_properties(self.config)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from aiokafka_lite.consumer import Consumer
+from aiokafka_lite.consumer import Consumer, RebalanceHandle, RebalanceListener
 from aiokafka_lite.consumer.columns import Batch
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, UnknownTopic
 from aiokafka_lite.group import MemberState
@@ -50,18 +50,22 @@ async def consume(connection: Connection, wanted: Wanted) -> int:
     """Print records until there are enough, until the end, or for ever; what was printed is committed then."""
     start = Start() if wanted.start is None else parse_start(wanted.start, time.time())
     wanted = replace(wanted, group=connection.group(wanted.group))
-    _check(wanted, start)
+    _check(wanted)
     topics = await _topics(connection, wanted)
     settings = dict(wanted.settings)
     if start.policy is not None:
         settings["auto_offset_reset"] = start.policy
+    beginning = _Beginning(start)
+    if wanted.group is not None:
+        settings["listener"] = beginning
     consumer = connection.consumer(wanted.group, topics=() if wanted.partitions else topics, **settings)
     if wanted.partitions and not isinstance(topics, re.Pattern):
         consumer.assign([TopicPartition(topic, number) for topic in topics for number in wanted.partitions])
+    beginning.consumer = consumer
     async with consumer:
         log_warnings()
-        if start.offset is not None:
-            await _seek(consumer, start.offset)
+        if wanted.group is None:
+            await beginning.seek(consumer, consumer.assignment)
         with ExitStack() as stack:
             shown = stack.enter_context(
                 progress("consumed", wanted.most, in_bytes=False, is_wanted=not sys.stdout.isatty())
@@ -70,11 +74,7 @@ async def consume(connection: Connection, wanted: Wanted) -> int:
     return 0
 
 
-def _check(wanted: Wanted, start: Start) -> None:
-    if wanted.group is not None and start.offset is not None:
-        raise ConfigurationError(
-            f"from={start.offset}: a group begins where it left off; to move it, aiokafka-lite groups reset-offsets"
-        )
+def _check(wanted: Wanted) -> None:
     if wanted.group is not None and wanted.partitions:
         raise ConfigurationError("partition and group: the members of a group share all partitions")
     if wanted.is_pattern and len(wanted.topics) != 1:
@@ -98,12 +98,31 @@ async def _topics(connection: Connection, wanted: Wanted) -> Sequence[str] | re.
     return matching
 
 
-async def _seek(consumer: Consumer, offset: int) -> None:
-    """Begin at the offset, or in a partition that does not have it at the nearest that it has."""
-    firsts = await consumer.beginning_offsets(consumer.assignment)
-    ends = await consumer.end_offsets(consumer.assignment)
-    for partition, first in firsts.items():
-        consumer.seek(partition, min(max(offset, first), ends[partition]))
+class _Beginning(RebalanceListener):
+    """Has partitions read from an offset or a time on; in a group only those of which it has committed nothing."""
+
+    consumer: Consumer
+
+    def __init__(self, start: Start) -> None:
+        self._start = start
+
+    async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        if self._start.policy is None:
+            committed = await self.consumer.committed(partitions)
+            await self.seek(handle, [each for each, found in committed.items() if found is None])
+
+    async def seek(self, reader: Consumer | RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        """Begin at the offset, or in a partition that does not have it at the nearest that it has; or at the time."""
+        if self._start.offset is not None:
+            firsts = await self.consumer.beginning_offsets(partitions)
+            ends = await self.consumer.end_offsets(partitions)
+            for partition, first in firsts.items():
+                reader.seek(partition, min(max(self._start.offset, first), ends[partition]))
+        elif self._start.time is not None:
+            found = await self.consumer.offsets_for_times(dict.fromkeys(partitions, self._start.time))
+            ends = await self.consumer.end_offsets(partitions)
+            for partition, at in found.items():
+                reader.seek(partition, ends[partition] if at is None else at.offset)
 
 
 class _Reading:

@@ -5,8 +5,6 @@ So ``a\n\nb`` is three lines, the second of them empty, and ``a\n`` is one. Carr
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 from aiokafka_lite.errors import ErrorCode, RecordTooLarge
 
 from .descriptors import read
@@ -44,11 +42,20 @@ class LineSplitter:
         return [b"".join(self._tail)] if self._tail else []
 
 
-async def lines_of(descriptor: int, limit: int) -> AsyncGenerator[list[bytes], None]:
-    """Lines as they come, as many at a time as a read gave."""
-    splitter = LineSplitter(limit)
-    while block := await read(descriptor):
-        if lines := splitter.feed(block):
-            yield lines
-    if lines := splitter.end():
-        yield lines
+class Lines:
+    """Lines of a descriptor, as many at a time as a read gives."""
+
+    def __init__(self, descriptor: int, limit: int) -> None:
+        self._descriptor = descriptor
+        self._splitter = LineSplitter(limit)
+        self._over = False
+
+    async def next(self) -> list[bytes] | None:
+        """Some lines, perhaps none yet; None at the end. May be cancelled, and loses nothing by it."""
+        if self._over:
+            return None
+        block = await read(self._descriptor)
+        if block:
+            return self._splitter.feed(block)
+        self._over = True
+        return self._splitter.end()

@@ -108,6 +108,16 @@ def command(
     return register
 
 
+def plain_command(application: typer.Typer, *, examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command that needs no cluster, or brings its own, and has none of the shared options."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        application.command(help=_help(function, examples))(function)
+        return function
+
+    return register
+
+
 def _help(function: Callable[..., object], examples: str) -> str:
     text = inspect.getdoc(function) or ""
     if not examples:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import deque
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,13 +16,16 @@ from aiokafka_lite.producer import Delivery, Producer
 from aiokafka_lite.types import Header
 
 from .connection import Connection
-from .lines import lines_of
+from .lines import Lines
 from .output import Facts, Output
 from .progress import Bar, progress
 from .running import log_warnings, say
 
 CHUNK = 500
 """Records that are accepted in one turn of the loop, a few milliseconds."""
+
+GLANCE = 0.5
+"""Seconds without a line after which a look is taken at what became of those before."""
 
 LINGER = 0.005
 BATCH_SIZE = 256 * 1024
@@ -65,9 +68,7 @@ async def produce(connection: Connection, output: Output, wanted: Wanted) -> int
             async with producer:
                 await producer.partitions_for(wanted.topic)
                 log_warnings()
-                async with aclosing(lines_of(descriptor, producer.config.max_request_size)) as blocks:
-                    async for lines in blocks:
-                        await sending.send(lines)
+                await sending.send_all(Lines(descriptor, producer.config.max_request_size))
                 await sending.finish()
         except (asyncio.CancelledError, KafkaError):
             sending.settle_rest()
@@ -96,7 +97,22 @@ class _Sending:
     _late: list[tuple[int, Delivery]] = field(default_factory=list)
     _began: float = 0.0
 
-    async def send(self, lines: list[bytes]) -> None:
+    async def send_all(self, source: Lines) -> None:
+        """Send lines until there are no more; a record that failed meanwhile ends it, even while none comes."""
+        while True:
+            try:
+                async with asyncio.timeout(GLANCE) as scope:
+                    lines = await source.next()
+            except TimeoutError:
+                if not scope.expired():
+                    raise
+                self._settle_done()
+                continue
+            if lines is None:
+                return
+            await self._send(lines)
+
+    async def _send(self, lines: list[bytes]) -> None:
         """Hand lines to the producer, no faster than it has room and no faster than the rate."""
         rate = self.wanted.rate
         self._began = self._began or time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from aiokafka_lite.errors import ConfigurationError
 
@@ -18,27 +18,24 @@ FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A place to begin at: the reset policy that leads there, or an offset that every partition begins at.
+    """A place to begin at: what a reset policy says, an offset, or a time in milliseconds; else as settings say."""
 
-    Without either it is what the settings say.
-    """
-
-    policy: str | timedelta | None = None
+    policy: str | None = None
     offset: int | None = None
+    time: int | None = None
 
 
 def parse_start(text: str, now: float) -> Start:
-    """Read ``--from``; ``now`` is in seconds since the epoch. Raises ConfigurationError. A time to come is the end."""
+    """Read ``--from``; ``now`` is in seconds since the epoch. Raises ConfigurationError."""
     word = text.strip()
     if word.lower() in ("earliest", "latest"):
-        return Start(word.lower())
+        return Start(policy=word.lower())
     if word.isdecimal():
         return Start(offset=int(word))
     moment = parse_time(word, now)
     if moment is None:
         raise ConfigurationError(f"from={text!r}: {FORMS}")
-    ago = now - moment
-    return Start(timedelta(seconds=ago) if ago > 0 else "latest")
+    return Start(time=max(0, round(moment * 1000)))
 
 
 def parse_time(text: str, now: float) -> float | None:

@@ -1,0 +1,95 @@
+"""What is wrong is said in one line that helps, and -v shows the rest."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from aiokafka_lite.testing.containers import free_port
+from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.terminal import embedded_kafka, run
+
+
+@pytest.fixture
+async def embedded() -> AsyncIterator[Kafka]:
+    async with embedded_kafka() as kafka:
+        yield kafka
+
+
+WRONG = [
+    (("produce", "orders", "--prot", "1"), "--prot"),
+    (("produc", "orders"), "Did you mean 'produce'?"),
+    (("produce",), "Missing argument 'topic'"),
+    (("produce", "orders", "--acks", "2"), "--acks"),
+    (("produce", "orders", "--file", "/nowhere/at/all"), "/nowhere/at/all"),
+    (("produce", "orders", "--header", "novalue"), "use NAME=VALUE"),
+    (("consume",), "needs topics, or --regex"),
+    (("consume", "--regex", "("), "regex='('"),
+    (("consume", "orders", "--from", "yesterday"), "use earliest, latest, an offset"),
+    (("topics", "create", "t", "--set", "x"), "set='x': use NAME=VALUE"),
+    (("topics", "create", "t", "--assignment", "a/b"), "as in 1,2/2,3"),
+    (("topics", "alter", "t"), "needs --partitions, --set or --unset"),
+    (("groups", "describe"), "needs groups, or --all"),
+    (("groups", "reset-offsets", "g"), "one of --to, --shift and --file"),
+    (("configs", "describe", "broker", "one"), "the id of a broker is a number"),
+    (("configs", "alter", "topic", "t"), "needs --set"),
+    (("topics", "list", "-b", "localhost"), "the port is missing"),
+    (("topics", "list", "-X", "sasl.password=secret"), "sasl.password=env:VARIABLE"),
+    (("topics", "list", "-X", "bootstrap.server=x"), "did you mean bootstrap.servers?"),
+    (("topics", "list", "--config", "/nowhere.toml"), "/nowhere.toml"),
+]
+
+
+@pytest.mark.parametrize("arguments, help_", WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
+async def test_a_wrong_option_is_one_line_and_status_2(arguments: tuple[str, ...], help_: str) -> None:
+    outcome = await run(*arguments)
+    assert (outcome.status, outcome.output) == (2, b"")
+    assert outcome.errors.startswith("aiokafka-lite: ")
+    assert help_ in outcome.errors
+    assert outcome.errors.count("\n") == 1, outcome.errors
+    assert "secret" not in outcome.errors
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("produce", "orders"), ("consume", "orders"), ("consume", "orders", "--group", "g"), ("topics", "list"), ("lag",)],
+    ids=" ".join,
+)
+async def test_a_broker_that_is_not_there_is_one_line_that_names_it(command: tuple[str, ...]) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    outcome = await run(*command, "-b", address, "--timeout", "0.5")
+    assert (outcome.status, outcome.output) == (1, b"")
+    assert outcome.errors.count("\n") == 1, outcome.errors
+    assert f"{address}" in outcome.errors
+    assert "nothing listens there" in outcome.errors
+
+
+async def test_verbose_shows_where_it_went_wrong() -> None:
+    outcome = await run("topics", "list", "-v", "-b", f"127.0.0.1:{free_port()}", "--timeout", "0.5")
+    assert outcome.status == 1
+    assert "Traceback" in outcome.errors
+    assert outcome.errors.splitlines()[-1].startswith("aiokafka-lite: no bootstrap server answered")
+
+
+async def test_a_topic_that_is_not_there_is_not_made_by_reading(embedded: Kafka) -> None:
+    outcome = await run("consume", "nothing-here", "-b", embedded.bootstrap_servers, "--timeout", "1")
+    assert (outcome.status, outcome.errors.count("\n")) == (1, 1)
+    assert "nothing-here" in outcome.errors
+    assert (await run("topics", "list", "--no-headings", "-b", embedded.bootstrap_servers)).output == b""
+
+
+async def test_the_line_that_cannot_be_sent_is_named(embedded: Kafka, tmp_path: Path) -> None:
+    topic = await embedded.create_topic()
+    address = ("-b", embedded.bootstrap_servers)
+    outcome = await run("produce", topic, "--key-separator", ":", *address, stdin=b"a:1\nb:2\nnone\n")
+    assert outcome.status == 1
+    assert "aiokafka-lite: line 3 has no key: there is no ':' in it\n" in outcome.errors
+    assert "2 records were acknowledged" in outcome.errors
+    outcome = await run("produce", topic, *address, stdin=b"fine\n" + b"x" * 2_000_000 + b"\n")
+    assert outcome.status == 1
+    assert "line 2 is longer than 1048576 bytes" in outcome.errors
+    outcome = await run("produce", topic, "--partition", "7", *address, stdin=b"x\n")
+    assert outcome.status == 1
+    assert "partitions 0 to 2" in outcome.errors

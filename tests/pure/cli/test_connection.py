@@ -1,0 +1,80 @@
+"""What the user gives becomes properties, and no secret stands in a command."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from aiokafka_lite.cli.connection import Connection, of_environment, of_options
+from aiokafka_lite.errors import ConfigurationError
+
+
+def test_variables_of_the_environment_are_properties_of_security() -> None:
+    variables = {
+        "AIOKAFKA_LITE_SECURITY_PROTOCOL": "SASL_SSL",
+        "AIOKAFKA_LITE_SASL_PASSWORD": "secret",
+        "AIOKAFKA_LITE_SSL_KEY_PASSWORD": "file:/run/secrets/key",
+        "AIOKAFKA_LITE_BOOTSTRAP_SERVER": "an option's own",
+        "AIOKAFKA_LITE_CONFIG": "an option's own",
+        "PATH": "/bin",
+    }
+    assert of_environment(variables) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.password": "secret",
+        "ssl.key.password": "file:/run/secrets/key",
+    }
+
+
+def test_options_may_say_where_a_secret_is() -> None:
+    given = ["security.protocol=SSL", "ssl.key.password=env:KEY", "client.id=a=b"]
+    expected = {"security.protocol": "SSL", "ssl.key.password": "env:KEY", "client.id": "a=b"}
+    assert of_options(given) == expected
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "ssl.key.password", "sasl.jaas.config", "ssl.keystore.key"])
+def test_options_may_not_hold_a_secret(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"use {name}=env:VARIABLE")) as caught:
+        of_options([f"{name}=hunter2"])
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "=", "=value", "sasl.password"])
+def test_a_property_has_a_name_and_a_value(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="use NAME=VALUE"):
+        of_options([text])
+
+
+async def test_an_option_goes_before_the_environment_and_that_before_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=of-file:1\nclient.id=of-file\nclient.rack=of-file\nsasl.username=of-file\n")
+    monkeypatch.setenv("AIOKAFKA_LITE_SASL_USERNAME", "of-environment")
+    properties = Connection("of-option:1", path, ["client.id=of-option"], None).all_properties()
+    assert properties == {
+        "bootstrap.servers": "of-option:1",
+        "client.id": "of-option",
+        "client.rack": "of-file",
+        "sasl.username": "of-environment",
+    }
+
+
+async def test_what_a_command_needs_goes_before_the_file_and_its_wishes_behind(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("linger.ms=70\nacks=1\n")
+    producer = Connection(None, path, (), None).producer({"linger": 0.005, "batch_size": 1000}, {"acks": 0})
+    assert (producer.config.linger, producer.config.batch_size, producer.config.acks) == (0.07, 1000, 0)
+
+
+async def test_strategies_and_the_group_may_come_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("group.id=of-file\npartition.assignment.strategy=StickyAssignor\n")
+    connection = Connection(None, path, (), None)
+    assert connection.group(None) == "of-file"
+    assert connection.group("given") == "given"
+    consumer = connection.consumer("of-file", topics=["orders"])
+    assert consumer.group_metadata().group_id == "of-file"

@@ -1,0 +1,85 @@
+"""Asking for help: quick, complete, and with examples that would run."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("typer")
+
+import typer
+from typer.main import get_command
+
+from aiokafka_lite.cli.commands import application
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """All commands, with what is typed to get there."""
+    group = group or get_command(application)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+ALL = {path: command for path, command in commands() if path != ("pipeline",)}  # it has a help of its own
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_explains_itself_and_each_of_its_options(path: tuple[str, ...]) -> None:
+    command = ALL[path]
+    assert command.help
+    for parameter in command.params:
+        assert getattr(parameter, "help", "") or parameter.name == "help", parameter.name
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_examples_are_commands_with_options_that_exist(path: tuple[str, ...]) -> None:
+    _, found, examples = ALL[path].help.partition("Examples:\n")
+    assert found
+    for line in examples.splitlines():
+        words = shlex.split(line.rpartition("|")[2])
+        assert words[: len(path) + 1] == ["aiokafka-lite", *path], line
+        problem = None
+        try:
+            ALL[path].make_context("example", words[len(path) + 1 :])
+        except typer.BadParameter as error:
+            problem = str(error)
+        assert problem is None or "does not exist" in problem, line  # a file that is not here is as it should be
+
+
+def test_help_imports_nothing_of_the_client() -> None:
+    code = (
+        "import sys; sys.argv = ['aiokafka-lite', '--help']\n"
+        "from aiokafka_lite.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as error: status = error.code\n"
+        "assert not status, status\n"
+        "heavy = {'asyncio', 'anyio', 'rich.table', 'aiokafka_lite.errors', 'aiokafka_lite.protocol', 'logging'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stderr == "[]\n"
+    assert "produce" in process.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete(shell: str) -> None:
+    code = "import sys; sys.argv = ['aiokafka-lite']; from aiokafka_lite.cli import main; main()"
+    variables = {"bash": {"COMP_WORDS": "aiokafka-lite pro", "COMP_CWORD": "1"}}.get(
+        shell, {"_TYPER_COMPLETE_ARGS": "aiokafka-lite pro", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={"_AIOKAFKA_LITE_COMPLETE": f"complete_{shell}", **variables},
+    )
+    assert "produce" in process.stdout
+    assert "consume" not in process.stdout

@@ -1,0 +1,60 @@
+"""One table, three forms."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+pytest.importorskip("rich")
+
+from rich.console import Console
+
+from aiokafka_lite.cli.output import Facts, Output, Table, print_rich, show_errors
+
+TABLE = Table(
+    ("TOPIC", "LOG-END-OFFSET", "REPLICAS", "INTERNAL"),
+    [("orders", 5, [1, 2], False), ("with\ttab\n", None, [], True)],
+)
+
+
+def test_plain_text_has_a_line_for_each_row_and_a_column_for_each_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().show(TABLE)
+    assert capsys.readouterr().out == (
+        "TOPIC\tLOG-END-OFFSET\tREPLICAS\tINTERNAL\norders\t5\t1,2\tno\nwith\\ttab\\n\t-\t-\tyes\n"
+    )
+
+
+def test_headings_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(headings=False).show(Table(("A",), [(1,)]))
+    assert capsys.readouterr().out == "1\n"
+
+
+def test_json_has_the_headings_as_names_and_the_cells_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=True).show(TABLE)
+    assert json.loads(capsys.readouterr().out) == [
+        {"topic": "orders", "log_end_offset": 5, "replicas": [1, 2], "internal": False},
+        {"topic": "with\ttab\n", "log_end_offset": None, "replicas": [], "internal": True},
+    ]
+
+
+def test_parts_are_one_object_in_json_and_stand_apart_in_text(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = {"cluster": Facts({"cluster_id": "x"}), "brokers": Table(("BROKER",), [(1,)])}
+    Output(as_json=True).show_all(parts)
+    assert json.loads(capsys.readouterr().out) == {"cluster_id": "x", "brokers": [{"broker": 1}]}
+    Output().show_all(parts)
+    assert capsys.readouterr().out == "cluster id\tx\n\nBROKER\n1\n"
+
+
+def test_a_terminal_gets_a_table_whose_cells_are_no_markup() -> None:
+    screen = io.StringIO()
+    print_rich(Console(file=screen, width=60), Table(("NAME",), [("[red]x",)]))
+    assert "[red]x" in screen.getvalue()
+    assert "─" in screen.getvalue()
+
+
+def test_each_error_is_a_line_and_makes_the_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show_errors([]) == 0
+    assert show_errors([ValueError("first\nof two"), ValueError("second")]) == 1
+    assert capsys.readouterr().err == "aiokafka-lite: first of two\naiokafka-lite: second\n"

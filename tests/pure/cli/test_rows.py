@@ -1,0 +1,78 @@
+"""Rows about groups, and settings from text."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("typer")
+
+from aiokafka_lite.admin import (
+    ConfigChange,
+    ConfigResource,
+    GroupDescription,
+    GroupLag,
+    GroupState,
+    GroupType,
+    MemberDescription,
+    Operation,
+    PartitionLag,
+)
+from aiokafka_lite.cli.configs import changes, resource
+from aiokafka_lite.cli.groups import lag_rows
+from aiokafka_lite.cli.lag import topic_rows
+from aiokafka_lite.cli.topics import parse_assignment
+from aiokafka_lite.types import Node, TopicPartition
+
+
+def test_a_member_without_partitions_has_a_row_too() -> None:
+    busy = MemberDescription("a-1", None, "a", "/10.0.0.1", ("t",), (TopicPartition("t", 0),))
+    idle = MemberDescription("b-1", None, "b", "/10.0.0.2", ("t",), ())
+    group = GroupDescription(
+        "g", GroupType.CLASSIC, GroupState.STABLE, "consumer", "range", Node(1, "h", 9092), (busy, idle)
+    )
+    lag = GroupLag("g", GroupState.STABLE, (PartitionLag(TopicPartition("t", 0), 3, 5, 2, busy),))
+    assert lag_rows(lag, group) == [
+        ("g", "t", 0, 3, 5, 2, "a-1", "/10.0.0.1", "a"),
+        ("g", None, None, None, None, None, "b-1", "/10.0.0.2", "b"),
+    ]
+
+
+def test_lag_of_a_topic_is_that_of_the_partitions_where_it_is_known() -> None:
+    def partition(topic: str, number: int, lag: int | None) -> PartitionLag:
+        return PartitionLag(TopicPartition(topic, number), None, None, lag, None)
+
+    group = GroupLag(
+        "g",
+        GroupState.EMPTY,
+        (partition("a", 0, 3), partition("a", 1, 4), partition("a", 2, None), partition("b", 0, None)),
+    )
+    assert topic_rows(group) == [("g", "Empty", "a", 3, 7, 4), ("g", "Empty", "b", 1, None, None)]
+    assert topic_rows(GroupLag("g", GroupState.EMPTY, ())) == [("g", "Empty", None, 0, None, None)]
+
+
+def test_changes_of_settings() -> None:
+    assert changes(["a=1=2"], ["b"], ["c=x"], ["d=y"]) == [
+        ConfigChange("a", "1=2"),
+        ConfigChange("c", "x", Operation.APPEND),
+        ConfigChange("d", "y", Operation.SUBTRACT),
+        ConfigChange("b", operation=Operation.DELETE),
+    ]
+    with pytest.raises(ValueError, match="needs --set"):
+        changes([], [], [], [])
+    with pytest.raises(ValueError, match="append='c': use NAME=VALUE"):
+        changes([], [], ["c"], [])
+
+
+def test_what_settings_belong_to() -> None:
+    assert resource("topic", "orders") == ConfigResource.topic("orders")
+    assert resource("broker", "1") == ConfigResource.broker(1)
+    assert resource("brokers", None) == ConfigResource.all_brokers()
+    for kind, name in (("topic", None), ("broker", None), ("broker", "one"), ("brokers", "1")):
+        with pytest.raises(ValueError):
+            resource(kind, name)
+
+
+def test_replicas_of_partitions() -> None:
+    assert parse_assignment("1,2/2,3") == [[1, 2], [2, 3]]
+    with pytest.raises(ValueError, match="as in 1,2/2,3"):
+        parse_assignment("1,b")
