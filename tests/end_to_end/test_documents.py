@@ -104,7 +104,7 @@ async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:
             await first.until("I have [0, 1, 2, 3]", 2)
             await first.end(signal.SIGINT)
         for each in (first, second):
-            assert len(re.findall(r"^I have \[\d, \d\]$", each.printed, re.MULTILINE)) == 1, each.printed
+            assert len(re.findall(r"^I have \[\d, \d\]$", each.printed, re.MULTILINE)) >= 1, each.printed
 
         async with running(bill, servers) as third:
             await third.until("I have [0, 1, 2, 3]")
@@ -112,15 +112,15 @@ async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:
                 assert await program.end() == 0, program.printed
             await third.until("billed", 12)
             await third.end(signal.SIGINT)
-        # What was in hand at a Ctrl-C may come once more.
-        assert third.printed.count("billed") in (12, 13, 14), third.printed
+        # What was in hand at a Ctrl-C may come once more, and what is in hand is not done with.
+        assert third.printed.count("billed") in (12, 13), third.printed
 
         async with started("-c", cli, *describe.split(), "--bootstrap-server", servers) as program:
             assert await program.end() == 0, program.printed
         assert len(re.findall(r"^billing\s+orders\s", program.printed, re.MULTILINE)) == 4, program.printed
         async with running(lag, servers) as program:
             assert await program.end() == 0, program.printed
-        assert len(re.findall(r"^orders-\d: \d+ of \d+ done, [01] to go$", program.printed, re.MULTILINE)) == 4
+        assert len(re.findall(r"^orders-\d: \d+ of \d+ done, [012] to go$", program.printed, re.MULTILINE)) == 4
         assert await broker.end(signal.SIGTERM) == 0, broker.printed
 
 
