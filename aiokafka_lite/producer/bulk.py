@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from ..errors import ErrorCode, RecordTooLarge, SerializationError
+from ..errors import SerializationError
 from .batch import Batch
 from .columns import Rows, by_partition, extra, places_of_keys
 from .delivery import Fate
@@ -86,20 +86,12 @@ class BulkDelivery:
         return f"<BulkDelivery open={len(self._open)} written={sum(run.records for run in self._written)}>"
 
 
-def rows_of(topic: str, table: object, now: int, largest: int) -> list[Rows]:
-    """The record batches of a table, each of its rows checked.
+def rows_of(topic: str, table: object, now: int) -> list[Rows]:
+    """The record batches of a table that have rows; SerializationError for what is none, or has a wrong column.
 
-    SerializationError for what is no table of Arrow or lacks a column, RecordTooLarge for a record above ``largest``
-    bytes. ``now`` is the timestamp of those without, in milliseconds.
+    ``now`` is the timestamp of rows without one, in milliseconds.
     """
-    checked = [Rows(topic, batch, now) for batch in _record_batches(topic, table) if batch.num_rows]
-    for rows in checked:
-        size = int(rows.sizes().max())
-        if size > largest:
-            raise RecordTooLarge(
-                ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size} bytes for topic {topic!r} is above {largest}"
-            )
-    return checked
+    return [Rows(topic, batch, now) for batch in _record_batches(topic, table) if batch.num_rows]
 
 
 def _record_batches(topic: str, table: object) -> Sequence[Any]:

@@ -438,7 +438,10 @@ class Producer(Service):
             raise IllegalStateError(
                 "columns of Arrow are written as they are: use a Producer without serializers and interceptors for them"
             )
-        parts = rows_of(topic, table, int(self._clock() * 1000), self._largest)
+        parts = rows_of(topic, table, int(self._clock() * 1000))
+        for rows in parts:
+            if (largest := int(rows.sizes().max())) > self._largest:
+                raise self._too_large(topic, largest)
         target = await self._opened(topic)
         for rows in parts:
             if (wrong := rows.partition_beyond(len(target.partitions))) is not None:

@@ -1,0 +1,222 @@
+"""``df.write`` and ``df.writeStream`` to topics: what arrives, as another client sees it, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
+
+from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.protocol.records import partition_for_key
+from tests.end_to_end.conftest import Kafka
+from tests.spark.conftest import batch_of, on_spark, stream_of
+
+Messages = dict[int, list[confluent_kafka.Message]]
+
+
+def found_here(spark: SparkSession) -> None:
+    """Have Spark find registered formats in this thread: for a write it looks in the session that is active there."""
+    spark.createDataFrame([], "nothing INT")
+
+
+def written(rows: DataFrame, servers: str | None, mode: str = "append", **options: Any) -> None:
+    """Write rows as a batch; ``__`` in an option stands for a dot."""
+    found_here(rows.sparkSession)
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    if servers is not None:
+        given["kafka.bootstrap.servers"] = servers
+    rows.write.format("kafka-lite").options(**given).mode(mode).save()
+
+
+async def messages_in(kafka: Kafka, topic: str, partitions: int) -> Messages:
+    """All records of a topic by partition, read by librdkafka."""
+    return await asyncio.to_thread(_messages_in, kafka, topic, partitions)
+
+
+def _messages_in(kafka: Kafka, topic: str, partitions: int) -> Messages:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "all"})
+    places = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)]
+    left = sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
+    consumer.assign(places)
+    found: Messages = defaultdict(list)
+    while left > 0:
+        messages = consumer.consume(left, timeout=10)
+        assert messages, f"{left} messages never came"
+        left -= len(messages)
+        for message in messages:
+            assert message.error() is None
+            found[message.partition()].append(message)
+    consumer.close()
+    return found
+
+
+async def values_in(kafka: Kafka, topic: str, partitions: int) -> list[bytes | None]:
+    found = await messages_in(kafka, topic, partitions)
+    return [message.value() for messages in found.values() for message in messages]
+
+
+ALL_SORTS = """
+    SELECT CAST(NULL AS STRING) AS key, X'00FF' AS value, 0 AS partition,
+           array(named_struct('key', 'a', 'value', X'01'), named_struct('key', 'a', 'value', CAST(NULL AS BINARY)))
+               AS headers
+    UNION ALL SELECT '', X'', 1, array()
+    UNION ALL SELECT 'né', CAST(NULL AS BINARY), 1, NULL
+"""
+
+
+async def test_nulls_empty_values_headers_and_partitions_arrive_as_they_are(kafka: Kafka, spark: SparkSession) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await on_spark(lambda: written(spark.sql(ALL_SORTS).coalesce(1), kafka.bootstrap_servers, topic=topic))
+    found = await messages_in(kafka, topic, 2)
+    assert [(each.key(), each.value(), each.headers()) for each in found[0]] == [
+        (None, b"\x00\xff", [("a", b"\x01"), ("a", None)])
+    ]
+    assert [(each.key(), each.value(), each.headers()) for each in found[1]] == [
+        (b"", b"", None),
+        ("né".encode(), None, None),
+    ]
+
+
+async def test_every_row_arrives_once_on_its_keys_partition_and_in_the_order_of_its_task(
+    kafka: Kafka, spark: SparkSession
+) -> None:
+    topic = await kafka.create_topic(partitions=3)
+    count = 60_000
+    rows = spark.range(0, count, 1, 2).selectExpr("CAST(id % 100 AS STRING) AS key", "CAST(id AS STRING) AS value")
+    await on_spark(lambda: written(rows, kafka.bootstrap_servers, topic=topic, kafka__compression__type="lz4"))
+    found = await messages_in(kafka, topic, 3)
+    numbers: list[int] = []
+    for partition, messages in found.items():
+        of_task: dict[bool, list[int]] = {False: [], True: []}
+        for message in messages:
+            number = int(message.value())
+            assert message.key() == b"%d" % (number % 100)
+            assert partition_for_key(message.key(), 3) == partition
+            of_task[number < count // 2].append(number)
+        for of_one in of_task.values():
+            assert of_one == sorted(of_one)
+            numbers += of_one
+    assert sorted(numbers) == list(range(count))
+
+
+async def test_the_column_topic_names_the_topic_of_each_row_and_the_option_goes_before_it(
+    kafka: Kafka, spark: SparkSession
+) -> None:
+    first, second, third = [await kafka.create_topic(partitions=1) for _ in range(3)]
+    rows = spark.range(100).selectExpr(
+        "CAST(id AS STRING) AS value", f"IF(id % 4 = 0, '{first}', '{second}') AS topic"
+    )
+    await on_spark(lambda: written(rows, kafka.bootstrap_servers))
+    assert sorted(map(int, await values_in(kafka, first, 1))) == list(range(0, 100, 4))
+    assert len(await values_in(kafka, second, 1)) == 75
+    await on_spark(lambda: written(rows, kafka.bootstrap_servers, topic=third))
+    assert len(await values_in(kafka, third, 1)) == 100
+
+
+async def test_columns_that_kafka_has_no_place_for_are_ignored_as_by_sparks_connector(
+    kafka: Kafka, spark: SparkSession
+) -> None:
+    source, target = await kafka.create_topic(partitions=1), await kafka.create_topic(partitions=1)
+    rows = spark.range(10).selectExpr("CAST(id AS STRING) AS value", "id AS offset", "now() AS timestamp", "0 AS a")
+    await on_spark(lambda: written(rows, kafka.bootstrap_servers, topic=source))
+    assert len(await values_in(kafka, source, 1)) == 10
+
+    def copy() -> None:
+        rows = batch_of(spark, kafka.bootstrap_servers, subscribe=source, includeHeaders="true")
+        written(rows, kafka.bootstrap_servers, topic=target)
+
+    await on_spark(copy)
+    assert await values_in(kafka, target, 1) == await values_in(kafka, source, 1)
+
+
+async def test_no_rows_are_no_records(kafka: Kafka, spark: SparkSession) -> None:
+    topic = await kafka.create_topic(partitions=1)
+    await on_spark(lambda: written(spark.range(0).selectExpr("'v' AS value"), kafka.bootstrap_servers, topic=topic))
+    assert await values_in(kafka, topic, 1) == []
+
+
+@pytest.mark.parametrize("mode", ["append", "complete"])
+async def test_streams_are_written_in_both_output_modes(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    source, target = await kafka.create_topic(partitions=2), await kafka.create_topic(partitions=1)
+    rows = spark.range(0, 1_000, 1, 2).selectExpr("CAST(id % 5 AS STRING) AS value")
+    await on_spark(lambda: written(rows, kafka.bootstrap_servers, topic=source))
+
+    def run() -> None:
+        found_here(spark)
+        stream = stream_of(spark, kafka.bootstrap_servers, subscribe=source, startingOffsets="earliest").select("value")
+        if mode == "complete":
+            counted = stream.groupBy(F.col("value").alias("key")).count()
+            stream = counted.selectExpr("key", "CAST(count AS STRING) AS value")
+        writer = stream.writeStream.format("kafka-lite").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        writer = writer.option("topic", target).option("checkpointLocation", str(tmp_path)).outputMode(mode)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    await on_spark(run)
+    values = await values_in(kafka, target, 1)
+    assert values == [b"200"] * 5 if mode == "complete" else len(values) == 1_000
+
+
+REFUSED = {
+    "the columns are key; select": ("'k' AS key", {}),
+    "column value: it is int; string or binary is needed": ("1 AS value", {}),
+    "column key: it is double; string or binary is needed, as by CAST(key AS STRING)": (
+        "'v' AS value, CAST(1 AS DOUBLE) AS key",
+        {},
+    ),
+    "column partition: it is string; integer is needed": ("'v' AS value, '0' AS partition", {}),
+    "column headers: it is array<string>; array<struct<key:string,value:binary>> is needed": (
+        "'v' AS value, array('h') AS headers",
+        {},
+    ),
+    "did you mean value": ("'v' AS Value", {}),
+    "no topic to write to": ("'v' AS value", {"topic": None}),
+    "column topic: it is int": ("'v' AS value, 1 AS topic", {"topic": None}),
+    "the column topic is null in some row": ("'v' AS value, CAST(NULL AS STRING) AS topic", {"topic": None}),
+    "partition=7: topic 't' has partitions 0 to 1": ("'v' AS value, 7 AS partition", {}),
+    "option topic: it is not for a batch read; write subscribe": ("'v' AS value", {"subscribe": "t"}),
+    "option kafka.acks": ("'v' AS value", {"kafka.acks": "most"}),
+    "option kafka.linger": ("'v' AS value", {"kafka.linger": "5"}),
+    "kafka.bootstrap.servers is missing": ("'v' AS value", {"servers": None}),
+    "above max_request_size": ("repeat('x', 2000000) AS value", {}),
+}
+
+
+@pytest.mark.parametrize("complaint", REFUSED)
+async def test_what_cannot_be_written_is_refused_with_what_to_do(
+    cluster: EmbeddedCluster, spark: SparkSession, complaint: str
+) -> None:
+    await cluster.create_topic("t", 2)
+    columns, changed = REFUSED[complaint]
+    options = {"servers": cluster.bootstrap_servers, "topic": "t", **changed}
+    given = {name: value for name, value in options.items() if value is not None or name == "servers"}
+    rows = spark.sql(f"SELECT {columns}")
+    with pytest.raises(PySparkException) as refusal:
+        await on_spark(lambda: written(rows, **given))
+    assert complaint in str(refusal.value)
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "ignore", "error"])
+async def test_only_appending_is_possible(cluster: EmbeddedCluster, spark: SparkSession, mode: str) -> None:
+    await cluster.create_topic("t", 1)
+    rows = spark.sql("SELECT 'v' AS value")
+    with pytest.raises(PySparkException, match=r"append|Append"):
+        await on_spark(lambda: written(rows, cluster.bootstrap_servers, mode, topic="t"))
+
+
+async def test_a_topic_that_does_not_exist_is_told_on_the_driver(spark: SparkSession) -> None:
+    async with EmbeddedCluster(auto_create_topics=False) as cluster:
+        rows = spark.sql("SELECT 'v' AS value")
+        with pytest.raises(PySparkException, match=r"nowhere.*does not exist|UnknownTopic") as refusal:
+            await on_spark(
+                lambda: written(rows, cluster.bootstrap_servers, topic="nowhere", kafka__max__block__ms="1000")
+            )
+        assert "batch_writer" in str(refusal.value)
