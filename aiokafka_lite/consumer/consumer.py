@@ -313,6 +313,8 @@ class Consumer(Service, Generic[K, V]):
         self._reader.settle()
         for state in states:
             state.paused = paused
+            if paused:
+                state.pack()
             self._subscription.update_ready(state)
         self._changed()
 

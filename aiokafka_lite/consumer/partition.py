@@ -106,6 +106,7 @@ class PartitionState:
         "_chunks",
         "_position",
         "_read_up_to",
+        "_unpacked",
         "attempts",
         "batches",
         "buffered",
@@ -161,6 +162,7 @@ class PartitionState:
         self.buffered_records = 0
         """Records in ``batches`` by their headers, so an upper bound of what users will see."""
         self.chunk: Chunk | None = None
+        self._unpacked: tuple[RecordBatch, AbortedTransactions | None] | None = None  # the batch that is being read
         self._chunks: Iterator[Chunk] | None = None  # those that follow ``chunk`` in the batch that is being read
         self._read_up_to = -1  # where that batch ends
         self.fetch_offset = -1
@@ -267,7 +269,7 @@ class PartitionState:
         """Forget what was fetched and not delivered; the next fetch begins at the position."""
         if self.chunk is not None:
             self._position = self.chunk.position
-        self.chunk = self._chunks = None
+        self.chunk = self._chunks = self._unpacked = None
         self.batches.clear()
         self.buffered = self.buffered_records = 0
         self.fetch_offset = self._position
@@ -303,19 +305,20 @@ class PartitionState:
         """Whether the reader has something to do here: records to take, or an error to be told."""
         return not self.paused and not self.hold and (self.has_data or self.failure is not None)
 
-    def next_chunk(self, *, check_crc: bool, max_size: int) -> Chunk | None:
+    def next_chunk(self, *, check_crc: bool, max_size: int, begun: bool = False) -> Chunk | None:
         """The records to deliver next, or None if nothing is left. Raises what stands in the way, once.
 
-        After an error the partition is fetched again from its position, which heals what the network broke.
+        ``begun``: only what is left of a batch that is unpacked already. After an error the partition is fetched again
+        from its position, which heals what the network broke.
         """
         if self.chunk is not None:
             self.chunk.settle()
             if len(self.chunk):
                 return self.chunk
             self._position, self.chunk = self.chunk.next_offset, None
-        while self._chunks is not None or self.batches:
+        while self._chunks is not None or (self.batches and not begun):
             if self._chunks is None:
-                batch, aborted = self.batches.popleft()
+                batch, aborted = self._unpacked = self.batches.popleft()
                 self.buffered -= batch.size
                 self.buffered_records -= max(batch.count, 1)
                 self._chunks = decode(
@@ -330,13 +333,29 @@ class PartitionState:
             if self.chunk is not None:
                 self.succeeded()
                 return self.chunk
-            self._chunks = None
+            self._chunks = self._unpacked = None
             self._position = self._read_up_to
-        if self.failure is not None:
+        if self.failure is not None and not begun:
             failure = self.failure
             self.drop_buffer()
             raise failure
         return None
+
+    def pack(self) -> None:
+        """Keep what is left of an unpacked batch as it came: a partition that is not read may wait for long.
+
+        It is unpacked again when its turn comes. Aborted transactions are none the wiser, as the batch had records.
+        """
+        if self.chunk is None or self._unpacked is None:
+            return
+        self.chunk.settle()
+        self._position = self.chunk.position
+        batch, aborted = self._unpacked
+        self.chunk = self._chunks = self._unpacked = None
+        if self._position < batch.next_offset:
+            self.batches.appendleft((batch, aborted))
+            self.buffered += batch.size
+            self.buffered_records += max(batch.count, 1)
 
     def take_batches(self) -> list[tuple[RecordBatch, AbortedTransactions | None]]:
         """Deliver all that was fetched as it came, for a reader that decodes by itself and uses no ``next_chunk``."""

@@ -208,15 +208,12 @@ class Reader:
         Raises what stands in the way. That partition is then behind the others, and left alone for a while.
         """
         self.settle()
-        if self._turn_left <= 0:
-            self._turn_left = TURN
-            for state in self._subscription.ready.values():
-                self._subscription.end_turn(state)
-                break
         while self._subscription.ready:
             state = next(iter(self._subscription.ready.values()))
+            # Not in the midst of a batch: of many partitions that take turns there would be as many unpacked ones.
+            is_over = self._turn_left <= 0
             try:
-                chunk = state.next_chunk(check_crc=self._check_crc, max_size=self._max_size)
+                chunk = state.next_chunk(check_crc=self._check_crc, max_size=self._max_size, begun=is_over)
             except KafkaError:
                 self._turn_left = TURN
                 self._blame(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -153,6 +154,41 @@ async def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others(clu
         consumer.pause()
         consumer.assign([hungry, *idle])
         assert {record.partition for record in await take(consumer, 20)} == {0}
+
+
+@pytest.mark.parametrize("way", ["in turns", "paused in turn"])
+async def test_one_batch_is_unpacked_at_a_time_however_many_partitions_there_are(
+    cluster: EmbeddedCluster, way: str
+) -> None:
+    partitions = [TopicPartition("many", number) for number in range(20)]
+    await cluster.create_topic("many", partitions=20)
+    rows = [(0, None, b"%d" % number, ()) for number in range(5_000)]
+    batch = encode_batch(rows, compression=Compression.ZSTD)
+    for partition in partitions:
+        write_batch(cluster, partition, batch)
+    async with consumer_of(cluster) as consumer:
+        consumer.assign(partitions)
+        await asyncio.sleep(5.0)  # all is there
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        read = 0
+        try:
+            for _ in range(28):
+                records = await consumer.poll(500, timeout=5.0)
+                read += len(records)
+                if way == "paused in turn" and len(consumer.paused) < 19:
+                    consumer.pause([TopicPartition("many", records[0].partition)])
+            records.clear()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        # Unpacked, each is three quarters of a megabyte.
+        assert peak - before < 5_000_000
+        consumer.resume()
+        while read < 100_000:
+            read += len(await consumer.poll(5_000, timeout=5.0))
+        assert read == 100_000
+        assert {await consumer.position(partition) for partition in partitions} == {5_000}
 
 
 async def test_a_quick_reader_is_not_kept_waiting_by_an_idle_partition_of_the_same_broker(
