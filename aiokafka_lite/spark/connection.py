@@ -31,10 +31,11 @@ def client_config(properties: Properties) -> ClientConfig:
 
 
 def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
-    """Settings of fetching; ``defaults`` are for what the user did not say."""
+    """Settings of fetching; ``defaults`` are for what the user did not say. An offset that is gone is an error."""
     given = _settings(properties)
     chosen = {name: value for name, value in given.items() if name in _FOR_CONSUMER}
-    return ConsumerConfig(**{**defaults, **chosen, "isolation_level": properties.isolation_level})
+    fixed = {"isolation_level": properties.isolation_level, "auto_offset_reset": "none"}
+    return ConsumerConfig(**{**defaults, **chosen, **fixed})
 
 
 def leased_client(runtime: Runtime, properties: Properties) -> AbstractContextManager[Client]:

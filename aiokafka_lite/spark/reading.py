@@ -239,6 +239,7 @@ class RangeReader(Service):
             )
         logger.warning("%s; reading goes on without those that are gone", what)
         if wanted.start < earliest < wanted.end:
+            self._left[partition] = replace(wanted, start=earliest)  # a batch may still hold what was deleted
             state.seek(earliest)
             self._subscription.update_ready(state)
             if self._fetching is not None:

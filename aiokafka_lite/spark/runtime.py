@@ -62,6 +62,10 @@ class Runtime:
     def __repr__(self) -> str:
         return f"<Runtime pid={self.pid} services={len(self._kept)}>"
 
+    @property
+    def closed(self) -> bool:
+        return self._loop.is_closed()
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it on the loop and wait for what it returns or raises; interrupted, it is cancelled."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -158,7 +162,7 @@ def runtime() -> Runtime:
     """This process's runtime, made on first use."""
     global _runtime
     with _lock:
-        if _runtime is None or _runtime.pid != os.getpid():
+        if _runtime is None or _runtime.closed or _runtime.pid != os.getpid():
             _runtime = Runtime()
         return _runtime
 

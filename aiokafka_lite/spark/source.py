@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -200,15 +200,19 @@ def batch_reader(read: BatchRead, schema: StructType) -> BatchReader:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """For ``spark.readStream``. On the driver, one instance lives as long as the query runs."""
+    """For ``spark.readStream``. On the driver, one instance lives as long as the query runs.
 
-    def __init__(self, read: StreamRead, schema: StructType) -> None:
+    ``clock`` gives seconds, of which only differences count.
+    """
+
+    def __init__(self, read: StreamRead, schema: StructType, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
         self._columns = columns_of(schema, read)
         self._planner = Planner(read)
         self._initial: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] | None = None
         self._target: dict[TopicPartition, int] | None = None
+        self._clock = clock
         self._last_trigger: float | None = None
 
     def __repr__(self) -> str:
@@ -249,7 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = rate_limited(self._where_logs_begin(begin, end), end, limit.max_rows)
         if end == begin:
             return start
-        self._last_trigger = time.monotonic()
+        self._last_trigger = self._clock()
         if begin == self._initial:
             return with_start(to_json(end), begin)
         return to_json(end)
@@ -298,7 +302,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         least = self._read.min_offsets_per_trigger
         if least is None or self._target is not None or self._last_trigger is None:
             return False  # with availableNow nothing more will come; the first trigger waits for nothing
-        waited = time.monotonic() - self._last_trigger
+        waited = self._clock() - self._last_trigger
         return sum(backlog(begin, end).values()) < least and waited < self._read.max_trigger_delay
 
     # ---- what a batch reads

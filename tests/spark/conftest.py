@@ -1,0 +1,108 @@
+"""A Spark session for all tests here, and brokers as in the end-to-end suite.
+
+Spark's calls block, and the embedded cluster lives in the test's own loop: so a test calls Spark by ``on_spark``, in a
+thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.spark import register, runtime
+from aiokafka_lite.spark.jvm import use_java
+from tests.end_to_end.conftest import kafka, pytest_generate_tests, servers
+
+__all__ = ["kafka", "pytest_generate_tests", "servers"]
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two local cores, with the format registered."""
+    use_java()
+    given = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pyspark about the versions of pandas
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.python.filterPushdown.enabled", "true")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .getOrCreate()
+        )
+    session.sparkContext.setLogLevel("OFF")
+    register(session)
+    yield session
+    session.stop()
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    """A cluster whose brokers can be moved, stopped and started."""
+    async with EmbeddedCluster(brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def driver() -> Iterator[None]:
+    """For tests that call readers themselves: the loop that these keep in this process ends with the test."""
+    yield
+    runtime.runtime().close()
+
+
+async def on_spark(call: Callable[[], T]) -> T:
+    """Let Spark work in a thread, while the cluster lives on in this one."""
+    return await asyncio.to_thread(_quietly, call)
+
+
+def _quietly(call: Callable[[], T]) -> T:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()
+
+
+def batch_of(spark: SparkSession, servers: str, **options: Any) -> DataFrame:
+    """``spark.read`` with these options; ``__`` stands for a dot."""
+    reader = spark.read.format("kafka-lite").option("kafka.bootstrap.servers", servers)
+    return reader.options(**{name.replace("__", "."): value for name, value in options.items()}).load()
+
+
+def stream_of(spark: SparkSession, servers: str, **options: Any) -> DataFrame:
+    """``spark.readStream`` with these options; ``__`` stands for a dot."""
+    reader = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
+    return reader.options(**{name.replace("__", "."): value for name, value in options.items()}).load()
+
+
+def run_available(rows: DataFrame, directory: Path) -> list[dict[str, Any]]:
+    """Run a stream into Parquet with all that is there now, to its end; the progress of its batches."""
+    query = (
+        rows.writeStream.format("parquet")
+        .option("path", str(directory / "out"))
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return list(query.recentProgress)

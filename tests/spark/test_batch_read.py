@@ -1,0 +1,381 @@
+"""``spark.read``: the rows are those that another client sees, and every option does what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import confluent_kafka
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 — as everybody names it
+
+from aiokafka_lite import Admin, EmbeddedCluster, Producer, TopicPartition
+from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.test_reading_transactions import write_transactions
+from tests.spark.conftest import batch_of, on_spark
+
+DAY = 1_700_000_000_000
+"""Milliseconds; the time of the first record."""
+
+
+async def filled(kafka: Kafka, *, partitions: int = 3, count: int = 3_000, compression: str = "none") -> str:
+    """A topic with records of all sorts: null and empty keys and values, headers, gaps in time; the same each time."""
+    topic = await kafka.create_topic(partitions=partitions)
+    async with Producer(kafka.bootstrap_servers, compression=compression) as producer:
+        for number in range(count):
+            producer.send_nowait(
+                topic,
+                None if number % 11 == 0 else b"" if number % 13 == 0 else b"value %d" % number,
+                key=None if number % 3 == 0 else b"" if number % 7 == 0 else b"key %d" % (number % 50),
+                headers=[("first", b"%d" % number), ("null", None), ("first", b"")] if number % 5 == 0 else (),
+                partition=number % partitions,
+                timestamp=DAY + number * 1000,
+            )
+        await producer.drain()
+        await producer.flush()
+    return topic
+
+
+def seen_by_librdkafka(kafka: Kafka, topic: str, partitions: int, count: int) -> dict[str, Any]:
+    """Sums over all records, by a client that shares no code with this one."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "sums", "enable.auto.commit": False}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
+    sums = dict.fromkeys(
+        ("rows", "keys", "key_bytes", "values", "value_bytes", "offsets", "partitions", "times", "headers"), 0
+    )
+    while sums["rows"] < count:
+        for message in consumer.consume(1000, timeout=10):
+            assert message.error() is None
+            sums["rows"] += 1
+            for name, blob in (("key", message.key()), ("value", message.value())):
+                sums[f"{name}s"] += blob is not None
+                sums[f"{name}_bytes"] += len(blob or b"")
+            sums["offsets"] += message.offset()
+            sums["partitions"] += message.partition()
+            sums["times"] += message.timestamp()[1]
+            sums["headers"] += len(message.headers() or ())
+    consumer.close()
+    return sums
+
+
+def sums_of(rows: DataFrame) -> dict[str, Any]:
+    (found,) = rows.select(
+        F.count(F.lit(1)).alias("rows"),
+        F.count("key").alias("keys"),
+        F.sum(F.octet_length("key")).alias("key_bytes"),
+        F.count("value").alias("values"),
+        F.sum(F.octet_length("value")).alias("value_bytes"),
+        F.sum("offset").alias("offsets"),
+        F.sum("partition").alias("partitions"),
+        F.sum(F.unix_millis("timestamp")).alias("times"),
+        F.sum(F.coalesce(F.size("headers"), F.lit(0))).alias("headers"),
+    ).collect()
+    return dict(found.asDict())
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+async def test_sums_over_all_rows_are_those_of_another_client(
+    spark: SparkSession, kafka: Kafka, compression: str
+) -> None:
+    topic = await filled(kafka, compression=compression)
+    rows = await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic, includeHeaders=True))
+    assert rows.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    expected = await asyncio.to_thread(seen_by_librdkafka, kafka, topic, 3, 3_000)
+    assert await on_spark(lambda: sums_of(rows)) == expected
+
+
+async def test_each_column_has_the_value_that_was_sent(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=1)
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send(topic, b"v", key=b"k", timestamp=DAY, headers=[("h", b"1"), ("h", None)])
+        await producer.send(topic, None, key=None, timestamp=DAY + 1)
+        await producer.send(topic, b"", key=b"", timestamp=DAY + 2)
+    rows = await on_spark(
+        lambda: (
+            batch_of(spark, kafka.bootstrap_servers, subscribe=topic, includeHeaders=True).orderBy("offset").collect()
+        )
+    )
+    assert [(row.key, row.value, row.topic, row.partition, row.offset, row.timestampType) for row in rows] == [
+        (b"k", b"v", topic, 0, 0, 0),
+        (None, None, topic, 0, 1, 0),
+        (b"", b"", topic, 0, 2, 0),
+    ]
+    times = [row.timestamp.astimezone(UTC) for row in rows]
+    assert times[0] == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert [time.microsecond for time in times] == [0, 1000, 2000]
+    assert [row.headers and [tuple(each) for each in row.headers] for row in rows] == [
+        [("h", b"1"), ("h", None)],
+        None,
+        None,
+    ]
+
+
+async def test_log_append_time_is_told(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=1, message_timestamp_type="LogAppendTime")
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send(topic, b"v", timestamp=DAY)
+    (row,) = await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic).collect())
+    assert row.timestampType == 1
+    assert row.timestamp.year > 2023
+
+
+async def test_options_choose_partitions_and_offsets(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await filled(kafka, count=300)
+    other = await kafka.create_topic(f"{topic}-other", partitions=2)
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send(other, b"x", partition=1, timestamp=DAY)
+
+    def offsets(**by_partition: int) -> str:
+        numbers = ", ".join(f'"{name[1:]}": {offset}' for name, offset in by_partition.items())
+        return f'{{"{topic}": {{{numbers}}}}}'
+
+    async def read(**options: Any) -> dict[tuple[str, int], tuple[int, int, int]]:
+        """(count, first offset, last offset) of each partition."""
+
+        def collect() -> Sequence[Any]:
+            rows = batch_of(spark, kafka.bootstrap_servers, **options)
+            return rows.groupBy("topic", "partition").agg(F.count("*"), F.min("offset"), F.max("offset")).collect()
+
+        return {(row[0], row[1]): (row[2], row[3], row[4]) for row in await on_spark(collect)}
+
+    whole = (100, 0, 99)
+    assert await read(subscribe=topic) == {(topic, 0): whole, (topic, 1): whole, (topic, 2): whole}
+    assert await read(subscribe=f"{topic},{other}") == {
+        **{(topic, number): whole for number in range(3)},
+        (other, 1): (1, 0, 0),
+    }
+    assert (await read(subscribePattern=f"{topic}.*")).keys() == (await read(subscribe=f"{topic},{other}")).keys()
+    assert await read(subscribePattern="no-such-topic-.*") == {}
+    assert await read(assign=f'{{"{topic}": [1]}}') == {(topic, 1): whole}
+    assert await read(
+        subscribe=topic, startingOffsets=offsets(p0=10, p1=-2, p2=99), endingOffsets=offsets(p0=20, p1=-1, p2=99)
+    ) == {(topic, 0): (10, 10, 19), (topic, 1): whole}
+    # Record n has the time n seconds, and lies in partition n % 3.
+    assert await read(subscribe=topic, startingTimestamp=DAY + 150_000, endingTimestamp=DAY + 270_000) == {
+        (topic, number): (40, 50, 89) for number in range(3)
+    }
+    assert await read(
+        assign=f'{{"{topic}": [0]}}',
+        startingOffsetsByTimestamp=offsets(p0=DAY + 1),
+        endingOffsetsByTimestamp=offsets(p0=DAY + 10**9),
+    ) == {(topic, 0): (99, 1, 99)}
+    late = {"subscribe": topic, "startingTimestamp": DAY + 10**9}
+    assert await read(**late, startingOffsetsByTimestampStrategy="latest") == {}
+    with pytest.raises(PySparkException, match=r"has no record from \d+ on; write an earlier time"):
+        await read(**late)
+    with pytest.raises(PySparkException, match=r"it leaves out .*-2; write an offset for every partition"):
+        await read(subscribe=topic, startingOffsets=offsets(p0=1, p1=1))
+    with pytest.raises(PySparkException, match=r"it names .*-7, and there is no such partition"):
+        await read(subscribe=topic, startingOffsets=offsets(p0=1, p1=1, p2=1, p7=1))
+    with pytest.raises(PySparkException, match="ends at 100, before 101; write -1 for its end"):
+        await read(subscribe=topic, endingOffsets=offsets(p0=101, p1=-1, p2=-1))
+
+
+async def test_tasks_are_split_and_put_together_as_the_options_say(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await filled(kafka, count=300)
+
+    async def tasks(**options: Any) -> tuple[int, int]:
+        def count() -> tuple[int, int]:
+            rows = batch_of(spark, kafka.bootstrap_servers, subscribe=topic, **options)
+            return rows.rdd.getNumPartitions(), rows.count()
+
+        return await on_spark(count)
+
+    assert await tasks() == (1, 300)
+    assert await tasks(recordsPerTask=100) == (3, 300)
+    assert await tasks(minPartitions=3) == (3, 300)
+    assert await tasks(minPartitions=6) == (6, 300)
+    assert await tasks(maxRecordsPerPartition=30) == (12, 300)
+
+
+async def test_a_schema_with_some_columns_is_enough_and_a_wrong_one_is_refused(
+    spark: SparkSession, kafka: Kafka
+) -> None:
+    topic = await filled(kafka, count=30)
+
+    def read(schema: str) -> DataFrame:
+        return (
+            spark.read.format("kafka-lite")
+            .schema(schema)
+            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+            .option("subscribe", topic)
+            .load()
+        )
+
+    rows = await on_spark(lambda: read("offset bigint, value binary").orderBy("offset").collect())
+    assert len(rows) == 30
+    assert set(rows[0].asDict()) == {"offset", "value"}
+    for schema, told in (
+        ("value string", "the column value is binary, not string; cast it in the query"),
+        ("body binary", "there is no column 'body'; there are key, value"),
+        ("headers array<struct<key:string,value:binary>>", "needs the option includeHeaders=true"),
+    ):
+        with pytest.raises(PySparkException, match=told):
+            await on_spark(lambda schema=schema: read(schema).collect())  # type: ignore[misc]
+
+
+async def test_mistakes_are_told_at_load(spark: SparkSession, kafka: Kafka) -> None:
+    async def told(**options: Any) -> str:
+        with pytest.raises(AnalysisException) as raised:
+            await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, **options))
+        return str(raised.value)
+
+    assert "the cluster has no topic 'no-such-topic'; create it first" in await told(subscribe="no-such-topic")
+    assert "did you mean failOnDataLoss?" in await told(subscribe="t", failOnDatalos=True)
+    assert "write exactly one of the options subscribe" in await told()
+    assert "kafka.sasl.mechanizm" in await told(subscribe="t", kafka__sasl__mechanizm="PLAIN")
+    topic = await kafka.create_topic(partitions=1)
+    assert f"there is no partition {topic}-5" in await told(assign=f'{{"{topic}": [0, 5]}}')
+    secret = await told(subscribe="t", kafka__sasl__password="hunter2", kafka__security__protocol="SSSL")
+    assert "hunter2" not in secret
+
+
+async def test_filters_narrow_down_what_is_fetched(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await filled(kafka, count=300)
+
+    async def read(condition: str) -> tuple[int, int]:
+        """Rows, and tasks of one offset each: so many were not excluded beforehand."""
+
+        def count() -> tuple[int, int]:
+            rows = batch_of(spark, kafka.bootstrap_servers, subscribe=topic, pushdown=True, maxRecordsPerPartition=1)
+            found = rows.where(condition)
+            return found.count(), found.rdd.getNumPartitions()
+
+        return await on_spark(count)
+
+    assert await read("partition = 1 and offset >= 95") == (5, 5)
+    assert await read("partition in (0, 2) and offset < 3") == (6, 6)
+    assert await read(f"topic = '{topic}' and offset = 7") == (3, 3)
+    assert await read("topic = 'another'") == (0, 1)
+    assert await read(f"timestamp >= timestamp_millis({DAY + 291_000})") == (9, 9)
+    assert await read(f"timestamp < timestamp_millis({DAY + 9_000}) and offset < 10") == (9, 30)
+
+
+async def test_a_topic_without_records_has_no_rows(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    assert await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic).collect()) == []
+
+
+async def test_200_partitions_are_read_by_one_task(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await filled(kafka, partitions=200, count=1_000)
+    rows = await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic))
+    found = await on_spark(lambda: rows.groupBy("partition").count().collect())
+    assert sorted(tuple(row) for row in found) == [(number, 5) for number in range(200)]
+    assert rows.rdd.getNumPartitions() == 1
+
+
+async def test_gaps_of_compaction_are_normal(spark: SparkSession, cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("gaps", partitions=1, configs={"cleanup.policy": "compact", "segment.bytes": "1048576"})
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(100):
+            await producer.send("gaps", bytes(30_000), key=b"%d" % (number % 10))
+    cluster.clean_up()
+    expected = await asyncio.to_thread(_offsets_left, cluster.bootstrap_servers)
+    assert len(expected) < 100
+    rows = await on_spark(
+        lambda: batch_of(spark, cluster.bootstrap_servers, subscribe="gaps", maxRecordsPerPartition=7).collect()
+    )
+    assert sorted(row.offset for row in rows) == expected
+
+
+def _offsets_left(servers: str) -> list[int]:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": "gaps", "enable.partition.eof": True, "enable.auto.commit": False}
+    )
+    consumer.assign([confluent_kafka.TopicPartition("gaps", 0, 0)])
+    found: list[int] = []
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        found.append(message.offset())
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+async def test_transactions_are_seen_as_the_isolation_level_says(
+    spark: SparkSession, kafka: Kafka, isolation: str
+) -> None:
+    if kafka.kind == "embedded":
+        pytest.skip("the embedded cluster has no transactions")
+    topic = await kafka.create_topic(partitions=1)
+    still_open = await asyncio.to_thread(write_transactions, kafka, topic)
+    rows = await on_spark(
+        lambda: batch_of(
+            spark, kafka.bootstrap_servers, subscribe=topic, kafka__isolation__level=isolation, recordsPerTask=10
+        ).collect()
+    )
+    values = [bytes(row.value).decode() for row in rows]
+    assert len(values) == (2 * 10 + 2 * 5 if isolation == "read_committed" else 4 * 15 + 5)
+    assert any("aborted" in value or "open" in value for value in values) == (isolation == "read_uncommitted")
+    await asyncio.to_thread(still_open.abort_transaction, 30)
+
+
+async def test_records_deleted_before_they_were_read(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await filled(kafka, partitions=1, count=100)
+    async with Admin(kafka.bootstrap_servers) as admin:
+        assert (await admin.records.delete({TopicPartition(topic, 0): 40})).done
+
+    async def read(start: int, **options: Any) -> list[int]:
+        where = f'{{"{topic}": {{"0": {start}}}}}'
+        rows = await on_spark(
+            lambda: batch_of(
+                spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets=where, **options
+            ).collect()
+        )
+        return sorted(row.offset for row in rows)
+
+    with pytest.raises(PySparkException, match=rf"{topic}-0: offsets 10 up to 100.* the log has 40 up to 100; "):
+        await read(10)
+    assert await read(10, failOnDataLoss="false") == list(range(40, 100))
+    assert await read(10, failOnDataLoss="false", maxRecordsPerPartition=20) == list(range(40, 100))
+
+
+async def test_leaders_may_move_and_brokers_restart_while_a_query_runs(
+    spark: SparkSession, cluster: EmbeddedCluster
+) -> None:
+    await cluster.create_topic("moving", partitions=6, replication_factor=3)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        await producer.send_many("moving", [b"%0100d" % number for number in range(30_000)])
+    query = asyncio.create_task(
+        on_spark(
+            lambda: (
+                batch_of(
+                    spark,
+                    cluster.bootstrap_servers,
+                    subscribe="moving",
+                    recordsPerTask=2_000,
+                    kafka__fetch__max__bytes=65536,
+                    kafka__max__partition__fetch__bytes=16384,
+                )
+                .select("partition", "offset")
+                .collect()
+            )
+        )
+    )
+    nodes = sorted(node.node_id for node in cluster.nodes.values()) if hasattr(cluster, "nodes") else [1, 2, 3]
+    disturbed = 0
+    while not query.done():
+        await cluster.move_leader("moving", disturbed % 6)
+        if disturbed % 4 == 2:
+            await cluster.restart(nodes[disturbed % 3])
+            await cluster.until_in_sync("moving")
+        disturbed += 1
+        await asyncio.wait([query], timeout=0.3)
+    rows = await query
+    assert disturbed > 2
+    assert len(rows) == len({(row.partition, row.offset) for row in rows}) == 30_000
+
+
+async def test_the_format_is_found_by_spark_itself(spark: SparkSession, kafka: Kafka) -> None:
+    """Spark looks through modules ``pyspark_*`` once for a session; a second session looks again."""
+    topic = await filled(kafka, count=30)
+    fresh = spark.newSession()
+    assert await on_spark(lambda: batch_of(fresh, kafka.bootstrap_servers, subscribe=topic).count()) == 30

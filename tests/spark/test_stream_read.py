@@ -1,0 +1,353 @@
+"""``spark.readStream``: what a checkpoint says is read once, whatever happens between two batches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from aiokafka_lite import Admin, EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite.spark import LagListener, options
+from aiokafka_lite.spark.listener import Lag, lags_of
+from aiokafka_lite.spark.source import StreamReader, TaskPartition
+from tests.end_to_end.conftest import Kafka
+from tests.spark.conftest import on_spark, run_available, stream_of
+
+VALUE = StructType([StructField("value", BinaryType())])
+
+
+async def produce(kafka: Kafka | EmbeddedCluster, topic: str, count: int, *, partition: int | None = None) -> None:
+    async with Producer(kafka.bootstrap_servers) as producer:
+        for number in range(count):
+            producer.send_nowait(topic, b"%d" % number, partition=number % 2 if partition is None else partition)
+        await producer.flush()
+
+
+def written(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
+    """(partition, offset) of every row in the Parquet files, also those that are there twice."""
+    rows = spark.read.parquet(str(directory / "out")).select("partition", "offset").collect()
+    return sorted((row.partition, row.offset) for row in rows)
+
+
+def logged(directory: Path, batch: int) -> dict[str, Any]:
+    """The offset that Spark wrote down before a batch."""
+    text = (directory / "checkpoint" / "offsets" / str(batch)).read_text()
+    parsed: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return parsed
+
+
+def all_of(*counts: int) -> list[tuple[int, int]]:
+    return [(number, offset) for number, count in enumerate(counts) for offset in range(count)]
+
+
+# Whole queries.
+
+
+async def test_limited_triggers_read_all_there_is_in_batches_and_a_restart_goes_on(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 1_000)
+
+    def run() -> list[dict[str, Any]]:
+        rows = stream_of(
+            spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=400
+        )
+        return run_available(rows, tmp_path)
+
+    progress = await on_spark(run)
+    assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [400, 400, 200]
+    assert await on_spark(lambda: written(spark, tmp_path)) == all_of(500, 500)
+    assert logged(tmp_path, 0) == {topic: {"0": 200, "1": 200}, "$start": {topic: {"0": 0, "1": 0}}}
+    assert logged(tmp_path, 2) == {topic: {"0": 500, "1": 500}}
+    lags = [lag for each in progress for lag in lags_of(each)]
+    assert [lag.total for lag in lags][:3] == [600, 200, 0]
+
+    await on_spark(run)
+    assert not (tmp_path / "checkpoint" / "offsets" / "3").exists()  # nothing new, no batch
+    await produce(kafka, topic, 10)
+    await on_spark(run)
+    assert await on_spark(lambda: written(spark, tmp_path)) == all_of(505, 505)
+
+
+async def test_available_now_ends_where_the_logs_ended_when_it_began(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 200)
+    over = asyncio.Event()
+
+    async def keep_producing() -> None:
+        async with Producer(kafka.bootstrap_servers) as producer:
+            while not over.is_set():
+                await producer.send(topic, b"later")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), 0.02)
+
+    producing = asyncio.create_task(keep_producing())
+    rows = await on_spark(
+        lambda: stream_of(
+            spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=100
+        )
+    )
+    progress = await on_spark(lambda: run_available(rows, tmp_path))
+    over.set()
+    await producing
+    targets = {each["sources"][0]["latestOffset"] for each in progress}
+    assert len(targets) == 1
+    end = json.loads(targets.pop())[topic]
+    assert await on_spark(lambda: written(spark, tmp_path)) == all_of(end["0"], end["1"])
+
+
+async def test_a_first_batch_that_was_killed_is_read_from_where_it_began(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """With "latest", a restart would look up another beginning, after the end that is logged."""
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 10)
+
+    def begin() -> DataFrame:
+        return stream_of(spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="latest")
+
+    def fail_first_batch() -> None:
+        def die(_rows: DataFrame, _batch: int) -> None:
+            raise RuntimeError("killed")
+
+        rows = begin()
+        query = rows.writeStream.foreachBatch(die).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        began.set_result(query)
+        with pytest.raises(StreamingQueryException, match="killed"):
+            query.awaitTermination()
+
+    began: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    failing = asyncio.create_task(on_spark(fail_first_batch))
+    while not failing.done():
+        await produce(kafka, topic, 2)
+        await asyncio.wait([failing], timeout=0.1)
+    await failing
+    first = logged(tmp_path, 0)
+    begin_at, end_at = first["$start"][topic], first[topic]
+    await produce(kafka, topic, 20)
+    await on_spark(lambda: run_available(begin(), tmp_path))
+    found = await on_spark(lambda: written(spark, tmp_path))
+    now = logged(tmp_path, 1)[topic]
+    assert begin_at != end_at
+    assert found == [(number, offset) for number in (0, 1) for offset in range(begin_at[str(number)], now[str(number)])]
+
+
+async def test_a_checkpoint_of_sparks_own_connector_is_resumed(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 20)
+    rows = await on_spark(
+        lambda: stream_of(spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="earliest")
+    )
+    await on_spark(lambda: run_available(rows, tmp_path))
+    log = tmp_path / "checkpoint" / "offsets" / "0"
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:-1], json.dumps({topic: {"0": 10, "1": 10}}, separators=(",", ":"))]))
+    (log.parent / ".0.crc").unlink()
+    sources = tmp_path / "checkpoint" / "sources" / "0"  # where that connector keeps the beginning; left alone
+    sources.mkdir(parents=True, exist_ok=True)
+    (sources / "0").write_text(f'v1\n{{"{topic}":{{"0":0,"1":0}}}}')
+    await produce(kafka, topic, 8)
+    await on_spark(lambda: run_available(rows, tmp_path))
+    assert await on_spark(lambda: written(spark, tmp_path)) == all_of(14, 14)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+async def test_retention_that_passes_a_stopped_query_is_never_silent(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, fail: bool
+) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 20)
+
+    def run() -> None:
+        rows = stream_of(
+            spark,
+            kafka.bootstrap_servers,
+            subscribe=topic,
+            startingOffsets="earliest",
+            failOnDataLoss=fail,
+            maxOffsetsPerTrigger=30,
+        )
+        run_available(rows, tmp_path)
+
+    await on_spark(run)
+    await produce(kafka, topic, 80)
+    async with Admin(kafka.bootstrap_servers) as admin:
+        assert (await admin.records.delete({TopicPartition(topic, 0): 45})).done
+    if fail:
+        with pytest.raises(StreamingQueryException, match=f"{topic}-0: offsets 10 up to .* Set failOnDataLoss=false"):
+            await on_spark(run)
+        return
+    await on_spark(run)
+    found = await on_spark(lambda: written(spark, tmp_path))
+    lost = {(0, offset) for offset in range(10, 45)}
+    assert found == [each for each in all_of(50, 50) if each not in lost]
+
+
+async def test_partitions_that_are_added_are_read_from_their_beginning(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = await kafka.create_topic(partitions=1)
+    await produce(kafka, topic, 5, partition=0)
+    rows = await on_spark(
+        lambda: stream_of(spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="earliest")
+    )
+    await on_spark(lambda: run_available(rows, tmp_path))
+    async with Admin(kafka.bootstrap_servers) as admin:
+        await admin.topics.add_partitions({topic: 3})
+    await produce(kafka, topic, 4, partition=2)
+    await on_spark(lambda: run_available(rows, tmp_path))
+    assert await on_spark(lambda: written(spark, tmp_path)) == [*all_of(5), *((2, offset) for offset in range(4))]
+
+
+async def test_a_listener_is_told_how_far_behind_a_query_is(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 300)
+    told: list[Lag] = []
+    listener = LagListener(told.append)
+    spark.streams.addListener(listener)
+    try:
+        rows = await on_spark(
+            lambda: stream_of(
+                spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=200
+            )
+        )
+        await on_spark(lambda: run_available(rows, tmp_path))
+        async with asyncio.timeout(20):
+            while len([lag for lag in told if lag.rows]) < 2:
+                await asyncio.sleep(0.01)  # Spark tells listeners from a thread of its own
+    finally:
+        spark.streams.removeListener(listener)
+    first, second = [lag for lag in told if lag.rows][:2]
+    assert (first.rows, first.total, first.largest, first.average) == (200, 100, 50, 50.0)
+    assert (second.rows, second.total) == (100, 0)
+    assert f"100 behind (most: {topic}-0 50, {topic}-1 50)" in str(first)
+    assert "nothing left in 2 partitions" in str(second)
+    assert listener.latest[second.query].total == 0
+
+
+async def test_no_secret_is_written_down(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """A value from a file stands for any secret: it must be in no checkpoint, plan or error."""
+    topic = await kafka.create_topic(partitions=1)
+    await produce(kafka, topic, 5, partition=0)
+    hidden = tmp_path / "hidden"
+    hidden.write_text("hunter2-client\n")
+    given = {"subscribe": topic, "startingOffsets": "earliest", "kafka__client__id": f"file:{hidden}"}
+    rows = await on_spark(lambda: stream_of(spark, kafka.bootstrap_servers, **given))
+    await on_spark(lambda: run_available(rows, tmp_path))
+    assert await on_spark(lambda: written(spark, tmp_path)) == all_of(5)
+    plan = rows._jdf.queryExecution().toString()
+    files = [path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+    assert files
+    for text in (plan.encode(), *files):
+        assert b"hunter2" not in text
+
+
+# The reader alone, as Spark calls it on the driver.
+
+
+def reader(servers: str, topic: str, *, clock: Callable[[], float] = time.monotonic, **given: Any) -> StreamReader:
+    texts = {name.replace("__", "."): str(value) for name, value in given.items()}
+    read = options.stream_read({"kafka.bootstrap.servers": servers, "subscribe": topic} | texts)
+    return StreamReader(read, VALUE, clock=clock)
+
+
+@pytest.mark.usefixtures("driver")
+async def test_limits_of_a_trigger(kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 100)
+    now = 1000.0
+
+    def call() -> None:
+        nonlocal now
+        unlimited = reader(kafka.bootstrap_servers, topic)
+        assert unlimited.getDefaultReadLimit() == ReadAllAvailable()
+        assert reader(kafka.bootstrap_servers, topic, minOffsetsPerTrigger=5).getDefaultReadLimit() == ReadMinRows(5)
+        both = reader(
+            kafka.bootstrap_servers,
+            topic,
+            startingOffsets="earliest",
+            minOffsetsPerTrigger=30,
+            maxOffsetsPerTrigger=80,
+            maxTriggerDelay="60s",
+            clock=lambda: now,
+        )
+        limit = both.getDefaultReadLimit()
+        assert limit == ReadMaxRows(80)
+        start = both.initialOffset()
+        assert start == both.initialOffset() == {topic: {"0": 0, "1": 0}}
+        first = both.latestOffset(start, limit)
+        assert first[topic] == {"0": 40, "1": 40}
+        assert both.latestOffset(first, limit) is first  # 20 are there, 30 are needed
+        now += 59
+        assert both.latestOffset(first, limit) is first
+        now += 1
+        second = both.latestOffset(first, limit)
+        assert second == {topic: {"0": 50, "1": 50}}
+        assert both.latestOffset(second, limit) is second
+        assert both.latestOffset(first, ReadAllAvailable()) == second
+        assert both.reportLatestOffset() == second
+        # Nothing more will come when a query is to end, so that it does not wait either.
+        both.prepareForTriggerAvailableNow()
+        assert both.latestOffset(first, limit) == second
+
+    await on_spark(call)
+
+
+@pytest.mark.usefixtures("driver")
+async def test_the_plan_of_a_batch_is_the_same_each_time(kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 100)
+
+    def call() -> None:
+        def plan(start: dict[str, Any], end: dict[str, Any]) -> list[object]:
+            fresh = reader(kafka.bootstrap_servers, topic, startingOffsets="latest", minPartitions=7)
+            return [each.task for each in fresh.partitions(start, end) if isinstance(each, TaskPartition)]
+
+        first = {topic: {"0": 40, "1": 9}, "$start": {topic: {"0": 3, "1": 0}}}
+        looked_up_anew = {topic: {"0": 50, "1": 50}}
+        assert plan(looked_up_anew, first) == plan({topic: {"0": 3, "1": 0}}, first)
+        assert plan(first, {topic: {"0": 50, "1": 50}}) == plan({topic: {"0": 40, "1": 9}}, {topic: {"0": 50, "1": 50}})
+        assert plan(first, first) == []
+
+    await on_spark(call)
+
+
+@pytest.mark.usefixtures("driver")
+async def test_what_is_gone_is_an_error_or_a_warning(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    topic = await kafka.create_topic(partitions=1)
+    await produce(kafka, topic, 5, partition=0)
+
+    def call() -> None:
+        strict = reader(kafka.bootstrap_servers, topic)
+        lenient = reader(kafka.bootstrap_servers, topic, failOnDataLoss="false")
+        for start, told in (
+            ({topic: {"0": 5, "7": 1}}, f"{topic}-7 is gone, which was read up to 1"),
+            ({"gone": {"0": 3}, topic: {"0": 5}}, "gone-0 is gone, which was read up to 3"),
+            ({topic: {"0": 9}}, f"{topic}-0 was read up to 9, and now ends at 5"),
+        ):
+            with pytest.raises(Exception, match=f"{told}; records may be lost. Set failOnDataLoss=false"):
+                strict.latestOffset(start, ReadAllAvailable())
+            with caplog.at_level(logging.WARNING):
+                assert lenient.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 5}}
+            assert told in caplog.text
+            with pytest.raises(Exception, match="records may be lost"):
+                strict.partitions(start, {topic: {"0": 5}})
+            assert lenient.partitions(start, {topic: {"0": 5}}) == []
+
+    await on_spark(call)
