@@ -1,0 +1,70 @@
+"""docs/errors.md has what making each error gives."""
+
+from __future__ import annotations
+
+import logging
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import errors
+from aiokafka_lite.errors import KafkaError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _make_errors() -> Any:
+    spec = spec_from_file_location("make_errors", ROOT / "docs" / "make_errors.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make_errors = _make_errors()
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    text: str = make_errors.PAGE.read_text(encoding="utf-8")
+    return text
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("case", make_errors.CASES, ids=lambda case: case.run.__name__)
+def test_the_entry_is_what_making_the_error_gives(case: Any, page: str) -> None:
+    error = make_errors.error_of(case)
+    assert isinstance(error, KafkaError), "an error that users meet is one of ours"
+    assert make_errors.section(case, error) in page, "run: python docs/make_errors.py"
+
+
+def test_the_page_has_nothing_else(page: str) -> None:
+    titles = [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")]
+    assert titles == [case.title for case in make_errors.CASES]
+    assert page.startswith(make_errors.HEAD)
+
+
+def test_every_class_that_a_caller_may_want_to_catch_is_made(page: str) -> None:
+    rarely = {
+        "BrokerError",  # its subclasses, and codes without a class of their own
+        "ConnectionLost",  # is tried again until it is a KafkaTimeout
+        "ProducerFenced",  # needs a transaction
+        "AuthenticationError",  # needs a listener that asks for a login; the tests of security have those
+        "WrongProtocol",
+    }
+    classes = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, KafkaError) and value is not KafkaError
+    }
+    missing = {name for name in classes - rarely if f"\n{name}: " not in page}
+    assert not missing

@@ -1,0 +1,170 @@
+"""An outage of ten minutes is a few lines in the log: what went wrong, once, and that it is over, once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiokafka_lite
+from aiokafka_lite import Consumer, EmbeddedCluster, KafkaError, OffsetAndMetadata, Producer, TopicPartition
+
+PACKAGE = Path(aiokafka_lite.__file__).parent
+ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
+MEMBER = re.compile(r"aiokafka-lite-[0-9a-f-]{36}")
+
+
+def settings(cluster: EmbeddedCluster) -> dict[str, Any]:
+    return {"bootstrap_servers": cluster.bootstrap_servers, "connector": cluster.connector}
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What a client has logged: level, logger and text, without what differs from run to run."""
+    return [
+        f"{record.levelname} {record.name.removeprefix('aiokafka_lite.')}: {plain(record.message)}"
+        for record in caplog.records
+        if record.name.startswith("aiokafka_lite.") and not record.name.startswith("aiokafka_lite.embedded")
+    ]
+
+
+def plain(text: str) -> str:
+    text = ADDRESS.sub("HOST", MEMBER.sub("MEMBER", text))
+    text = re.sub(r"cannot connect to broker 1 \(HOST\): no node .*? listens on HOST", "CANNOT CONNECT", text)
+    text = re.sub(r"the connection to broker 1 \(HOST\) was lost: [a-z ]+", "LOST", text)
+    # Which of its connections is the first to go, and which question is the first without an answer, is by chance.
+    text = re.sub(r"open=[a-z,]+", "open=SOME", re.sub(r"connection for [a-z]+", "connection for ONE", text))
+    text = re.sub(r"(STABLE.*>): (CANNOT CONNECT|LOST|a heartbeat was not answered)$", r"\1: TROUBLE", text)
+    return re.sub(r"\d+ failures? in \d+\.\d s", "N FAILURES", text)
+
+
+@asynccontextmanager
+async def outage(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, seconds: float = 600.0
+) -> AsyncIterator[None]:
+    """The only broker is down for ten minutes, and back for one when this ends. Only that is logged."""
+    await asyncio.sleep(5)
+    caplog.clear()
+    caplog.set_level(logging.INFO, logger="aiokafka_lite")
+    await cluster.kill(1)
+    await asyncio.sleep(seconds)
+    await cluster.start_node(1)
+    await asyncio.sleep(60)
+    yield
+    caplog.set_level(logging.CRITICAL, logger="aiokafka_lite")
+
+
+async def again_and_again(what: Callable[[], Any]) -> None:
+    while True:
+        with suppress(KafkaError):
+            await what()
+        await asyncio.sleep(1.0)
+
+
+@asynccontextmanager
+async def doing(what: Callable[[], Any]) -> AsyncIterator[None]:
+    task = asyncio.create_task(again_and_again(what))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def assert_lines(caplog: pytest.LogCaptureFixture, began: list[str], ended: list[str]) -> None:
+    """Those and no others; what began before what ended. Among themselves they come as the backoffs' jitter has it."""
+    found = lines(caplog)
+    assert (sorted(found[: len(began)]), sorted(found[len(began) :])) == (sorted(began), sorted(ended))
+
+
+LOST = "INFO net.broker: <Broker 1 HOST open=SOME> lost its connection for ONE: LOST"
+SILENT = "WARNING cluster.updater: no broker answers a request for metadata: HOST: CANNOT CONNECT"
+ANSWERS = "WARNING cluster.updater: a broker answers a request for metadata again, after N FAILURES"
+WELL = "INFO net.broker: <Broker 1 HOST open=SOME> is well again, after N FAILURES"
+NOT_FETCHED = "WARNING consumer.fetcher: fetching from broker 1 failed, and is tried again: LOST"
+FETCHED = "WARNING consumer.fetcher: broker 1 is fetched from again, after N FAILURES"
+
+
+async def test_a_producer(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        Producer(**settings(cluster)) as producer,
+        doing(lambda: producer.send("orders", b"value", partition=0)),
+        outage(cluster, caplog),
+    ):
+        assert_lines(caplog, [LOST, SILENT], [ANSWERS, WELL])
+
+
+async def test_a_consumer(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        Consumer(**settings(cluster), topics=["orders"]) as consumer,
+        doing(lambda: consumer.poll(timeout=1.0)),
+        outage(cluster, caplog),
+    ):
+        assert_lines(caplog, [LOST, SILENT, NOT_FETCHED], [ANSWERS, WELL, FETCHED])
+
+
+async def test_a_member_of_a_group(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    member = "INFO group.coordinator: <Member MEMBER of billing STABLE generation=1 owned=2>"
+    async with (
+        Consumer(**settings(cluster), topics=["orders"], group_id="billing") as consumer,
+        doing(lambda: consumer.poll(timeout=1.0)),
+        outage(cluster, caplog),
+    ):
+        assert_lines(
+            caplog,
+            [LOST, SILENT, NOT_FETCHED, f"{member}: TROUBLE"],
+            [ANSWERS, WELL, FETCHED, f"{member}: all is well again, after N FAILURES"],
+        )
+
+
+async def test_commits_that_are_refused_for_minutes(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = TopicPartition("orders", 0)
+    async with Consumer(**settings(cluster), group_id="billing", auto_commit=False) as consumer:
+        consumer.assign([first])
+        async with (
+            doing(lambda: consumer.commit({first: OffsetAndMetadata(0)}, timeout=5.0)),
+            outage(cluster, caplog),
+        ):
+            said = [line for line in lines(caplog) if " group.offsets: " in line]
+            assert len(said) == 2
+            assert said[0].startswith("WARNING group.offsets: group billing: orders-0: orders-0 was not committed in")
+            assert said[1] == "WARNING group.offsets: group billing commits again, after N FAILURES"
+
+
+async def test_a_log_of_skipped_records_grows_by_powers_of_ten(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(data: bytes) -> object:
+        raise ValueError("not one of ours")
+
+    async with Producer(**settings(cluster)) as producer:
+        await producer.send_many("orders", [b"value"] * 250, partition=0)
+    async with Consumer(
+        **settings(cluster), topics=["orders"], value_deserializer=refuse, on_deserialization_error="skip"
+    ) as consumer:
+        await consumer.poll(timeout=5.0)
+    skipped = [line for line in lines(caplog) if "is skipped" in line]
+    assert [re.findall(r"offset (\d+) is skipped, (\d+) so far", line) for line in skipped] == [
+        [("0", "1")],
+        [("9", "10")],
+        [("99", "100")],
+    ]
+
+
+def test_every_logger_is_in_one_tree() -> None:
+    makes_one = re.compile(r"getLogger\((.*?)\)")
+    others = {
+        (str(path.relative_to(PACKAGE)), name)
+        for path in PACKAGE.rglob("*.py")
+        for name in makes_one.findall(path.read_text(encoding="utf-8"))
+        if name not in ("__name__", '"aiokafka_lite"')
+    }
+    assert others == set()
