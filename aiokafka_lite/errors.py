@@ -226,16 +226,24 @@ class ProtocolError(KafkaError):
 class CorruptRecord(ProtocolError):
     """A record batch cannot be trusted: bad checksum, lying length, or garbage where records should be.
 
-    ``topic``, ``partition`` and ``offset`` tell where, once that is known; seeking past ``offset`` skips the batch.
+    ``topic``, ``partition`` and ``offset`` tell where, once that is known; seeking to ``next_offset``, the one after
+    the batch, skips it. That is None where not even the header of the batch makes sense.
     """
 
     def __init__(
-        self, message: str, *, topic: str | None = None, partition: int | None = None, offset: int | None = None
+        self,
+        message: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        next_offset: int | None = None,
     ) -> None:
         super().__init__(message)
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.next_offset = next_offset
 
 
 class ConnectionLost(KafkaError, ConnectionError):

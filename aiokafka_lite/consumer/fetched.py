@@ -196,16 +196,16 @@ def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size:
 
 def corrupt(partition: TopicPartition, position: int, reason: str, batch: RecordBatch | None = None) -> CorruptRecord:
     """The error for records at ``position`` that cannot be read, with the way round them."""
-    hint = "seek to a later offset to go on"
+    hint, next_offset = "seek to a later offset to go on", None
     if batch is not None and batch.next_offset > position:
-        hint = (
-            f"the batch has offsets {batch.base_offset} to {batch.last_offset}; seek to {batch.next_offset} to skip it"
-        )
+        next_offset = batch.next_offset
+        hint = f"the batch has offsets {batch.base_offset} to {batch.last_offset}; seek to {next_offset} to skip it"
     return CorruptRecord(
         f"{partition} cannot be read at offset {position}: {reason}; {hint}",
         topic=partition.topic,
         partition=partition.partition,
         offset=position,
+        next_offset=next_offset,
     )
 
 

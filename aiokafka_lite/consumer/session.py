@@ -433,6 +433,7 @@ class _Consumption(Service):
             on_error=group._report,
         )
         self._session: ConsumerGroupSession | None = None
+        self._reset: set[TopicPartition] = set()  # owned ones, of which marks may be of a log that is no more
         self._over_event = asyncio.Event()
         self.handler_error: Exception | None = None
         self.was_ended_at_start = False
@@ -619,24 +620,27 @@ class _Consumption(Service):
                 await call("cleanup()", self._handler.cleanup(session), time_to_clean_up)
             except Exception as error:  # noqa: BLE001 - it is the user's, and goes to whoever called consume
                 self._fail_by_handler(error)
-            self._go_back(session)
+            self._return_to_marks(session)
 
-    def _go_back(self, session: ConsumerGroupSession) -> None:
-        """What a claim has handed out and nobody marked is handed out again by its successor in the next session.
+    def _return_to_marks(self, session: ConsumerGroupSession) -> None:
+        """Have the next session of this member begin where the marks of this one are, as it would at another member.
 
-        The claim may have been cancelled over it, or have returned with it in hand. Members that get a partition from
-        another one begin where that one's marks were; so does the same member.
+        What a claim has handed out and nobody marked is handed out again: the claim may have been cancelled over it, or
+        have returned with it in hand. And what was marked without being read, such as a damaged batch, is passed over.
         """
         for partition, claim in session._claims.items():
             state, position = claim._state, claim._state.position
             done = self.coordinator.offsets.last_marked(partition)
             begin = claim._initial if done is None else done.offset
-            if begin is not None and position is not None and begin < position and self._subscription.holds(state):
+            if begin is None or position is None or not self._subscription.holds(state):
+                continue
+            if begin < position or (begin > position and partition not in self._reset):
                 state.seek(begin, None if done is None else done.leader_epoch)
 
     def _moved_by_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
         """Reading goes on elsewhere than the claim has left off, and marks have to follow."""
         self.coordinator.offsets.may_go_back(partition)
+        self._reset.add(partition)
         if self._on_offset_reset is not None:
             self._on_offset_reset(partition, old, new, reason)
 
@@ -646,6 +650,7 @@ class _Consumption(Service):
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)
+        self._reset -= gone
         self._session = None
         self._subscription.assign([each for each in self._subscription.partitions if each not in gone])
         self._changed()

@@ -463,6 +463,7 @@ async def test_a_damaged_batch_is_an_error_that_says_where_and_others_flow_on(cl
         assert {(error.topic, error.partition, error.offset) for error in errors} == {("orders", 0, 5)}
         assert 5 < len(errors) < 30  # told again and again, at a decent rate
         assert await consumer.position(FIRST) == 5
+        assert {error.next_offset for error in errors} == {10}
         consumer.seek(FIRST, 10)
         assert [record.offset for record in await take(consumer, 5)] == list(range(10, 15))
 

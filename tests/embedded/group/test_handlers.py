@@ -12,9 +12,10 @@ import pytest
 
 from aiokafka_lite.consumer import Claim, ConsumerGroupSession, RebalanceHandle, RebalanceListener, ResetReason
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout
+from aiokafka_lite.errors import ConfigurationError, CorruptRecord, IllegalStateError, KafkaTimeout
+from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import fill
+from tests.embedded.consumer.logs import fill, write_batch
 from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
 
@@ -234,6 +235,32 @@ async def test_what_a_claim_leaves_unmarked_is_read_by_its_successor_in_the_next
         await each.cancel()
     assert len(done) == 180
     assert await committed(cluster) == dict.fromkeys(ORDERS, 30)
+
+
+async def test_a_damaged_batch_can_be_passed_over_by_a_mark(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 20)
+    write_batch(cluster, ORDERS[0], encode_batch([(0, None, b"bad", ())] * 10), damage=3)
+    fill(cluster, ORDERS[0], 10)
+    errors: list[CorruptRecord] = []
+
+    class Careful(Recorder):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            try:
+                await super().consume_claim(session, claim)
+            except CorruptRecord as error:
+                errors.append(error)
+                session.mark_offset(claim.topic, claim.partition, error.next_offset or 0)
+
+    handler, other = Careful(), Recorder()
+    one = Running(cluster, handler, **COOPERATIVE)
+    await until(lambda: bool(errors))
+    assert (errors[0].offset, errors[0].next_offset) == (20, 30)
+    two = Running(cluster, other, **COOPERATIVE)  # so that another session begins
+    await until(lambda: len(handler.read) + len(other.read) == 30)
+    assert len(errors) == 1
+    await one.cancel()
+    await two.cancel()
+    assert await committed(cluster) == {ORDERS[0]: 40}
 
 
 async def test_marks_follow_a_log_that_begins_anew_and_the_user_hears_of_it(cluster: EmbeddedCluster) -> None:
