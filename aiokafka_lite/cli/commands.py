@@ -154,8 +154,9 @@ async def produce(
     Each line of stdin, or of a file, is the value of a record, without its newline. With --key-separator it is key and
     value. Ends when every record is acknowledged. Ctrl-C sends what was read and stops.
     """
-    from .produce import Wanted, parse_header
+    from .produce import parse_header
     from .produce import produce as run_produce
+    from .sending import Wanted
 
     headers = tuple(map(parse_header, header or ()))
     wanted = Wanted(topic, file, key_separator or None, headers, partition, rate, _writing(compression, acks))

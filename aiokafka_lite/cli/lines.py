@@ -17,29 +17,29 @@ class LineSplitter:
         self._limit = limit
         self._tail: list[bytes] = []
         self._tail_size = 0
-        self._count = 0
 
-    def feed(self, block: bytes) -> list[bytes]:
-        """The lines that a block completes."""
-        lines = block.split(b"\n")
-        if len(lines) > 1:
-            lines[0] = b"".join([*self._tail, lines[0]])
+    def feed(self, block: bytes) -> bytes:
+        """The lines that a block completes, each with its newline."""
+        end = block.rfind(b"\n") + 1
+        whole = b""
+        if end:
+            whole = b"".join([*self._tail, block[:end]])
             self._tail = []
             self._tail_size = 0
-        rest = lines.pop()
-        if rest:
-            self._tail.append(rest)
-            self._tail_size += len(rest)
-        self._count += len(lines)
-        if self._tail_size > self._limit:
-            raise RecordTooLarge(
-                ErrorCode.MESSAGE_TOO_LARGE, f"line {self._count + 1} is longer than {self._limit} bytes"
-            )
-        return lines
+        if end < len(block):
+            self._tail.append(block[end:])
+            self._tail_size += len(block) - end
+        return whole
 
-    def end(self) -> list[bytes]:
-        """The last line, where no newline ends it."""
-        return [b"".join(self._tail)] if self._tail else []
+    def check(self, count: int) -> None:
+        """Raise if the line that follows the first ``count`` is too long already."""
+        if self._tail_size > self._limit:
+            text = f"line {count + 1} is longer than {self._limit} bytes"
+            raise RecordTooLarge(ErrorCode.MESSAGE_TOO_LARGE, text)
+
+    def end(self) -> bytes:
+        """The last line with a newline, where none ended it."""
+        return b"".join([*self._tail, b"\n"]) if self._tail else b""
 
 
 class Lines:
@@ -50,10 +50,14 @@ class Lines:
         self._splitter = LineSplitter(limit)
         self._over = False
 
-    async def next(self) -> list[bytes] | None:
-        """Some lines, perhaps none yet; None at the end. May be cancelled, and loses nothing by it."""
+    async def next(self, count: int) -> bytes | None:
+        """Some lines, each with a newline, perhaps none yet; None at the end. ``count`` is how many there were.
+
+        May be cancelled, and loses nothing by it. Raises RecordTooLarge for a line that does not end.
+        """
         if self._over:
             return None
+        self._splitter.check(count)
         block = await read(self._descriptor)
         if block:
             return self._splitter.feed(block)

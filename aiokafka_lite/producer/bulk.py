@@ -56,6 +56,17 @@ class BulkDelivery:
         self._take_settled()
         return not self._open
 
+    def exception(self) -> Exception | None:
+        """The first error among them, None if there is none so far."""
+        self._take_settled()
+        return self._error
+
+    @property
+    def acknowledged(self) -> int:
+        """How many of them are in the log by now."""
+        self._take_settled()
+        return sum(run.records for run in self._written)
+
     def __await__(self) -> Generator[object, None, list[Written]]:
         while not self.done():
             fate = self._open[0]

@@ -93,3 +93,13 @@ async def test_the_line_that_cannot_be_sent_is_named(embedded: Kafka, tmp_path: 
     outcome = await run("produce", topic, "--partition", "7", *address, stdin=b"x\n")
     assert outcome.status == 1
     assert "partitions 0 to 2" in outcome.errors
+
+
+async def test_the_line_is_named_also_where_lines_go_as_columns(embedded: Kafka) -> None:
+    pytest.importorskip("pyarrow")
+    topic = await embedded.create_topic(partitions=1)
+    many = b"x" * 999 + b"\n"
+    stdin = many * 6000 + b"y" * (1 << 20) + b"\n" + many * 10
+    outcome = await run("produce", topic, "-b", embedded.bootstrap_servers, stdin=stdin)
+    assert outcome.status == 1
+    assert "line 6001: a record of" in outcome.errors
