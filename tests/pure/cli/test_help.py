@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
             yield (*path, name), command
 
 
+PAGE = Path(__file__).parents[3] / "docs" / "command-line.md"
 ALL = {path: command for path, command in commands() if path != ("pipeline",)}  # it has a help of its own
 
 
@@ -83,3 +85,16 @@ def test_shells_can_complete(shell: str) -> None:
     )
     assert "produce" in process.stdout
     assert "consume" not in process.stdout
+
+
+def test_commands_on_the_page_about_them_have_options_that_exist() -> None:
+    blocks = PAGE.read_text(encoding="utf-8").split("```")[1::2]
+    parts = [part.strip() for block in blocks for line in block.splitlines() for part in line.split("|")]
+    typed = [shlex.split(part.removeprefix("$ "), comments=True) for part in parts if "aiokafka-lite " in part]
+    seen = 0
+    for words in typed:
+        path = next((path for path in ALL if tuple(words[1 : len(path) + 1]) == path), None)
+        if path is not None:
+            ALL[path].make_context("example", [word for word in words[len(path) + 1 :] if word != "&"])
+            seen += 1
+    assert seen > 8

@@ -1,0 +1,52 @@
+"""In front of a person: bars while it takes long, and none in what a program reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.terminal import embedded_kafka, run, terminal
+
+
+@pytest.fixture
+async def embedded() -> AsyncIterator[Kafka]:
+    async with embedded_kafka() as kafka:
+        yield kafka
+
+
+async def test_a_bar_while_a_file_is_sent(embedded: Kafka, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"x" * 99 + b"\n")
+    with path.open("ab") as file:
+        file.write((b"x" * 99 + b"\n") * 20_000)
+    topic = await embedded.create_topic()
+    options = (topic, "--file", str(path), "-b", embedded.bootstrap_servers)
+    async with terminal("produce", *options) as person:
+        assert await person.ended() == 0, person.screen
+        assert "producing" in person.screen
+        assert "MB" in person.screen
+        assert "records" in person.screen
+    behind_a_pipe = await run("produce", *options)
+    assert (behind_a_pipe.status, behind_a_pipe.output, behind_a_pipe.errors) == (0, b"", "")
+
+
+async def test_typed_lines_are_sent_and_end_by_ctrl_d(embedded: Kafka) -> None:
+    topic = await embedded.create_topic(partitions=1)
+    async with terminal("produce", topic, "--json", "-b", embedded.bootstrap_servers) as person:
+        person.type("typed\n\x04")
+        assert await person.ended() == 0, person.screen
+        assert '"records": 1' in person.screen
+        assert "producing" not in person.screen
+    printed = await run("consume", topic, "--until", "end", "-b", embedded.bootstrap_servers)
+    assert printed.output == b"typed\n"
+
+
+async def test_records_on_a_terminal_have_no_bar_between_them(embedded: Kafka) -> None:
+    topic = await embedded.create_topic(partitions=1)
+    await run("produce", topic, "-b", embedded.bootstrap_servers, stdin=b"one\ntwo\n")
+    async with terminal("consume", topic, "--until", "end", "-b", embedded.bootstrap_servers) as person:
+        assert await person.ended() == 0
+        assert person.screen == "one\ntwo\n"
