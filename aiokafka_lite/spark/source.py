@@ -175,8 +175,8 @@ class BatchReader(DataSourceReader):
 class PushdownReader(BatchReader):
     """As ``BatchReader``, with filters of partitions, offsets, topics and times taken over from Spark.
 
-    A class of its own, as Spark refuses every read of a reader that has ``pushFilters`` unless filter pushdown is
-    switched on, which it is not by default.
+    A class of its own, as Spark refuses every read of a reader that has ``pushFilters`` unless
+    ``spark.sql.python.filterPushdown.enabled`` is set, which it is not by default.
     """
 
     def __init__(self, read: BatchRead, schema: StructType) -> None:

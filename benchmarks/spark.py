@@ -1,0 +1,226 @@
+"""Read a topic with Spark: ``python -m benchmarks.spark``, with a number for as many thousand records.
+
+Kafka is found as the tests find it (KAFKA_BOOTSTRAP, a container, plain Java). A topic of four partitions is filled
+with records of 100 bytes and keys of 9. In each round each way of reading reads all of it, in turn; medians are
+reported. Beside this package's source: rows made of nothing, which is what Spark itself takes, and a Python source on
+confluent-kafka. CPU is that of the JVM and of all Python workers, without the broker.
+
+Then what a micro-batch, a task and a query cost that read next to nothing, and what a worker takes to import the
+package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from aiokafka_lite import ClientConfig, Producer
+from aiokafka_lite.admin import create_topic
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.spark import register
+from aiokafka_lite.spark.jvm import use_java
+from benchmarks.spark_peers import Confluent, Synthetic
+from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+
+ROUNDS = 3
+PARTITIONS = 4
+VALUE = b"v" * 100
+KEYS = [b"key-%05d" % number for number in range(1000)]
+AT_ONCE = 50_000
+
+Read = Callable[[], object]
+
+
+class Spent:
+    """Wall and CPU seconds, of the JVM and everything that it started."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+        self._began = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        cpu = 0.0
+        for process in (self._jvm, *self._jvm.children(recursive=True)):
+            try:
+                cpu += sum(process.cpu_times()[:4])
+            except psutil.NoSuchProcess:
+                continue
+        return time.perf_counter(), cpu
+
+    def read(self) -> tuple[float, float]:
+        wall, cpu = self._now()
+        return wall - self._began[0], cpu - self._began[1]
+
+
+def session() -> SparkSession:
+    use_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+    warnings.simplefilter("ignore")
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    spark.dataSource.register(Synthetic)
+    spark.dataSource.register(Confluent)
+    return spark
+
+
+async def fill(servers: str, topic: str, partitions: int, count: int) -> None:
+    async with Client(ClientConfig(bootstrap_servers=servers)) as client:
+        await create_topic(client, topic, partitions=partitions)
+    async with Producer(servers, batch_size=65536, linger=0.01) as producer:
+        for first in range(0, count, AT_ONCE):
+            numbers = range(first, min(count, first + AT_ONCE))
+            keys = [KEYS[number % 1000] for number in numbers]
+            await producer.send_many(topic, [VALUE] * len(numbers), keys=keys)
+
+
+def noop(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def sums(rows: DataFrame) -> tuple[int, ...]:
+    (found,) = rows.selectExpr(
+        "count(*)", "sum(octet_length(value))", "sum(octet_length(key))", "sum(offset)", "sum(partition)"
+    ).collect()
+    return tuple(found)
+
+
+def timed(spark: SparkSession, reads: dict[str, Read], count: int, title: str) -> None:
+    """A table of rows per second and CPU per row; the ways take turns."""
+    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in reads}
+    for read in reads.values():
+        read()
+    for turn in range(ROUNDS):
+        names = list(reads)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            watch = Spent(spark)
+            reads[name]()
+            spent[name].append(watch.read())
+    print(f"{title:<44}  {'M rows/s':>9}  {'µs CPU':>7}")
+    for name, rounds in spent.items():
+        wall, cpu = median(wall for wall, _ in rounds), median(cpu for _, cpu in rounds)
+        print(f"{name:<44}  {count / wall / 1e6:>9.2f}  {cpu / count * 1e6:>7.2f}")
+    print()
+
+
+def compare_reads(spark: SparkSession, servers: str, topic: str, count: int, directory: str) -> None:
+    ours = spark.read.format("kafka-lite").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    whole = ours.load()
+    narrow = ours.schema("value binary").load()
+    theirs = spark.read.format("confluent").option("servers", servers).option("topic", topic).load()
+    ceiling = spark.read.format("synthetic").option("tasks", PARTITIONS).option("rows", count).load()
+    assert sums(whole) == sums(theirs), "the two clients do not see the same"
+
+    def parquet(rows: DataFrame) -> None:
+        rows.write.mode("overwrite").parquet(f"{directory}/parquet")
+
+    ways = {"this package": whole, "on confluent-kafka": theirs, "rows of nothing": ceiling}
+    timed(
+        spark,
+        {name: lambda rows=rows: noop(rows) for name, rows in ways.items()}  # type: ignore[misc]
+        | {"this package, only the value": lambda: noop(narrow)},
+        count,
+        "batch, to nowhere",
+    )
+    timed(spark, {name: lambda rows=rows: sums(rows) for name, rows in ways.items()}, count, "batch, sums")  # type: ignore[misc]
+    timed(spark, {name: lambda rows=rows: parquet(rows) for name, rows in ways.items()}, count, "batch, to Parquet")  # type: ignore[misc]
+
+
+def stream(spark: SparkSession, servers: str, topic: str, limit: int | None = None) -> list[dict[str, float]]:
+    """Read all with availableNow, to nowhere; the times of its batches, in milliseconds."""
+    rows = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
+    if limit is not None:
+        rows = rows.option("maxOffsetsPerTrigger", limit)
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = (
+            rows.option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [each["durationMs"] for each in query.recentProgress if each["numInputRows"]]
+
+
+def fixed_costs(spark: SparkSession, servers: str, topic: str) -> None:
+    ours = spark.read.format("kafka-lite").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    few = ours.option("endingOffsets", f'{{"{topic}": {{"0": 64, "1": 0, "2": 0, "3": 0}}}}')
+    one, many = few.load(), few.option("maxRecordsPerPartition", 1).load()
+    seconds: dict[str, list[float]] = {"one": [], "many": []}
+    for _ in range(6):
+        for name, rows in (("one", one), ("many", many)):
+            began = time.perf_counter()
+            noop(rows)
+            seconds[name].append(time.perf_counter() - began)
+    per_query = median(seconds["one"][1:])
+    per_task = (median(seconds["many"][1:]) - per_query) / 63
+    print(f"a query of one task of 64 rows       {per_query * 1000:7.0f} ms")
+    print(f"a task more, on two cores            {per_task * 1000:7.1f} ms")
+
+
+def micro_batches(spark: SparkSession, servers: str, topic: str) -> None:
+    times = list(islice(stream(spark, servers, topic, 4), 3, None))
+    phases = ("triggerExecution", "addBatch", "walCommit", "commitOffsets", "latestOffset", "queryPlanning")
+    told = ", ".join(f"{name} {median(each.get(name, 0) for each in times):.0f}" for name in phases)
+    print(f"a micro-batch of 4 rows, in ms: {told} ({len(times)} batches)")
+
+
+def imports() -> None:
+    """What a worker imports for a task that pyspark has not imported by then."""
+    code = (
+        "import time, pyarrow, numpy, pyspark.sql.datasource, pyspark.sql.streaming.datasource, asyncio;"
+        "t = time.perf_counter(); import aiokafka_lite.spark.source, aiokafka_lite.spark.arrow, "
+        "aiokafka_lite.spark.reading; print(time.perf_counter() - t)"
+    )
+    told = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(7)
+    ]
+    print(f"import in a worker                   {median(told) * 1000:7.0f} ms")
+
+
+def main() -> None:
+    numbers = [argument for argument in sys.argv[1:] if argument.isdecimal()]
+    count = int(numbers[0]) * 1000 if numbers else 1_000_000
+    servers = Servers()
+    try:
+        server, kind = servers.get(next((name for name in wanted("default") if name != "embedded"), NEWEST))
+    except Unavailable as problem:
+        print(f"no Kafka: {problem}")
+        return
+    try:
+        print(f"Kafka: {kind}; {count:,} records\n")
+        address = server.bootstrap_servers
+        topic, small = "spark", "few"
+        asyncio.run(fill(address, topic, PARTITIONS, count))
+        asyncio.run(fill(address, small, 1, 80))
+        spark = session()
+        with tempfile.TemporaryDirectory() as directory:
+            compare_reads(spark, address, topic, count, directory)
+        timed(spark, {"this package": lambda: stream(spark, address, topic)}, count, "availableNow, to nowhere")
+        fixed_costs(spark, address, topic)
+        micro_batches(spark, address, small)
+        imports()
+        spark.stop()
+    finally:
+        servers.stop()
+
+
+if __name__ == "__main__":
+    main()
