@@ -232,7 +232,7 @@ class ServerConnection:
             await self._mute(fault.wait)
         match fault.outcome:
             case Outcome.HANDLE:
-                return await self._handle(context, request)
+                return await self._handle_measured(context, request)
             case Outcome.FAIL:
                 return await self._fail(fault, context, request)
             case Outcome.ANSWER:
@@ -244,14 +244,14 @@ class ServerConnection:
                 self.reset()
                 raise ConnectionLost("a fault reset the connection", sent=False)
             case Outcome.APPLY_THEN_DISCONNECT:
-                exchange.response = await self._handle(context, request)
+                exchange.response = await self._handle_measured(context, request)
                 self.reset()
                 raise ConnectionLost("a fault reset the connection after the request was handled", sent=True)
             case Outcome.REPLY_BYTES:
                 self.stream.write([fault.bytes])
                 return None
             case Outcome.TRUNCATE:
-                exchange.response = await self._handle(context, request)
+                exchange.response = await self._handle_measured(context, request)
                 if exchange.response is not None:
                     self.stream.write([encode_response(context.header, exchange.response)[: fault.size]])
                 raise CloseConnection
@@ -263,7 +263,7 @@ class ServerConnection:
             if failed is None:
                 raise CloseConnection  # acks=0: the only way to tell
             return failed
-        handled = await self._handle(context, rest)
+        handled = await self._handle_measured(context, rest)
         if failed is None or handled is None:
             raise CloseConnection
         return merge_responses(failed, handled)

@@ -18,6 +18,10 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
 SLOTS = 1000
+MOST_PARTITIONS = 200_000
+"""Partitions that the sessions of a node remember together, some hundred bytes each. Each request may name as many as
+fit into it, and a session would remember those of all its requests."""
+
 UNKNOWN_EPOCH = -1
 FIRST_VERSION = 7
 FIRST_VERSION_WITH_IDS = 13
@@ -116,11 +120,17 @@ class FetchSession:
 
 
 class FetchSessions:
-    """A node's sessions; the least recently used one makes room for a new one. Owner: the node."""
+    """A node's sessions; the least recently used ones make room for others. Owner: the node.
 
-    def __init__(self, random: Random, slots: int = SLOTS) -> None:
+    One that has no room even so is not kept: its first request is answered as one without a session, a later one with
+    FETCH_SESSION_ID_NOT_FOUND, and then the reader begins anew.
+    """
+
+    def __init__(self, random: Random, slots: int = SLOTS, most_partitions: int = MOST_PARTITIONS) -> None:
         self._random = random
         self._slots = slots
+        self._most_partitions = most_partitions
+        self._partitions = 0
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
@@ -129,15 +139,15 @@ class FetchSessions:
     def open(self, request: FetchRequest, version: int) -> FetchSession:
         """The session that a request is about; its ``error`` says what is wrong with it, if anything is."""
         if version < FIRST_VERSION or request.session_epoch == FINAL_EPOCH:
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             return self._begin(request, 0)
         if request.session_epoch == INITIAL_EPOCH:
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             session = self._begin(request, self._new_id())
             session.uses_ids = version >= FIRST_VERSION_WITH_IDS
-            while len(self._sessions) >= self._slots:
-                del self._sessions[next(iter(self._sessions))]
-            self._sessions[session.session_id] = session
+            self._keep(session)
+            if session.session_id not in self._sessions:
+                session.session_id = 0
             return session
         return self._continue(request, version)
 
@@ -156,11 +166,27 @@ class FetchSessions:
             return FetchSession(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
         session.is_incremental = True
+        self._end(session.session_id)
         session.add(request)
         session.forget(request)
-        del self._sessions[request.session_id]
-        self._sessions[request.session_id] = session  # most recently used
+        self._keep(session)
+        if session.session_id not in self._sessions:
+            return FetchSession(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return session
+
+    def _keep(self, session: FetchSession) -> None:
+        """Put a session behind all others, as the most recently used one, and end those that there is no room for."""
+        if len(session) > self._most_partitions:
+            return
+        self._sessions[session.session_id] = session
+        self._partitions += len(session)
+        while len(self._sessions) > self._slots or self._partitions > self._most_partitions:
+            self._end(next(iter(self._sessions)))
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session)
 
     def _new_id(self) -> int:
         while True:
@@ -170,3 +196,4 @@ class FetchSessions:
 
     def clear(self) -> None:
         self._sessions.clear()
+        self._partitions = 0

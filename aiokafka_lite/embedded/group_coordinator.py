@@ -146,6 +146,8 @@ class GroupCoordinator:
             _restore(hosted.group, metadata)
             # It has been empty since that was written, not since this node heard of it.
             hosted.empty_since = -1 if metadata.members else metadata.current_state_timestamp
+        for topic in {topic for _, topic, _ in offsets} - self._node.cluster.controller.topics.keys():
+            self.forget_topic(topic)  # deleted while nobody kept the group
 
     def _host(self, group_id: str) -> _Hosted:
         hosted = self._hosted.get(group_id)
@@ -258,7 +260,7 @@ class GroupCoordinator:
     async def commit(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> ErrorCode:
         """Write offsets and, when the replicas have them, count them as committed."""
         rows = [(offset_key(group_id, *key), _versioned_offset(committed)) for key, committed in offsets.items()]
-        error = await self._write(group_id, rows)
+        error = await self._write(group_id, rows) or self.check(group_id)  # another node may keep the group by now
         if error is ErrorCode.NONE:
             hosted = self._host(group_id)
             hosted.offsets.update(offsets)
@@ -300,9 +302,10 @@ class GroupCoordinator:
         """Forget offsets, as OffsetDelete asks."""
         keys = list(keys)
         error = await self._write(group_id, [(offset_key(group_id, *key), None) for key in keys])
-        if error is ErrorCode.NONE:
+        hosted = self._hosted.get(group_id)  # which may have been deleted or have moved meanwhile
+        if error is ErrorCode.NONE and hosted is not None:
             for key in keys:
-                self._hosted[group_id].offsets.pop(key, None)
+                hosted.offsets.pop(key, None)
         return error
 
     def forget_topic(self, topic: str) -> None:

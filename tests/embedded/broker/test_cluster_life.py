@@ -393,3 +393,39 @@ def test_the_bytes_stored_are_those_of_the_logs_whatever_happened_to_them() -> N
             assert [manager.stored_bytes for manager in managers.values()] == [0, 0, 0]
 
     run(main())
+
+
+def test_a_broker_with_a_skewed_clock_stamps_and_ages_records_by_it() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False, wall_clock=lambda: 1_000_000.0) as cluster:
+            settings = {"message.timestamp.type": "LogAppendTime", "retention.ms": "60000"}
+            await cluster.create_topic("t", assignments=[[1]], configs=settings)
+            await cluster.create_topic("u", assignments=[[2]], configs=settings)
+            for skew, stamped in ((0.0, 1_000_000_000), (-3_600.0, 996_400_000), (7.5, 1_000_007_500)):
+                cluster.skew_clock(1, skew)
+                async with Peer(cluster, 1) as peer:
+                    assert (await peer.produce("t", produced(b"v"))).log_append_time_ms == stamped
+                async with Peer(cluster, 2) as peer:
+                    assert (await peer.produce("u", produced(b"v"))).log_append_time_ms == 1_000_000_000
+            cluster.skew_clock(1, 68.0)
+            cluster.clean_up()
+            starts = [
+                cluster.nodes[n].replica_manager.partitions[key].log.start_offset
+                for n, key in ((1, ("t", 0)), (2, ("u", 0)))
+            ]
+            assert starts == [3, 0]
+
+    run(main())
+
+
+def test_a_broker_whose_clock_is_slow_refuses_records_that_come_from_its_future() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1_000_000.0) as cluster:
+            await cluster.create_topic("t", configs={"message.timestamp.after.max.ms": "1000"})
+            records = produced(b"v", timestamp=1_000_000_000)
+            async with Peer(cluster, 1) as peer:
+                assert (await peer.produce("t", records)).error_code == 0
+                cluster.skew_clock(1, -2.0)
+                assert (await peer.produce("t", records)).error_code == ErrorCode.INVALID_TIMESTAMP
+
+    run(main())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from random import Random
 
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.fetch_session import FetchSessions
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     FetchRequest,
@@ -95,3 +97,26 @@ async def test_the_least_recently_used_session_makes_room(one: EmbeddedCluster) 
         ids = [(await peer.ask(request(0, 0, {0: 0}), 12)).session_id for _ in range(3)]
         assert (await peer.ask(request(ids[0], 1, {}), 12)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert (await peer.ask(request(ids[2], 1, {}), 12)).error_code == 0
+
+
+async def test_sessions_remember_no_more_partitions_than_there_is_room_for(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", 3)
+    sessions = one.nodes[1].fetch_sessions = FetchSessions(Random(1), most_partitions=1_000)
+    async with Peer(one) as peer:
+        first = await peer.ask(request(0, 0, {0: 0}), 12)
+        second = await peer.ask(request(0, 0, {1: 0}), 12)
+        assert len(sessions) == 2
+        for epoch in range(1, 4):  # partitions that there are not, new ones each time
+            await peer.ask(
+                request(first.session_id, epoch, dict.fromkeys(range(epoch * 300, epoch * 300 + 300), 0)), 12
+            )
+        assert told(await peer.ask(request(second.session_id, 1, {}), 12)) == []
+        refused = await peer.ask(request(first.session_id, 4, dict.fromkeys(range(2_000, 2_100), 0)), 12)
+        assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        too_large = await peer.ask(request(0, 0, dict.fromkeys(range(1_001), 0)), 12)
+        assert (too_large.error_code, too_large.session_id) == (0, 0)
+        assert len(told(too_large)) == 1_001
+        assert told(await peer.ask(request(second.session_id, 2, {}), 12)) == []
+        large = await peer.ask(request(0, 0, dict.fromkeys(range(1_000), 0)), 12)
+        assert large.session_id > 0
+        assert len(sessions) == 1

@@ -9,6 +9,7 @@ import pytest
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.quotas import QuotaLimits
+from aiokafka_lite.errors import ConnectionLost
 from aiokafka_lite.protocol.messages import (
     AlterClientQuotasOperation,
     AlterClientQuotasRequest,
@@ -136,5 +137,27 @@ def test_clients_that_have_long_been_silent_are_forgotten() -> None:
             await asyncio.sleep(3700)
             cluster.clean_up()
             assert len(quotas._usage) == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("fault", ["delay", "apply_then_disconnect"])
+def test_work_counts_also_for_requests_that_a_fault_has_hit(fault: str) -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+            async with Peer(cluster) as peer:
+                await peer.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
+                hit = cluster.on(MetadataRequest)
+                if fault == "delay":
+                    hit.delay(0.5)
+                else:
+                    hit.apply_then_disconnect()
+                peer.send(MetadataRequest(topics=[]), 9)
+                if fault == "delay":
+                    assert (await peer.receive()).throttle_time_ms == 1000
+                else:
+                    with pytest.raises(ConnectionLost):
+                        await peer.receive()
+            assert [key for key, _ in cluster.nodes[1].quotas._usage] == ["request_percentage"]
 
     run(main())

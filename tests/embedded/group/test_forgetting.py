@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.group_coordinator import CommittedOffset
+from aiokafka_lite.errors import ErrorCode
 
 WEEK_AND_A_DAY = 8 * 86_400
 
@@ -38,5 +41,53 @@ def test_groups_with_nothing_left_are_forgotten_and_so_is_their_record() -> None
             assert repr(groups).endswith("groups=0>")
             await cluster.restart(1)
             assert repr(groups).endswith("groups=0>")
+
+    run(main())
+
+
+def test_offsets_of_a_topic_that_was_deleted_while_nobody_kept_the_group_are_forgotten() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+            await cluster.create_topic("__consumer_offsets", assignments=[[1]])
+            for topic in ("kept", "deleted"):
+                await cluster.create_topic(topic, assignments=[[2]])
+            committed = CommittedOffset(5, -1, "", cluster.nodes[1].now_ms())
+            await cluster.nodes[1].groups.commit("g", {("kept", 0): committed, ("deleted", 0): committed})
+            await cluster.stop(1)
+            await cluster.delete_topic("deleted")
+            for _ in ("the first time", "and not written down again"):
+                await cluster.restart(1) if cluster.nodes[1].is_running else await cluster.start_node(1)
+                assert list(cluster.nodes[1].groups.committed("g")) == [("kept", 0)]
+
+    run(main())
+
+
+def test_a_group_deleted_while_its_offsets_are_being_deleted_is_no_error() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False, replication_delay=0.5) as cluster:
+            await cluster.create_topic("__consumer_offsets", assignments=[[1, 2]])
+            groups = cluster.nodes[1].groups
+            await groups.commit("g", {("t", 0): CommittedOffset(5, -1, "", cluster.nodes[1].now_ms())})
+            results = await asyncio.gather(groups.delete_offsets("g", [("t", 0)]), groups.delete_group("g"))
+            assert results == [ErrorCode.NONE, ErrorCode.NONE]
+            assert groups.groups() == []
+
+    run(main())
+
+
+def test_offsets_written_as_the_group_moves_away_are_not_counted_here() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False, replication_delay=0.5) as cluster:
+            await cluster.create_topic("__consumer_offsets", assignments=[[1, 2]])
+            groups = cluster.nodes[1].groups
+            committing = asyncio.ensure_future(
+                groups.commit("g", {("t", 0): CommittedOffset(5, -1, "", cluster.nodes[1].now_ms())})
+            )
+            partition = cluster.nodes[1].replica_manager.require(("__consumer_offsets", 0))
+            while partition.log.high_watermark == 0:
+                await asyncio.sleep(0)
+            await cluster.move_leader("__consumer_offsets", 0)
+            assert await committing is ErrorCode.NOT_COORDINATOR
+            assert repr(groups).endswith("partitions=0 groups=0>")
 
     run(main())
