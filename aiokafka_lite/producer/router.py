@@ -31,7 +31,7 @@ from .delivery import UNKNOWN_OFFSET, Fate, Loss
 from .metrics import BrokerMetrics, Counters
 from .partition import Next, PartitionProducer
 from .topic import HeldRecord
-from .verdict import Verdict, judge
+from .verdict import Verdict, is_retriable, judge
 
 logger = logging.getLogger(__name__)
 
@@ -252,8 +252,13 @@ class Router:
             self.act(partition, partition.led_by(None if leader is None else leader.node_id, epoch))
 
     def unreachable(self, partition: PartitionProducer, error: KafkaError) -> None:
-        """The leader of a partition cannot be reached."""
+        """The leader of a partition cannot be reached; where it does not accept who we are, waiting is of no use."""
         self.client.request_refresh()
+        if not is_retriable(error):
+            batches = [*partition.sent, *partition.unsent, *([partition.open] if partition.open is not None else [])]
+            for batch in batches:
+                partition.expired(batch)
+                self._fail(batch, error)
         self.act(partition, partition.unreachable(error))
 
     # Answers come back.
