@@ -73,21 +73,3 @@ def test_a_group_deleted_while_its_offsets_are_being_deleted_is_no_error() -> No
             assert groups.groups() == []
 
     run(main())
-
-
-def test_offsets_written_as_the_group_moves_away_are_not_counted_here() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, replication_delay=0.5) as cluster:
-            await cluster.create_topic("__consumer_offsets", assignments=[[1, 2]])
-            groups = cluster.nodes[1].groups
-            committing = asyncio.ensure_future(
-                groups.commit("g", {("t", 0): CommittedOffset(5, -1, "", cluster.nodes[1].now_ms())})
-            )
-            partition = cluster.nodes[1].replica_manager.require(("__consumer_offsets", 0))
-            while partition.log.high_watermark == 0:
-                await asyncio.sleep(0)
-            await cluster.move_leader("__consumer_offsets", 0)
-            assert await committing is ErrorCode.NOT_COORDINATOR
-            assert repr(groups).endswith("partitions=0 groups=0>")
-
-    run(main())
