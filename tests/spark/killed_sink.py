@@ -1,0 +1,59 @@
+"""The driver of a query that is killed: copies a topic to another until it has come to its end, then exits with 0.
+
+In every third batch a task fails at its first attempt, behind all its rows, and leaves a file that says so.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from aiokafka_lite.spark import register
+
+
+def fail_now_and_then(directory: str, batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+    context = TaskContext.get()
+    assert context is not None
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if int(batch or 0) % 3 == 1 and context.partitionId() == 0 and context.attemptNumber() == 0:
+        Path(directory, f"failed-in-batch-{batch}").touch()
+        raise RuntimeError("this task fails at its first attempt")
+
+
+def main(servers: str, topic: str, directory: str, per_batch: str) -> None:
+    warnings.simplefilter("ignore")
+    spark = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    rows = (
+        spark.readStream.format("kafka-lite")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", per_batch)
+        .option("minPartitions", "2")
+        .load()
+        .selectExpr("concat_ws(':', partition, offset) AS value")
+        .mapInArrow(partial(fail_now_and_then, directory), "value STRING")
+    )
+    query = (
+        rows.writeStream.format("kafka-lite")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", f"{topic}-copied")
+        .option("checkpointLocation", f"{directory}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
