@@ -86,7 +86,7 @@ Topics = Collection[str] | re.Pattern[str]
 """Names, or a regular expression that whole names must match."""
 
 
-Spawn = Callable[..., anyio.CancelScope]
+Spawn = Callable[..., "anyio.CancelScope"]
 """Runs a coroutine function as a task of the owning component: ``Service.start_child``."""
 
 

@@ -12,11 +12,11 @@ join while they go on reading, and let go only of what the new assignment lacks;
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from ..errors import ErrorCode, IllegalStateError, KafkaError, ProtocolError, error_for
+from ..facts import fact
 from ..protocol.messages import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -101,14 +101,14 @@ TRANSITIONS: Transitions[MemberState, MemberEvent] = {
 # ---- events: what the coordinator task and the user bring
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Subscribe:
     """The topics to read are these now; none to leave the group."""
 
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class JoinAnswer:
     """JoinGroup was answered."""
 
@@ -116,7 +116,7 @@ class JoinAnswer:
     response: JoinGroupResponse
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class TopicsGathered:
     """Metadata of what the members subscribe to is at hand, for the leader."""
 
@@ -124,7 +124,7 @@ class TopicsGathered:
     topics: TopicRacks
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class SyncAnswer:
     """SyncGroup was answered."""
 
@@ -132,7 +132,7 @@ class SyncAnswer:
     response: SyncGroupResponse
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class RequestFailed:
     """A request had no answer. ``passing``: trying again may help."""
 
@@ -141,7 +141,7 @@ class RequestFailed:
     passing: bool
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class HeartbeatAnswer:
     """A heartbeat of this identity was answered."""
 
@@ -149,7 +149,7 @@ class HeartbeatAnswer:
     code: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class CommitRefused:
     """A commit under this identity was refused, for a reason that concerns the membership."""
 
@@ -157,38 +157,38 @@ class CommitRefused:
     code: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class LetGo:
     """The user has let go of what ``Revoke`` or ``Lose`` of this number named."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class TopicsSeen:
     """Metadata has changed: partitions by topic, for those of ``Member.watched`` that exist."""
 
     counts: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class PollOverdue:
     """The user has not come back for records within the longest time that is allowed."""
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Polled:
     """The user has come back for records."""
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class LeaveAnswer:
     """LeaveGroup was answered; what was said makes no difference."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Close:
     """The user closes. ``leave``: tell the coordinator, so that the others need not wait for the session to end."""
 
@@ -215,7 +215,7 @@ Event: TypeAlias = (
 # ---- actions: what is to be done
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class SendJoin:
     """Send JoinGroup, after a pause if ``pause``; bring a ``JoinAnswer``."""
 
@@ -224,7 +224,7 @@ class SendJoin:
     pause: bool
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class GatherTopics:
     """Find metadata of the topics as far as they exist; bring ``TopicsGathered``."""
 
@@ -232,7 +232,7 @@ class GatherTopics:
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class SendSync:
     """Send SyncGroup; bring a ``SyncAnswer``."""
 
@@ -240,7 +240,7 @@ class SendSync:
     request: SyncGroupRequest
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class SendLeave:
     """Send LeaveGroup; bring a ``LeaveAnswer``."""
 
@@ -250,14 +250,14 @@ class SendLeave:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class AwaitJoin:
     """Wait a little for the answer to the JoinGroup of this attempt; bring ``RequestFailed`` if it does not come."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Assign:
     """A generation is settled: give the user what is new in it, which may be nothing."""
 
@@ -265,7 +265,7 @@ class Assign:
     owned: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Revoke:
     """Have the user let go in good order and commit what is marked; bring ``LetGo``. ``closing``: wait for nobody."""
 
@@ -274,7 +274,7 @@ class Revoke:
     closing: bool
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Lose:
     """The partitions are not the member's any longer: stop reading, tell the user; bring ``LetGo``."""
 
@@ -282,7 +282,7 @@ class Lose:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Fail:
     """Tell the user why this cannot go on."""
 
@@ -292,7 +292,7 @@ class Fail:
 Action: TypeAlias = SendJoin | GatherTopics | SendSync | SendLeave | AwaitJoin | Assign | Revoke | Lose | Fail
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Identity:
     """As whom a request is sent: what brokers check of heartbeats and commits."""
 

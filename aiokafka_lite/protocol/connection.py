@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import ProtocolError
+from ..facts import fact
 from . import messages  # its REQUESTS only when a broker asks for it: that is every family of messages
 from .codec import Buffer, decode_message, encode_message, get_uvarint
 from .framing import close_frame, open_frame
@@ -164,7 +164,7 @@ def _check_whole(cls: type[Message], version: int, frame: Buffer, end: int) -> N
 # A broker's side.
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class RequestHeader:
     """What every request begins with."""
 
@@ -180,7 +180,7 @@ class RequestHeader:
         return request.__name__.removesuffix("Request") if request else f"API key {self.api_key}"
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class ParsedRequest:
     """A request that can be answered."""
 
@@ -188,7 +188,7 @@ class ParsedRequest:
     request: Request[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class UnknownRequest:
     """A request for an API, or in a version of one, that is not spoken here.
 

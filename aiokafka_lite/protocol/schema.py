@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform, overload
 
+from ..facts import compiled_init
+
 MAX_VERSION = 0x7FFF
 MISSING = dataclasses.MISSING
 REQUIRED: Any = MISSING
@@ -255,31 +257,8 @@ def _repr(self: Struct) -> str:
 
 def _first_init(self: Struct, **values: object) -> None:
     cls = type(self)
-    cls.__init__ = _compiled_init(cls)  # type: ignore[method-assign]
+    cls.__init__ = compiled_init(cls, keywords_only=True, assign="self.{name} = {value}")  # type: ignore[method-assign]
     cls.__init__(self, **values)
-
-
-def _compiled_init(cls: type[Any]) -> Callable[..., None]:
-    """The ``__init__`` that dataclass would have written: keywords only, a list or struct of its own for each."""
-    scope: dict[str, Any] = {"MISSING": MISSING}
-    fields = dataclasses.fields(cls)
-    parameters, lines = ["self", *("*" for _ in fields[:1])], ["    pass\n"]
-    for each in fields:
-        name, value = each.name, each.name
-        if each.default_factory is not MISSING:
-            scope[f"make_{name}"] = each.default_factory
-            parameters.append(f"{name}=MISSING")
-            value = f"make_{name}() if {name} is MISSING else {name}"
-        elif each.default is not MISSING:
-            scope[f"default_{name}"] = each.default
-            parameters.append(f"{name}=default_{name}")
-        else:
-            parameters.append(name)
-        lines.append(f"    self.{name} = {value}\n")
-    exec(f"def __init__({', '.join(parameters)}):\n{''.join(lines)}", scope)
-    made = cast("Callable[..., None]", scope["__init__"])
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    return made
 
 
 def _equal(self: Struct, other: object) -> bool:
@@ -308,8 +287,7 @@ def _equal(self: Struct, other: object) -> bool:
 )
 def struct(cls: type[T]) -> type[T]:
     """Make a class of field declarations a struct that messages may nest."""
-    # A process makes few of the messages that it imports, and dataclass compiles three methods for each: two are the
-    # same for all here, and the third is compiled with the first message made. That is nine tenths of the declaration.
+    # As for facts: what dataclass compiles for each class is nine tenths of declaring it.
     cls.__repr__ = _repr  # type: ignore[method-assign,assignment]
     cls.__eq__ = _equal  # type: ignore[method-assign,assignment]
     cls.__init__ = _first_init  # type: ignore[method-assign,assignment]
