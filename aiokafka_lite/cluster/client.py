@@ -12,7 +12,7 @@ import random as _random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from enum import Enum
-from typing import TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import anyio
 import anyio.abc
@@ -34,7 +34,6 @@ from ..errors import (
 )
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
-from ..net.login import Login
 from ..protocol.schema import Request, Response
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
@@ -43,6 +42,9 @@ from .coordinators import CoordinatorKey, CoordinatorKind, Coordinators
 from .metadata import ClusterView, Endpoint, TopicView
 from .topics import check_topic_name
 from .updater import Updater
+
+if TYPE_CHECKING:
+    from ..net.login import Login
 
 R = TypeVar("R")
 
@@ -85,7 +87,7 @@ class Client(Service):
         self.config = config
         self._random = random
         self._connector = connector or TcpConnector(config.connect_timeout, config.ssl_context)
-        self._login = Login.of(config)
+        self._login = _login_of(config)
         self.troubles = Troubles()
         self.loop_delay = LoopDelay()
         self._brokers = Brokers(parse_bootstrap_servers(config.servers), self._make_broker, random)
@@ -468,6 +470,15 @@ def _target(
     if len(given) > 1:
         raise TypeError(f"a request goes to one broker, and {len(given)} were named: {given}")
     return given[0] if given else Role.ANY
+
+
+def _login_of(config: ClientConfig) -> Login | None:
+    """Who the settings say we are. Imported here, as those without a login have no use for what one takes."""
+    if not config.uses_sasl:
+        return None
+    from ..net.login import Login
+
+    return Login.of(config)
 
 
 def _is_found_in_metadata(target: Target) -> bool:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random as _random
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
@@ -25,7 +25,9 @@ from ..protocol.schema import Request
 from ..types import Node
 from .connection import Connection, Purpose
 from .connector import Connector, format_address
-from .login import Login
+
+if TYPE_CHECKING:
+    from .login import Login
 
 __all__ = ["Broker", "Purpose", "Spawn"]
 

@@ -23,7 +23,7 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ..aio.framed_stream import Frame, FramedStream
 from ..errors import (
@@ -38,15 +38,17 @@ from ..errors import (
 )
 from ..protocol.connection import ClientProtocol
 from ..protocol.messages import ApiVersionsRequest
-from ..protocol.sasl import Exchange
 from ..protocol.schema import Message, Request
 from ..protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
 from ..protocol.throttling import client_throttles
 from ..protocol.versions import VersionTable, version_after_refusal
 from ..version import VERSION
 from .connector import Connector, format_address
-from .login import Login, log_in
 from .tls import alert
+
+if TYPE_CHECKING:  # what a login takes is not imported by those who have none
+    from ..protocol.sasl import Exchange
+    from .login import Login
 
 logger = logging.getLogger(__name__)
 
@@ -305,7 +307,7 @@ class Connection:
 
     async def _authenticate(self, login: Login, exchange: Exchange) -> None:
         begun = self._loop.time()
-        lifetime = await log_in(login, exchange, self._ask, self.versions, self.peer)
+        lifetime = await login.show(exchange, self._ask, self.versions, self.peer)
         self._check_not_closed()
         # From before the broker began to count, so that its session does not end before ours.
         self.session_ends = begun + lifetime if lifetime else 0.0

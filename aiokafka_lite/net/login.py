@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from ..config import ClientConfig
 from ..errors import AuthenticationError, ConnectionLost, ErrorCode, UnsupportedVersion, error_for
@@ -54,10 +54,8 @@ class Login:
         self._keys: dict[Derivation, bytes] = {}
 
     @classmethod
-    def of(cls, config: ClientConfig) -> Login | None:
-        """As the settings say; None where nobody logs in."""
-        if not config.uses_sasl:
-            return None
+    def of(cls, config: ClientConfig) -> Self:
+        """As the settings say, which have been checked."""
         return cls(
             config.sasl_mechanism or "",
             username=config.sasl_username or "",
@@ -83,6 +81,29 @@ class Login:
         if self.mechanism == "PLAIN":
             return PlainExchange(self._username, self._password)
         return ScramExchange(self.mechanism, self._username, self._password, secrets.token_urlsafe(24))
+
+    async def show(self, exchange: Exchange, ask: Ask, versions: VersionTable, peer: str) -> float:
+        """Pass messages until the broker accepts; the seconds for which it does so, or 0.0 for ever.
+
+        Raises AuthenticationError, ``UnsupportedVersion`` for a broker that is too old, and what ``ask`` raises.
+        """
+        if not versions.supports(SaslHandshakeRequest, 1) or versions.maximum(SaslAuthenticateRequest) is None:
+            raise UnsupportedVersion(f"{peer} offers no login by requests for SASL, which Kafka does since 1.0")
+        await _agree(self, ask, peer)
+        lifetime_ms = 0
+        step = exchange.begin()
+        then: Callable[[bytes], Step]
+        while step is not None:
+            if isinstance(step, Derivation):
+                heard, then = await self.key(step), exchange.derived
+            else:
+                answer = await _say(step, self, exchange, ask, peer)
+                heard, then, lifetime_ms = answer.auth_bytes, exchange.received, answer.session_lifetime_ms
+            try:
+                step = then(heard)
+            except AuthenticationError as error:
+                raise AuthenticationError(f"login to {peer} by {self}: {error}") from None
+        return max(lifetime_ms, 0) / 1000
 
     async def key(self, derivation: Derivation) -> bytes:
         """What the exchange asked to be derived. A broker gives the same salt again, so most logins find it here."""
@@ -117,30 +138,6 @@ class Login:
 
 def _is_async(provider: TokenProvider) -> bool:
     return inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__)
-
-
-async def log_in(login: Login, exchange: Exchange, ask: Ask, versions: VersionTable, peer: str) -> float:
-    """Pass messages until the broker accepts; the seconds for which it does so, or 0.0 for ever.
-
-    Raises AuthenticationError, ``UnsupportedVersion`` for a broker that is too old, and what ``ask`` raises.
-    """
-    if not versions.supports(SaslHandshakeRequest, 1) or versions.maximum(SaslAuthenticateRequest) is None:
-        raise UnsupportedVersion(f"{peer} cannot pass SASL messages in requests, which Kafka does since 1.0")
-    await _agree(login, ask, peer)
-    lifetime_ms = 0
-    step = exchange.begin()
-    then: Callable[[bytes], Step]
-    while step is not None:
-        if isinstance(step, Derivation):
-            heard, then = await login.key(step), exchange.derived
-        else:
-            answer = await _say(step, login, exchange, ask, peer)
-            heard, then, lifetime_ms = answer.auth_bytes, exchange.received, answer.session_lifetime_ms
-        try:
-            step = then(heard)
-        except AuthenticationError as error:
-            raise AuthenticationError(f"login to {peer} by {login}: {error}") from None
-    return max(lifetime_ms, 0) / 1000
 
 
 async def _agree(login: Login, ask: Ask, peer: str) -> None:

@@ -207,7 +207,7 @@ async def test_a_broker_from_before_requests_for_sasl_is_too_old() -> None:
         served.answer(header, ApiVersionsResponse(error_code=0, api_keys=keys))
 
     peer = Peer(old)
-    with pytest.raises(UnsupportedVersion, match=r"cannot pass SASL messages in requests, which Kafka does since 1\.0"):
+    with pytest.raises(UnsupportedVersion, match=r"offers no login by requests for SASL, which Kafka does since 1\.0"):
         await open_to(peer)
 
 
