@@ -146,8 +146,6 @@ class GroupCoordinator:
             _restore(hosted.group, metadata)
             # It has been empty since that was written, not since this node heard of it.
             hosted.empty_since = -1 if metadata.members else metadata.current_state_timestamp
-        for topic in {topic for _, topic, _ in offsets} - self._node.cluster.controller.topics.keys():
-            self.forget_topic(topic)  # deleted while nobody kept the group
 
     def _host(self, group_id: str) -> _Hosted:
         hosted = self._hosted.get(group_id)
