@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 FAILED = 1
 WRONG = 2
@@ -24,9 +25,9 @@ def run(command: Callable[[], Awaitable[int]], *, verbose: bool = False) -> int:
 
     from aiokafka_lite.errors import KafkaError
 
-    _log_to_stderr(verbose)
     try:
-        status = asyncio.run(_until_stopped(command))
+        with _log_to_stderr(verbose):
+            status = asyncio.run(_until_stopped(command))
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -62,15 +63,24 @@ def log_warnings() -> None:
     logger.setLevel(min(logger.level, logging.WARNING))
 
 
-def _log_to_stderr(verbose: bool) -> None:
+@contextmanager
+def _log_to_stderr(verbose: bool) -> Iterator[None]:
+    """Have the client's log on stderr, each line with the command's name."""
     import logging
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"{NAME}: %(message)s"))
     logger = logging.getLogger("aiokafka_lite")
+    before = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.propagate = False
     logger.setLevel(logging.DEBUG if verbose else logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before[1]
+        logger.setLevel(before[0])
 
 
 async def _until_stopped(command: Callable[[], Awaitable[int]]) -> int:
