@@ -169,6 +169,7 @@ class Connection:
         self.opened_at = 0.0
         self.last_used = 0.0
         self.throttled_until = 0.0
+        self._was_throttled = False
         self.session_ends = 0.0
         self.closed: asyncio.Future[KafkaError | None] = self._loop.create_future()
 
@@ -184,7 +185,6 @@ class Connection:
         node_id: int | None = None,
         request_timeout: float = 30.0,
         max_response_size: int = 128 * 1024 * 1024,
-        login: Login | None = None,
     ) -> Connection:
         """Make a connection and open it, within ``timeout`` seconds. Raises as ``connect`` does."""
         connection = cls(
@@ -195,7 +195,6 @@ class Connection:
             node_id=node_id,
             request_timeout=request_timeout,
             max_response_size=max_response_size,
-            login=login,
         )
         await connection.connect(timeout)
         return connection
@@ -485,7 +484,9 @@ class Connection:
         seconds = min(throttle_time_ms / 1000, LONGEST_THROTTLE)
         until = self._loop.time() + seconds
         if until > self.throttled_until:
-            logger.info("%r is throttled for %g s (the broker said %d ms)", self, seconds, throttle_time_ms)
+            level = logging.DEBUG if self._was_throttled else logging.INFO  # above a quota every answer says so
+            logger.log(level, "%r is throttled for %g s (the broker said %d ms)", self, seconds, throttle_time_ms)
+            self._was_throttled = True
             self.throttled_until = until
             self._holding = True
             if self._unmute_timer is not None:

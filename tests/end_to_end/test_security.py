@@ -149,7 +149,10 @@ def settings_of(kafka: SecuredKafka, way: str) -> dict[str, Any]:
             return over_tls(kafka)
 
 
-async def test_whoever_is_let_in_writes_reads_and_administers(secured: SecuredKafka, way: str) -> None:
+async def test_whoever_is_let_in_writes_reads_and_administers(
+    secured: SecuredKafka, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     settings = settings_of(secured, way)
     topic = f"way-{next(_topics)}"
     async with Producer(**settings) as producer:
@@ -160,6 +163,8 @@ async def test_whoever_is_let_in_writes_reads_and_administers(secured: SecuredKa
     assert read == [b"%d" % number for number in range(100)]
     async with Admin(**settings) as admin:
         assert topic in [listed.name for listed in await admin.topics.list()]
+    for secret in (*USERS.values(), PLAIN_PASSWORD, KEY_PASSWORD, token()[:10], "PRIVATE KEY"):
+        assert secret not in caplog.text
 
 
 @only_on_the_newest

@@ -137,6 +137,16 @@ async def test_an_authority_that_is_not_trusted_is_an_authentication_error(conte
         assert "set ssl_cafile to the certificate of the authority" in str(error)
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_a_certificate_may_be_for_a_name_or_an_address(contexts: Contexts, host: str) -> None:
+    async with listening(Peer(), contexts.server) as port:
+        connection = connection_to(port, contexts.client, host=host)
+        await connection.connect(10.0)
+        assert connection.ready
+        connection.close()
+        await connection.wait_closed()
+
+
 async def test_a_certificate_for_another_name_is_an_authentication_error(contexts: Contexts) -> None:
     async with listening(Peer(), contexts.elsewhere) as port:
         error = await failure(port, contexts.client)
