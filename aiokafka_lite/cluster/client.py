@@ -227,9 +227,13 @@ class Client(Service):
         if topic is None or self._updater.failures:
             return KafkaTimeout(f"{error}{self._because_of_failures()}")
         if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            creation = "" if self.config.allow_auto_create_topics else ", and allow_auto_create_topics is off"
+            creation = "" if self._updater.creates_topics else ", and allow_auto_create_topics is off"
             return UnknownTopic(topic.error, f"topic {name!r} did not appear within {bound:g} s{creation}")
         return KafkaTimeout(f"{error}; the last answer was {topic.error.name} ({topic.error.description})")
+
+    def create_topics_by_asking(self, whether: bool) -> None:
+        """As ``allow_auto_create_topics``; where topics match a pattern, creating them would undo a deletion."""
+        self._updater.creates_topics = whether
 
     def add_topics(self, names: Iterable[str]) -> None:
         """Track the topics until ``remove_topics``; they are asked for soon, or by ``start``."""

@@ -63,6 +63,7 @@ class Updater:
         self.tracked = TrackedTopics(TOPIC_IDLE)
         self.failures: dict[str, KafkaError] = {}  # since the last answer, the latest of each address
         self._config = config
+        self.creates_topics = config.allow_auto_create_topics
         self._brokers = brokers
         self._random = random
         self._troubles = troubles
@@ -228,7 +229,7 @@ class Updater:
         answer = connection.send_nowait(
             MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in asked],
-                allow_auto_topic_creation=self._config.allow_auto_create_topics,
+                allow_auto_topic_creation=self.creates_topics,
             ),
             timeout=self._config.request_timeout,
         )

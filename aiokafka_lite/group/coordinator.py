@@ -174,6 +174,7 @@ class Coordinator:
         self._gone = asyncio.Event()
         self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
         self._pattern: anyio.CancelScope | None = None
+        self._matches_changed = asyncio.Event()
         self._tracked: frozenset[str] = frozenset()
         self._subscribed: frozenset[str] = frozenset()
         self._polled = False
@@ -203,6 +204,8 @@ class Coordinator:
         if self._pattern is not None:
             self._pattern.cancel()
             self._pattern = None
+        by_name = not isinstance(topics, re.Pattern)
+        self._client.create_topics_by_asking(by_name and self._client_config.allow_auto_create_topics)
         if isinstance(topics, re.Pattern):
             self._pattern = self._spawn(self._watch_pattern, topics, name="topics that match")
         else:
@@ -542,14 +545,17 @@ class Coordinator:
             topic = view.topics.get(name)
             if topic is not None and topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED and self._pattern is None:
                 self._handovers.put_nowait(Fail(error_for(topic.error, f"group {self._config.group_id!r}, {name!r}")))
+            if topic is not None and topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._matches_changed.set()
         if self.member.watched:
             counts = {name: len(racks) for name, racks in topic_racks(view, self.member.watched).items()}
             self._post(TopicsSeen(counts))
 
     async def _watch_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Subscribe to the topics that match, as they come and go."""
+        """Subscribe to the topics that match, as they come and go; one that metadata misses is looked for at once."""
         known: frozenset[str] | None = None
         backoff = Backoff(self._client_config.retry_backoff, self._client_config.retry_backoff_max)
+        pause = Backoff(self._client_config.retry_backoff, self._client_config.metadata_max_age)
         while True:
             try:
                 response = await self._client.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
@@ -571,7 +577,13 @@ class Coordinator:
             if names != known:
                 known = names
                 self._subscribe(names)
-            await asyncio.sleep(self._client_config.metadata_max_age)
+            self._matches_changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._client_config.metadata_max_age):
+                    await self._matches_changed.wait()
+                await asyncio.sleep(pause.next())  # metadata may go on saying so for a while
+                continue
+            pause.reset()
 
 
 def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +107,55 @@ async def test_an_idle_consumer_costs_the_long_poll_only(orders: EmbeddedCluster
         assert 3 * 110 <= len(requests) <= 3 * 121
         assert sum(partitions_in(request) for request in requests) == 0  # sessions: nothing has changed
         assert len(orders.history.of(MetadataRequest)) == 0
+
+
+async def test_a_thousand_idle_partitions_cost_no_more_requests_than_one(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("wide", partitions=1_000)
+    async with consumer_of(cluster, topics=["wide"], group_id="idle", fetch_max_wait=0.5) as consumer:
+        assert await consumer.poll(timeout=5.0) == []
+        assert len(consumer.assignment) == 1_000
+        cluster.history.clear()
+        assert await consumer.poll(timeout=60.0) == []
+        requests = fetches(cluster)
+        assert len(requests) <= 3 * 121
+        assert sum(partitions_in(request) for request in requests) == 0
+        assert len(cluster.history.of(MetadataRequest)) == 0
+
+
+async def test_a_thousand_partitions_paused_and_resumed_are_bounded_and_fetched_once(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("wide", partitions=1_000)
+    partitions = [TopicPartition("wide", number) for number in range(1_000)]
+    batch = encode_batch([(0, None, b"x" * 1_000, ())] * 10)
+    for partition in partitions:
+        write_batch(cluster, partition, batch)
+    limit, choice = 500_000, random.Random(1)
+    seen: Counter[TopicPartition] = Counter()
+    async with consumer_of(cluster, fetch_max_bytes=limit) as consumer:
+        consumer.assign(partitions)
+        while sum(seen.values()) < 10_000:
+            consumer.resume()
+            if len(seen) < 900:
+                consumer.pause(choice.sample(partitions, 300))
+            for _ in range(10):
+                for record in await consumer.poll(max_records=25, timeout=1.0):
+                    seen[TopicPartition(record.topic, record.partition)] += 1
+                assert sum(state.buffered for state in consumer._subscription) <= 3 * (limit + len(batch))
+    assert set(seen.values()) == {10}
+    assert bytes_given(cluster) <= 1_000 * len(batch)
+
+
+def bytes_given(cluster: EmbeddedCluster) -> int:
+    """Bytes of records that consumers were given."""
+    return sum(
+        len(part.records or b"")
+        for exchange in cluster.history.of(FetchRequest)
+        if isinstance(exchange.request, FetchRequest)
+        and exchange.response is not None
+        and exchange.request.replica_id < 0
+        and exchange.request.replica_state.replica_id < 0
+        for topic in exchange.response.responses
+        for part in topic.partitions
+    )
 
 
 async def test_a_reader_that_does_not_read_stops_the_fetching(cluster: EmbeddedCluster) -> None:

@@ -379,7 +379,7 @@ def test_settings_are_checked_when_they_are_given() -> None:
         {"group_id": "g", "max_poll_interval": -1.0},
         {"group_id": "g", "auto_commit": 1},
         {"group_id": "g", "strategies": []},
-        {"group_id": "g", "strategies": ["range"]},
+        {"group_id": "g", "strategies": ["rnage"]},
         {"group_id": "g", "strategies": "range"},
         {"group_id": "g", "strategies": [RangeStrategy]},
         {"group_id": "g", "strategies": RangeStrategy()},

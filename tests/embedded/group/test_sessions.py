@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite.consumer import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ConfigurationError, ErrorCode, IllegalStateError
+from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.consumer.logs import fill
@@ -348,3 +348,45 @@ async def test_a_group_that_finds_no_broker_can_be_closed_at_once(cluster: Embed
     await group.close()
     assert asyncio.get_running_loop().time() - began <= 5.0
     assert await task is None
+
+
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.5, 3.2, 4.0])
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_closing_a_group_during_a_rebalance_is_quick_and_leaves_it(
+    cluster: EmbeddedCluster, settings: dict[str, Any], after: float
+) -> None:
+    for partition in ORDERS:
+        fill(cluster, partition, 100)
+    one, two = Recorder(work=0.3), Recorder(work=0.3)
+    first = Running(cluster, one, **settings)
+    await until(lambda: len(one.reading) == 6)
+    second = Running(cluster, two, **settings)
+    await asyncio.sleep(after)
+    for running in (second, first):
+        began = asyncio.get_running_loop().time()
+        await running.group.close()
+        assert asyncio.get_running_loop().time() - began <= 5.0
+        await running.task
+    assert not one.reading
+    assert not two.reading
+    assert one.calls.count("cleanup") == len(one.sessions)
+    groups = [node.groups.group("workers") for node in cluster.nodes.values()]
+    assert all(group is None or not group.members for group in groups)
+    read = {(record.partition, record.offset) for record in one.read + two.read}
+    done = await committed(cluster)
+    assert all((partition.partition, offset) in read for partition, end in done.items() for offset in range(end))
+
+
+async def test_of_two_groups_with_one_instance_id_the_older_consume_raises(cluster: EmbeddedCluster) -> None:
+    older, newer = Recorder(), Recorder()
+    first = Running(cluster, older, group_instance_id="a")
+    await until(lambda: len(older.reading) == 6)
+    second = Running(cluster, newer, group_instance_id="a")
+    with pytest.raises(BrokerError, match="group_instance_id") as raised:
+        await first.task
+    assert raised.value.code is ErrorCode.FENCED_INSTANCE_ID
+    assert older.calls == ["setup 6", "cleanup"]
+    await until(lambda: len(newer.reading) == 6)
+    await asyncio.sleep(10.0)
+    assert newer.calls == ["setup 6"]
+    await second.cancel()

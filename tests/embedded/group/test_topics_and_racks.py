@@ -1,0 +1,83 @@
+"""What a group is spread over: topics that come and go, and racks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.consumer import Consumer
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.group import CooperativeStickyStrategy, MemberState, RangeStrategy, StickyStrategy
+from aiokafka_lite.protocol.messages import MetadataRequest
+from aiokafka_lite.types import TopicPartition
+from tests.embedded.consumer.logs import fill
+from tests.embedded.group.members import COOPERATIVE, member_of, until_stable
+from tests.embedded.group.test_membership import Reading
+
+
+def topics_of(*consumers: Consumer) -> set[str]:
+    return {partition.topic for consumer in consumers for partition in consumer.assignment}
+
+
+async def until_topics(topics: set[str], *consumers: Consumer) -> None:
+    async with asyncio.timeout(30):
+        while topics_of(*consumers) != topics or any(each.membership is not MemberState.STABLE for each in consumers):
+            await asyncio.sleep(0.1)  # virtual
+
+
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_a_pattern_follows_topics_that_are_created_and_deleted(
+    cluster: EmbeddedCluster, settings: dict[str, Any]
+) -> None:
+    pattern = re.compile(r"orders(-.*)?")
+    members = [member_of(cluster, topics=pattern, metadata_max_age=5.0, **settings) for _ in range(2)]
+    async with members[0], members[1], Reading(*members):
+        await until_stable(*members)
+        await cluster.create_topic("orders-north", partitions=2)  # found when it is looked for, every five seconds
+        await cluster.create_topic("orders-south", partitions=2)
+        await until_topics({"orders", "orders-north", "orders-south"}, *members)
+        assert sum(len(member.assignment) for member in members) == 10
+        await cluster.delete_topic("orders-north")
+        await until_topics({"orders", "orders-south"}, *members)
+        assert sum(len(member.assignment) for member in members) == 8
+        for member in members:
+            member.check()
+    async with member_of(cluster, topics=pattern) as after:
+        fill(cluster, TopicPartition("orders-south", 1), 3)
+        assert len(await after.poll(timeout=20.0)) == 3
+
+
+async def test_a_topic_that_is_deleted_leaves_a_pattern_at_once_and_is_not_made_anew(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("orders-north", partitions=2)
+    member = member_of(cluster, topics=re.compile(r"orders(-.*)?"))
+    async with member, Reading(member):
+        await until_topics({"orders", "orders-north"}, member)
+        await cluster.delete_topic("orders-north")
+        began = asyncio.get_running_loop().time()
+        await until_topics({"orders"}, member)
+        assert asyncio.get_running_loop().time() - began < 10.0
+        cluster.history.clear()
+        await asyncio.sleep(700.0)  # longer than anything that is refreshed from time to time
+        assert topics_of(member) == {"orders"}
+        member.check()
+        assert len(cluster.history.of(MetadataRequest)) < 12
+
+
+@pytest.mark.parametrize("strategy", [RangeStrategy, StickyStrategy, CooperativeStickyStrategy])
+async def test_members_get_what_has_a_replica_in_their_rack(strategy: Any) -> None:
+    # They come together: what a member has already stays with it, wherever it is.
+    configs = {"offsets.topic.num.partitions": "3", "group.initial.rebalance.delay.ms": "3000"}
+    async with EmbeddedCluster(brokers=3, tcp=False, racks=["a", "b", "c"], seed=1, configs=configs) as cluster:
+        await cluster.create_topic("orders", assignments=[[1], [2], [3], [1], [2], [3]])
+        members = [member_of(cluster, client_rack=rack, strategies=[strategy()]) for rack in "cab"]
+        async with members[0], members[1], members[2], Reading(*members):
+            async with asyncio.timeout(60):
+                while sorted(len(member.assignment) for member in members) != [2, 2, 2]:
+                    await asyncio.sleep(0.1)  # virtual
+            await asyncio.sleep(10.0)
+            view = members[0]._client.view
+            leaders = [{view.nodes[view.leader_of(each).node_id].rack for each in m.assignment} for m in members]
+        assert leaders == [{"c"}, {"a"}, {"b"}]
