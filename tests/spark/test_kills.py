@@ -86,15 +86,15 @@ async def start(servers: str, topic: str, directory: Path) -> Driver:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONWARNINGS": "ignore",
     }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(__file__).with_name("killed_driver.py")),
-        *(servers, topic, str(directory), str(PER_BATCH)),
-        env=environment,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=(directory / "stderr").open("ab"),
-        start_new_session=True,
-    )
+    script = str(Path(__file__).with_name("killed_driver.py"))
+    with (directory / "stderr").open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, script, servers, topic, str(directory), str(PER_BATCH)),
+            env=environment,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
     return Driver(process)
 
 
