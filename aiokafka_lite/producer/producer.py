@@ -996,6 +996,12 @@ class Producer(Service):
         assert self._router is not None
         if target.update(view):
             self._router.view_changed(view, target.partitions)
+        vanished, target.vanished = target.vanished, []
+        for partition in vanished:
+            self._router.give_up(
+                partition,
+                self._wrong_partition(target.name, len(target.partitions), partition.topic_partition.partition),
+            )
 
     # Inside: who we are to brokers.
 

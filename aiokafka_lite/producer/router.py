@@ -513,6 +513,14 @@ class Router:
             "; ".join(reasons) or "it was not sent, as earlier batches, a connection or a producer id were waited for"
         )
 
+    def give_up(self, partition: PartitionProducer, error: Exception) -> None:
+        """Fail what a partition has; there is none of its number any more."""
+        batches = [batch for batch, owner in self._owners.items() if owner is partition]
+        partition.abandon()
+        partition.retire()
+        for batch in batches:
+            self._fail(batch, error)
+
     def fail_all(self, error: Exception, *, fatal: bool = False, loss: Loss | None = None) -> None:
         """Give up every batch. ``fatal``: and every record that is still to come. ``loss`` may have more in it."""
         loss = Loss(error) if loss is None else loss

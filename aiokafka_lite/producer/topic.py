@@ -68,6 +68,8 @@ class TopicProducer:
     ``is_open`` says that records need not be held: the topic is known, and none is held that came before.
 
     The partitions outlive the topic's absence from metadata: their sequence numbers must, as brokers remember theirs.
+    What the topic lacks once it was created anew is put into ``vanished``, for the producer to give up. (Without topic
+    ids, as brokers before 2.8 have none, one that lacks partitions may as well be an answer out of date.)
     ``last_used`` is the loop's time when the last batch was begun, or the first record came.
     """
 
@@ -81,12 +83,14 @@ class TopicProducer:
         "name",
         "partitions",
         "topic_id",
+        "vanished",
     )
 
     def __init__(self, name: str, make_partition: Callable[[TopicPartition], PartitionProducer], now: float) -> None:
         self.name = name
         self.last_used = now
         self.partitions: list[PartitionProducer] = []
+        self.vanished: list[PartitionProducer] = []
         self.held: HeldRecords | None = None
         self.is_known = False
         self.is_open = False
@@ -125,6 +129,9 @@ class TopicProducer:
         self.is_known = True
         self.is_open = self.held is None
         if ZERO_UUID != self.topic_id != topic.topic_id != ZERO_UUID:
+            count = topic.partitions[-1].partition + 1
+            self.vanished += self.partitions[count:]
+            del self.partitions[count:]
             for partition in self.partitions:
                 partition.new_topic(topic.topic_id)
         if topic.topic_id != ZERO_UUID:

@@ -125,3 +125,31 @@ async def test_who_sends_again_at_once_when_the_topic_is_not_found_is_in_order_w
         offsets = [(await delivery).offset for delivery in (*again, third)]
         assert offsets == [0, 1]
         assert values_of(cluster, "t") == [b"again", b"third"]
+
+
+@pytest.mark.parametrize("release", [None, "3.9"])
+async def test_what_waits_for_a_partition_that_the_new_topic_lacks_fails_at_once(release: str | None) -> None:
+    loop = asyncio.get_running_loop()
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1, auto_create_topics=False, as_kafka=release) as cluster:
+        await cluster.create_topic("t", 3)
+        async with producer_of(cluster) as producer:
+            for number in range(3):
+                await producer.send("t", b"old", partition=number)
+            await cluster.delete_topic("t")
+            began = loop.time()
+            deliveries = [producer.send_nowait("t", b"new", partition=number) for number in range(3)]
+            await asyncio.sleep(1.0)
+            await cluster.create_topic("t", 2)
+            assert [(await delivery).offset for delivery in deliveries[:2]] == [0, 0]
+            with pytest.raises(UnknownTopic, match="partition=2: topic 't' has partitions 0 to 1"):
+                await deliveries[2]
+            with pytest.raises(UnknownTopic, match="partition=2"):
+                await producer.send("t", b"new", partition=2)
+            assert loop.time() - began < 10.0
+            assert [(await producer.send("t", b"newer", key=b"%d" % key)).partition < 2 for key in range(5)]
+            await cluster.delete_topic("t")
+            await cluster.create_topic("t", 3)
+            producer._client.request_refresh(["t"])
+            await asyncio.sleep(1.0)
+            assert (await producer.send("t", b"newest", partition=2)).offset == 0
+            assert producer._budget.used == 0
