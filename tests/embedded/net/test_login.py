@@ -31,6 +31,7 @@ from aiokafka_lite.protocol.messages import (
     ApiVersionsResponse,
     MetadataRequest,
     MetadataRequestTopic,
+    MetadataResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
@@ -315,6 +316,28 @@ async def test_requests_wait_while_it_logs_in_again_and_those_in_flight_are_answ
     kinds = [type(request).__name__.removesuffix("Request") for request in peer.requests[3:]]
     assert kinds == ["Metadata"] * 3 + ["SaslHandshake", "SaslAuthenticate"] + ["Metadata"] * 3
     assert (door.logins, peer.accepted) == (2, 1)
+    await end(connection)
+
+
+@in_virtual_time
+async def test_a_throttling_that_lasts_longer_than_the_login_holds_requests_back() -> None:
+    class Throttling(Doorkeeper):
+        def answer(self, served: Served, header: RequestHeader, request: Any) -> None:
+            if isinstance(request, MetadataRequest) and request.topics[0].name == "throttled":  # type: ignore[index]
+                slow = MetadataResponse(throttle_time_ms=5000, brokers=[], cluster_id="x", controller_id=1, topics=[])
+                served.answer(header, slow)
+            else:
+                super().answer(served, header, request)
+
+    door = Throttling(lifetime=60.0)
+    connection = await open_to(Peer(door))
+    clock = asyncio.get_running_loop().time
+    await connection.send(ask("throttled"))
+    await asyncio.sleep(1)
+    await connection.reauthenticate()
+    assert (door.logins, clock()) == (2, pytest.approx(1.0))
+    assert (await connection.send(ask("later"))).cluster_id == "later"
+    assert clock() == pytest.approx(5.0)
     await end(connection)
 
 
