@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from aiokafka_lite.admin import create_topic, delete_topics
+from aiokafka_lite.cli.demo_group import group_demo
 from aiokafka_lite.cli.demo_spark import check_installed, spark_demo
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
@@ -145,6 +146,7 @@ async def demo(bootstrap_server: str | None, count: int, spark_output: Path | No
                 status = await _there_and_back(servers, topic, leaders, count, console)
             finally:
                 await delete_topics(client, [topic])
+            status = status or await group_demo(servers, client, console)
             if status or spark_output is None:
                 return status
             return await spark_demo(servers, client, spark_output, console)
