@@ -56,6 +56,7 @@ async def test_the_demo_brings_every_record_back(kafka: Kafka) -> None:
     assert "all 3,000 records came back exactly once, unchanged, and in order per key" in output
     assert f"{3000:,}" in output
     assert "leader" in output
+    assert "written meanwhile were worked on by the group" in output
 
 
 async def test_the_demo_brings_its_own_cluster() -> None:

@@ -10,6 +10,7 @@ pytest.importorskip("rich")
 
 from aiokafka_lite import Record, TimestampType
 from aiokafka_lite.cli.demo import KEYS, Check, headers_of, key_of, value_of
+from aiokafka_lite.cli.demo_group import GroupCheck
 
 COUNT = 2 * KEYS + 10
 
@@ -79,3 +80,23 @@ def test_each_fault_is_seen(spoil: Callable[[list[Record]], None], complaint: st
     records = [sent(number) for number in range(COUNT)]
     spoil(records)
     assert any(complaint in fault for fault in judged(records))
+
+
+def test_a_group_must_work_on_everything_and_may_do_so_twice() -> None:
+    check = GroupCheck()
+    check.written = 3
+    for number in (0, 1, 1, 2):
+        check.done(number)
+    assert (check.verdict(), check.again) == ([], 1)
+
+
+def test_a_record_that_the_group_passed_over_or_made_up_is_named() -> None:
+    check = GroupCheck()
+    check.written = 2
+    for number in (1, 2, -1):
+        check.done(number)
+    assert check.verdict() == [
+        "record 0 was never worked on",
+        "record 2 was never written",
+        "record -1 was never written",
+    ]
