@@ -9,7 +9,7 @@ export PIP_ROOT_USER_ACTION := ignore
 .PHONY: help demo test test-matrix lint format bench docs clean
 
 help:
-	@echo "make demo         100,000 records through a three-node embedded cluster and back, and a Spark pipeline on orders;"
+	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
 	@echo "                  BOOTSTRAP=host:port: on any Kafka. Parquet and a chart in demo-output/"
 	@echo "make test         all tests, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"

@@ -101,7 +101,7 @@ def faults(place: str, found: Iterable[tuple[Cell, Sum]], wanted: Sums, *, once:
 
 
 async def spark_demo(servers: str, client: Client, output: Path, console: Console) -> int:
-    """Run it, after `check_installed`; 0 when all windows are right in both places, else 1. Files stay in ``output``."""
+    """Run it, after `check_installed`; 0 when all windows are right in both places. Files stay in ``output``."""
     name = secrets.token_hex(4)
     topics = orders, by_city = f"aiokafka-lite-orders-{name}", f"aiokafka-lite-by-city-{name}"
     directory = output / name
