@@ -11,8 +11,11 @@ import pytest
 from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks, code_spans
 
 EXAMPLES = ROOT / "docs" / "examples"
-OTHERS_NAMES = {"asyncio_mode", "end_to_end", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP"}
-"""Of pytest, the shell and this repository's tests."""
+OTHERS_NAMES = {
+    *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
+    *("BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP"),  # the shell's
+    *("key_base64", "value_base64"),  # put together by the command line
+}
 
 ALL = list(chain.from_iterable(map(blocks, PAGES)))
 
