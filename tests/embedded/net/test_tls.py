@@ -30,13 +30,18 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class Contexts:
-    """Both sides', of one authority; ``elsewhere`` has another name, ``stranger`` trusts another authority."""
+    """Both sides', of one authority. ``server`` is called localhost, ``by_address`` 127.0.0.1, ``elsewhere`` neither;
+    ``stranger`` trusts another authority."""
 
     def __init__(self) -> None:
         authority = trustme.CA()
-        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("localhost", "127.0.0.1").configure_cert(self.server)
-        self.elsewhere = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.server, self.by_address, self.elsewhere = (
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        )
+        authority.issue_cert("localhost").configure_cert(self.server)
+        authority.issue_cert("127.0.0.1").configure_cert(self.by_address)
         authority.issue_cert("elsewhere.example").configure_cert(self.elsewhere)
         self.client = ssl.create_default_context()
         authority.configure_trust(self.client)
@@ -139,7 +144,7 @@ async def test_an_authority_that_is_not_trusted_is_an_authentication_error(conte
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 async def test_a_certificate_may_be_for_a_name_or_an_address(contexts: Contexts, host: str) -> None:
-    async with listening(Peer(), contexts.server) as port:
+    async with listening(Peer(), contexts.server if host == "localhost" else contexts.by_address) as port:
         connection = connection_to(port, contexts.client, host=host)
         await connection.connect(10.0)
         assert connection.ready
