@@ -107,7 +107,7 @@ def _identify(context: ssl.SSLContext, certfile: str, keyfile: str | None, passw
         setting = f"ssl_certfile{_named(certfile)}" if keyfile is None else f"ssl_keyfile{_named(keyfile)}"
         missing = "; set ssl_keyfile" if keyfile is None else ""
         raise ConfigurationError(f"{setting}: there is no private key in PEM form in it{missing}")
-    with _as_file(chain) as chain_path, _as_file(key) as key_path:
+    with _as_file(certfile) as chain_path, _as_file(keyfile or certfile) as key_path:
         try:
             context.load_cert_chain(chain_path, key_path, give_password)
         except ConfigurationError:
@@ -154,14 +154,17 @@ def _lines(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _as_file(text: str) -> Iterator[str]:
-    """A file that only we can read, for as long as OpenSSL needs one."""
+def _as_file(source: str) -> Iterator[str]:
+    """The path of what has to be a file for OpenSSL: text is in one that only we can read, for as long as it takes."""
+    if not is_pem(source):
+        yield source
+        return
     import tempfile  # takes half as long to import as all settings, and few need it
 
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "w", encoding="ascii", errors="replace") as file:
-            file.write(_lines(text))
+            file.write(_lines(source))
         yield path
     finally:
         os.unlink(path)

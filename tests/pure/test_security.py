@@ -236,4 +236,4 @@ def test_a_key_given_as_text_is_a_secret_and_leaves_no_file(pem: Pem, monkeypatc
     assert isinstance(held.ssl_keyfile, Secret)
     assert not re.search("PRIVATE KEY", repr(held))
     assert set(Path(tempfile.gettempdir()).glob("*.pem")) == before
-    assert modes == [0o600, 0o600]
+    assert modes == [stat.S_IMODE(Path(pem.certificate).stat().st_mode), 0o600]
