@@ -76,7 +76,7 @@ def results(path: Path) -> Iterator[Result]:
 def broker_of(name: str) -> str | None:
     """The broker among a test's parameters."""
     parameters = re.search(r"\[(.*)\]$", name)
-    tokens = parameters[1].split("-") if parameters is not None else []
+    tokens = re.split(r"[- ]", parameters[1]) if parameters is not None else []  # "secured 4.3.1" is one too
     return next((broker for broker in BROKERS if broker in tokens), None)
 
 
