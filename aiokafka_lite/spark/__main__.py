@@ -96,6 +96,9 @@ def _run(given: argparse.Namespace) -> int:
     cluster = Cluster(
         master=given.master, remote=given.remote, archive=given.archive, settings=_pairs("--conf", given.conf)
     )
+    options = _source_options(given)
+    if given.to_parquet is None and given.to_topic is None:
+        raise ConfigurationError("a pipeline needs a destination: --to-parquet, --to-topic, or both")
     with open_session(cluster, given.name) as spark, tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
         from pyspark.errors import PySparkException
 
@@ -105,7 +108,7 @@ def _run(given: argparse.Namespace) -> int:
             print(progress.text, flush=True)  # noqa: T201
 
         plan = Plan(
-            options=_source_options(given),
+            options=options,
             schema=given.schema,
             window=given.window,
             slide=given.slide,

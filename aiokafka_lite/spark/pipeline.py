@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ..errors import ConfigurationError
 from . import FORMAT
 from .listener import lags_of
 from .options import KAFKA_PREFIX
@@ -68,10 +67,6 @@ class Plan:
     to_parquet: str | None = None
     to_topic: str | None = None
     trigger: str = "10 seconds"
-
-    def __post_init__(self) -> None:
-        if self.to_parquet is None and self.to_topic is None:
-            raise ConfigurationError("a pipeline needs a destination: Parquet, a topic, or both")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,37 @@
+"""What nodes are given, and how a session is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from aiokafka_lite.spark.session import PACKAGE, Cluster, pack
+
+
+def test_the_package_can_be_imported_from_what_is_shipped(tmp_path: Path) -> None:
+    shipped = pack(tmp_path)
+    with zipfile.ZipFile(shipped) as archive:
+        names = set(archive.namelist())
+    assert names == {str(module.relative_to(PACKAGE.parent)) for module in PACKAGE.rglob("*.py")}
+    program = f"import sys; sys.path.insert(0, {str(shipped)!r}); import aiokafka_lite as a; print(a.__file__)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.startswith(str(shipped))
+
+
+@pytest.mark.parametrize(
+    "cluster, local",
+    [
+        (Cluster(), True),
+        (Cluster(master="local[2]"), True),
+        (Cluster(master="spark://host:7077"), False),
+        (Cluster(remote="sc://host"), False),
+    ],
+)
+def test_only_a_local_master_gets_local_settings(cluster: Cluster, local: bool) -> None:
+    assert cluster.is_local is local

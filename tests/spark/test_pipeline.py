@@ -1,0 +1,135 @@
+"""The pipeline that ships: right sums in Parquet and in a topic, also over restarts, and an end between two batches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from aiokafka_lite import Consumer, Producer, TopicPartition
+from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Pipeline, Plan, Progress
+from tests.end_to_end.conftest import Kafka
+from tests.spark.conftest import on_spark
+from tests.spark.test_sink import found_here
+
+Row = tuple[str, str | None, int, int]
+"""Window, city, orders and cents."""
+
+HOUR = "2026-01-01T09:%02d:00Z"
+PATIENCE = 120.0
+
+
+def order(city: str | None, cents: int, minute: int) -> bytes:
+    return json.dumps({"city": city, "cents": cents, "at": HOUR % minute}).encode()
+
+
+CLOSING = json.dumps({"city": "end", "cents": 0, "at": "2026-01-02T00:00:00Z"}).encode()
+"""Of the next day, so that all windows of the hour are complete."""
+
+
+def plan_for(servers: str, source: str, directory: Path, **changes: Any) -> Plan:
+    settings: dict[str, Any] = {
+        "options": {
+            "kafka.bootstrap.servers": servers,
+            "subscribe": source,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": "100",
+        },
+        "schema": "city STRING, cents BIGINT, at TIMESTAMP",
+        "event_time": "at",
+        "window": "30 minutes",
+        "group_by": ("city",),
+        "aggregates": ("count(*) AS orders", "sum(cents) AS cents"),
+        "to_parquet": str(directory / "windows"),
+        "checkpoint": str(directory / "checkpoint"),
+        "trigger": AVAILABLE_NOW,
+    }
+    return Plan(**{**settings, **changes})
+
+
+async def run(
+    spark: SparkSession, plan: Plan, directory: Path, report: Callable[[Progress], None], stop: threading.Event
+) -> None:
+    def call() -> None:
+        found_here(spark)
+        Pipeline(spark, plan, directory / "pause", report).run(stop, PATIENCE)
+
+    await on_spark(call)
+    (directory / "pause").unlink(missing_ok=True)
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row[0], row[1] or ""))
+
+
+async def rows_in_parquet(spark: SparkSession, plan: Plan) -> list[Row]:
+    rows = await on_spark(lambda: spark.read.parquet(plan.to_parquet or "").collect())
+    return in_order((f"{row.window_start:%H:%M}", row.city, row.orders, row.cents) for row in rows)
+
+
+async def values_in(servers: str, topic: str, partitions: int) -> list[Any]:
+    places = [TopicPartition(topic, number) for number in range(partitions)]
+    values: list[Any] = []
+    async with Consumer(servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign(places)
+        left = sum((await consumer.end_offsets(places)).values())
+        async with asyncio.timeout(PATIENCE):
+            while len(values) < left:
+                values += [json.loads(record.value or b"") for record in await consumer.poll(timeout=1.0)]
+    return values
+
+
+async def test_windows_are_right_in_parquet_and_topic_and_go_on_after_a_restart(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    source, target = await kafka.create_topic(partitions=1), await kafka.create_topic(partitions=1)
+    plan = plan_for(kafka.bootstrap_servers, source, tmp_path, to_topic=target)
+    told: list[Progress] = []
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send_many(source, [order("Rome", 5, 1), b"no json", order("Oslo", 7, 2), order("Rome", 6, 3)])
+        await producer.send_many(source, [b'{"city": "Rome"}', b"[1]", None, order(None, 1, 4), order("Rome", 1, 40)])
+        await run(spark, plan, tmp_path, told.append, threading.Event())
+        first_half = [("09:00", "Oslo", 1, 7), ("09:00", "Rome", 2, 11)]
+        await producer.send_many(source, [order("Rome", 2, 41), CLOSING])
+    await run(spark, plan, tmp_path, told.append, threading.Event())
+    second_half = [("09:00", None, 1, 1), *first_half, ("09:30", "Rome", 2, 3)]
+    assert await rows_in_parquet(spark, plan) == second_half
+    values = await values_in(kafka.bootstrap_servers, target, 1)
+    found = in_order((each["window_start"][11:16], each.get("city"), each["orders"], each["cents"]) for each in values)
+    assert found == second_half
+    dropped = [progress for progress in told if progress.dropped]
+    assert {progress.dropped for progress in dropped} == {4}
+    assert "4 dropped: no JSON of the schema, or no event time" in dropped[0].text
+    assert any(progress.text.startswith("topic batch 0: 9 rows in ") for progress in told)
+    assert any(progress.text.startswith("parquet batch 0: 9 rows in ") for progress in told)
+
+
+async def test_told_to_stop_it_ends_between_two_batches_and_goes_on_where_it_was(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    source = await kafka.create_topic(partitions=1)
+    plan = plan_for(kafka.bootstrap_servers, source, tmp_path, trigger="0 seconds")
+    stop = threading.Event()
+    batches: list[Progress] = []
+
+    def note(progress: Progress) -> None:
+        batches.append(progress)
+        stop.set()
+
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send_many(source, [order("Rome", 1, number // 100) for number in range(2_999)] + [CLOSING])
+    await run(spark, plan, tmp_path, note, stop)
+    begun, done = (
+        {path.name for path in (tmp_path / "checkpoint" / "parquet" / log).glob("[0-9]*")}
+        for log in ("offsets", "commits")
+    )
+    assert begun == done
+    assert len(done) < 30
+    rest = plan_for(kafka.bootstrap_servers, source, tmp_path, options={**plan.options, "maxOffsetsPerTrigger": "5000"})
+    await run(spark, rest, tmp_path, batches.append, threading.Event())
+    assert await rows_in_parquet(spark, plan) == [("09:00", "Rome", 2_999, 2_999)]
