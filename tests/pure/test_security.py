@@ -220,8 +220,11 @@ def test_a_file_that_cannot_serve_is_named_with_what_to_do(pem: Pem, settings: d
         tls(**settings)
 
 
-def test_a_key_given_as_text_is_a_secret_and_leaves_no_file(pem: Pem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_given_as_text_is_a_secret_and_leaves_no_file(
+    pem: Pem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modes = []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     original = ssl.SSLContext.load_cert_chain
 
     def load(self: ssl.SSLContext, certfile: str, keyfile: str, password: Any) -> None:
@@ -229,11 +232,10 @@ def test_a_key_given_as_text_is_a_secret_and_leaves_no_file(pem: Pem, monkeypatc
         original(self, certfile, keyfile, password)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load)
-    before = set(Path(tempfile.gettempdir()).glob("*.pem"))
     key = Path(pem.key).read_text()
     settings = {"ssl_certfile": pem.certificate, "ssl_keyfile": key}
     held = ClientConfig(bootstrap_servers="a:1", security_protocol="SSL", **settings)  # type: ignore[arg-type]
     assert isinstance(held.ssl_keyfile, Secret)
     assert not re.search("PRIVATE KEY", repr(held))
-    assert set(Path(tempfile.gettempdir()).glob("*.pem")) == before
+    assert list(tmp_path.iterdir()) == []
     assert modes == [stat.S_IMODE(Path(pem.certificate).stat().st_mode), 0o600]
