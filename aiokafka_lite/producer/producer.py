@@ -686,7 +686,7 @@ class Producer(Service):
             delivery.report(self._interceptors.on_acknowledgement)
         return delivery
 
-    def _append(self, target: TopicProducer, record: HeldRecord) -> tuple[Batch, int]:
+    def _append(self, target: TopicProducer, record: HeldRecord, sent_at: float | None = None) -> tuple[Batch, int]:
         _, key, value, headers, number, timestamp, size, _ = record
         sticky = number is None
         if number is None:
@@ -696,7 +696,9 @@ class Producer(Service):
         partition = target.partitions[number]
         batch = partition.open
         if batch is not None:
-            if (not batch.due or self._is_fresh(batch)) and batch.builder.append(timestamp, key, value, headers):
+            if (not batch.due or self._is_fresh(batch, sent_at)) and batch.builder.append(
+                timestamp, key, value, headers
+            ):
                 batch.reserved += size
                 return batch, batch.builder.count - 1
             assert self._router is not None
@@ -704,10 +706,10 @@ class Producer(Service):
             self._router.offer(partition)
             if sticky and key is None:  # a full batch is where records without a key may change their partition
                 partition = target.partitions[self._choose(target, key, value)]
-        return self._append_to_new(target, partition, record)
+        return self._append_to_new(target, partition, record, sent_at)
 
     def _append_to_new(
-        self, target: TopicProducer, partition: PartitionProducer, record: HeldRecord
+        self, target: TopicProducer, partition: PartitionProducer, record: HeldRecord, sent_at: float | None
     ) -> tuple[Batch, int]:
         assert self._router is not None
         batch = partition.open
@@ -717,9 +719,10 @@ class Producer(Service):
                 self._router.offer(partition)
             # Noted as in use for as long as the batch may have to wait for a leader, or metadata would drop it.
             self._client.known_topic(target.name, in_use_for=self.config.delivery_timeout)
-            batch = self._router.new_batch(partition)
+            batch = self._router.new_batch(partition, sent_at)
             batch.builder.append(record.timestamp, record.key, record.value, record.headers)
-            target.last_used = batch.opened
+            target.last_used = asyncio.get_running_loop().time()
+            batch.due = sent_at is not None and not self._is_fresh(batch)  # those sent later have more time left
         batch.reserved += record.size
         return batch, batch.builder.count - 1
 
@@ -734,7 +737,10 @@ class Producer(Service):
             try:
                 target = await self._opened(topic)
                 self._check_may_write()
-                partition = target.partitions[self._choose(target, None, None) if number == ANY else number]
+                chosen = self._choose(target, None, None) if number == ANY else number
+                if chosen >= len(target.partitions):  # the topic was created anew meanwhile
+                    raise self._wrong_partition(topic, len(target.partitions), chosen)
+                partition = target.partitions[chosen]
                 self._client.known_topic(topic, in_use_for=self.config.delivery_timeout)
                 batch = self._router.full_batch(partition, encoded)
             except BaseException:
@@ -757,8 +763,9 @@ class Producer(Service):
             if held is not None:
                 await self.until_failed(held.wait())
 
-    def _is_fresh(self, batch: Batch) -> bool:
-        return asyncio.get_running_loop().time() - batch.opened < STALE_AFTER
+    def _is_fresh(self, batch: Batch, sent_at: float | None = None) -> bool:
+        now = asyncio.get_running_loop().time() if sent_at is None else sent_at
+        return now - batch.opened < STALE_AFTER
 
     def _choose(self, target: TopicProducer, key: bytes | None, value: bytes | None) -> int:
         try:
@@ -875,7 +882,7 @@ class Producer(Service):
             if target.is_known and target.held is None:
                 return self._append(target, record)
         assert target.held is not None
-        return target.held, target.held.add(record)
+        return target.held, target.held.add(record, asyncio.get_running_loop().time())
 
     def _learn(self, name: str) -> TopicProducer:
         """The topic, known at once if metadata has it; else a task asks for it, and records are held meanwhile."""
@@ -914,7 +921,7 @@ class Producer(Service):
         assert self._router is not None
         while target.held is not None:
             try:
-                await self._client.topic(target.name, self.config.max_block)
+                await self._client.topic(target.name, min(self.config.max_block, self.config.delivery_timeout))
             except KafkaError as error:
                 # First, as who is told of the failure may send again at once: that must not come to what is forgotten
                 # here, or there would be two of a partition that both begin at sequence 0.
@@ -943,18 +950,18 @@ class Producer(Service):
                     self._router.let_go(held)
                     held.move(held.places)
                     return
-                held.places.append(self._place(target, held.records.popleft()))
+                held.places.append(self._place(target, held.records.popleft(), held.times.popleft()))
             behind = len(held.records)
             await asyncio.sleep(0)
 
-    def _place(self, target: TopicProducer, record: HeldRecord) -> tuple[Fate, int]:
+    def _place(self, target: TopicProducer, record: HeldRecord, sent_at: float) -> tuple[Fate, int]:
         """Where a record goes that was held. Whatever is wrong with it is told by its own delivery, and no other."""
         assert self._router is not None
         if record.surplus:
             self._budget.release(record.surplus)
             record = HeldRecord(*record[:6], record.size - record.surplus)
         try:
-            return self._append(target, record)
+            return self._append(target, record, sent_at)
         except Exception as error:  # noqa: BLE001 - nobody else is there to be told
             failed = Fate(target.name, UNASSIGNED)
             failed.fail(error)

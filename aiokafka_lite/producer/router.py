@@ -71,7 +71,7 @@ class Router:
         self.request_timeout = request_timeout
         self.crash = crash
         self.fatal: KafkaError | None = None
-        self.unsettled: dict[Fate, None] = {}  # in the order of their deadlines
+        self.unsettled: dict[Fate, None] = {}  # in the order of their deadlines, unless `_is_ordered` says otherwise
         self._budget = budget
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
@@ -79,6 +79,7 @@ class Router:
         self._tasks: dict[int, anyio.CancelScope] = {}
         self._opened_this_turn: list[tuple[PartitionProducer, Batch]] = []
         self._expiry: asyncio.TimerHandle | None = None
+        self._is_ordered = True
         self._pauses: dict[PartitionProducer, asyncio.TimerHandle] = {}
         self._ratio = 1.0
         self._owners: dict[Batch, PartitionProducer] = {}
@@ -102,9 +103,12 @@ class Router:
 
     # Batches come in.
 
-    def new_batch(self, partition: PartitionProducer) -> Batch:
-        """An empty open batch of a partition, registered with its deadlines. The caller puts the first record in."""
-        batch = self._begin(partition, self._new_builder(self._batch_size, self._ratio))
+    def new_batch(self, partition: PartitionProducer, opened: float | None = None) -> Batch:
+        """An empty open batch of a partition, registered with its deadlines. The caller puts the first record in.
+
+        ``opened`` is when that was sent: now, unless it was held for its topic.
+        """
+        batch = self._begin(partition, self._new_builder(self._batch_size, self._ratio), opened)
         now = batch.opened
         if self.config.linger and not self._budget.is_short:  # nothing lingers while senders wait for room
             batch.timer = self._later(now + self.config.linger, self._lingered, partition, batch)
@@ -133,9 +137,12 @@ class Router:
     def _batch_size(self) -> int:
         return min(self.config.batch_size, self.config.max_request_size - REQUEST_OVERHEAD)
 
-    def _begin(self, partition: PartitionProducer, builder: BatchBuilder) -> Batch:
-        now = self._loop.time()
-        batch = Batch(*partition.topic_partition, builder, now, now + self.config.delivery_timeout)
+    def _begin(self, partition: PartitionProducer, builder: BatchBuilder, opened: float | None = None) -> Batch:
+        if opened is None:
+            opened = self._loop.time()
+        else:
+            self._is_ordered = False  # it has less time left than those begun before it
+        batch = Batch(*partition.topic_partition, builder, opened, opened + self.config.delivery_timeout)
         self._register(batch, partition)
         partition.open = batch
         return batch
@@ -156,6 +163,9 @@ class Router:
     def _register(self, batch: Batch, partition: PartitionProducer) -> None:
         self.unsettled[batch] = None
         self._owners[batch] = partition
+        if self._expiry is not None and batch.deadline < self._expiry.when():
+            self._expiry.cancel()
+            self._expiry = None
         if self._expiry is None:
             self._expiry = self._later(batch.deadline, self._expire)
 
@@ -436,6 +446,7 @@ class Router:
     def _in_order_of_deadlines(self) -> None:
         ordered = sorted(self.unsettled, key=_deadline)
         self.unsettled = dict.fromkeys(ordered)
+        self._is_ordered = True
 
     # Batches end.
 
@@ -476,6 +487,8 @@ class Router:
         """Give up the batches whose time is over, in flight or not."""
         now = self._loop.time()
         self._expiry = None
+        if not self._is_ordered:
+            self._in_order_of_deadlines()
         due: list[Batch] = []
         for batch in self.unsettled:
             if not isinstance(batch, Batch):

@@ -36,19 +36,22 @@ class HeldRecord(NamedTuple):
 class HeldRecords(Fate):
     """Records of a topic that is being asked for. They move to batches once it is known, in their order, or fail.
 
-    ``records`` are those that have not moved yet, ``places`` is where the ones before them went.
+    ``records`` are those that have not moved yet, ``times`` the loop's time when each of them was sent, and ``places``
+    is where the ones before them went.
     """
 
-    __slots__ = ("places", "records")
+    __slots__ = ("places", "records", "times")
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic, UNASSIGNED)
         self.records: deque[HeldRecord] = deque()
+        self.times: deque[float] = deque()
         self.places: list[tuple[Fate, int]] = []
 
-    def add(self, record: HeldRecord) -> int:
+    def add(self, record: HeldRecord, now: float) -> int:
         """Put a record behind the others; its index among all of them."""
         self.records.append(record)
+        self.times.append(now)
         return len(self.places) + len(self.records) - 1
 
     def fail_rest(self, error: Exception, loss: Loss | None = None) -> int:
@@ -57,6 +60,7 @@ class HeldRecords(Fate):
         rest = Fate(self.topic, UNASSIGNED)
         rest.fail(error, loss)
         self.records.clear()
+        self.times.clear()
         self.places.extend((rest, 0) for _ in range(count))
         self.move(self.places)
         return count

@@ -274,6 +274,41 @@ async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_
         assert (await producer.send("t", b"v")).offset == 0
 
 
+async def test_the_delivery_timeout_counts_from_the_send_also_while_a_topic_is_asked_for(
+    cluster: EmbeddedCluster,
+) -> None:
+    loop = asyncio.get_running_loop()
+    await cluster.create_topic("u", 1)
+    async with producer_of(cluster, delivery_timeout=10.0, request_timeout=4.0) as producer:
+        await producer.send("u", b"v")
+        began = loop.time()
+        ends: dict[bytes, float] = {}
+
+        async def send(value: bytes, topic: str = "t") -> None:
+            with pytest.raises(KafkaTimeout, match="delivery_timeout=10 s"):
+                await producer.send(topic, value)
+            ends[value] = loop.time() - began
+
+        cluster.on(ProduceRequest, times=None).fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+        tasks = [asyncio.ensure_future(send(b"0"))]
+        await asyncio.sleep(3.0)
+        tasks.append(asyncio.ensure_future(send(b"3")))
+        await asyncio.sleep(2.0)
+        tasks.append(asyncio.ensure_future(send(b"5", "u")))  # begun before those that were held
+        await asyncio.sleep(1.0)
+        await cluster.create_topic("t", 1)
+        await asyncio.gather(*tasks)
+        assert ends == {b"0": pytest.approx(10.0, abs=0.01), b"3": pytest.approx(13.0, abs=0.01), b"5": 15.0}
+
+
+async def test_a_topic_is_not_asked_for_longer_than_records_may_wait(cluster: EmbeddedCluster) -> None:
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, delivery_timeout=10.0, request_timeout=4.0, max_block=60.0) as producer:
+        with pytest.raises(UnknownTopic):
+            await producer.send("t", b"v")
+        assert loop.time() < 11.0
+
+
 # Room.
 
 
