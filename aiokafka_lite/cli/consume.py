@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -21,7 +21,7 @@ from .connection import Connection
 from .descriptors import Writer
 from .formats import Line, formatter
 from .progress import Bar, progress
-from .running import log_warnings, nobody_reads
+from .running import log_warnings
 from .starts import Start, parse_start
 
 BATCH = 10_000
@@ -55,22 +55,23 @@ async def consume(connection: Connection, wanted: Wanted) -> int:
     settings = dict(wanted.settings)
     if start.policy is not None:
         settings["auto_offset_reset"] = start.policy
-    beginning = _Beginning(start)
+    bounds = _Bounds(start, wanted.until_end)
     if wanted.group is not None:
-        settings["listener"] = beginning
+        settings["listener"] = bounds
     consumer = connection.consumer(wanted.group, topics=() if wanted.partitions else topics, **settings)
     if wanted.partitions and not isinstance(topics, re.Pattern):
         consumer.assign([TopicPartition(topic, number) for topic in topics for number in wanted.partitions])
-    beginning.consumer = consumer
+    bounds.consumer = consumer
     async with consumer:
         log_warnings()
         if wanted.group is None:
-            await beginning.seek(consumer, consumer.assignment)
+            await bounds.seek(consumer, consumer.assignment)
+            await bounds.find_ends(consumer.assignment)
         with ExitStack() as stack:
             shown = stack.enter_context(
                 progress("consumed", wanted.most, in_bytes=False, is_wanted=not sys.stdout.isatty())
             )
-            await _Reading(consumer, wanted, Writer(sys.stdout.fileno()), shown).run()
+            await _Reading(consumer, wanted, bounds.ends, Writer(sys.stdout.fileno()), shown).run()
     return 0
 
 
@@ -98,18 +99,30 @@ async def _topics(connection: Connection, wanted: Wanted) -> Sequence[str] | re.
     return matching
 
 
-class _Beginning(RebalanceListener):
-    """Has partitions read from an offset or a time on; in a group only those of which it has committed nothing."""
+class _Bounds(RebalanceListener):
+    """Where partitions are read from, and up to where, looked up before anything is read of them.
+
+    In a group they are read from an offset or a time on only where it has committed nothing.
+    """
 
     consumer: Consumer
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, until_end: bool) -> None:
         self._start = start
+        self._until_end = until_end
+        self.ends: dict[TopicPartition, int] = {}
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        if self._start.policy is None:
+        if self._start.offset is not None or self._start.time is not None:
             committed = await self.consumer.committed(partitions)
             await self.seek(handle, [each for each, found in committed.items() if found is None])
+        await self.find_ends(partitions)
+
+    async def find_ends(self, partitions: Sequence[TopicPartition]) -> None:
+        """Note where partitions end; one that comes back is read up to where it ended when it was first here."""
+        new = [each for each in partitions if each not in self.ends]
+        if self._until_end and new:
+            self.ends.update(await self.consumer.end_offsets(new))
 
     async def seek(self, reader: Consumer | RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         """Begin at the offset, or in a partition that does not have it at the nearest that it has; or at the time."""
@@ -128,13 +141,15 @@ class _Beginning(RebalanceListener):
 class _Reading:
     """Batches from the consumer to the output, until it is enough."""
 
-    def __init__(self, consumer: Consumer, wanted: Wanted, writer: Writer, bar: Bar) -> None:
+    def __init__(
+        self, consumer: Consumer, wanted: Wanted, ends: Mapping[TopicPartition, int], writer: Writer, bar: Bar
+    ) -> None:
         self._consumer = consumer
         self._wanted = wanted
         self._writer = writer
         self._bar = bar
         self._format = formatter(wanted.line)
-        self._ends: dict[TopicPartition, int] = {}
+        self._ends = ends
         self._count = 0
 
     async def run(self) -> None:
@@ -148,9 +163,6 @@ class _Reading:
                 continue
             try:
                 await self._writer.write(self._format(batch))
-            except BrokenPipeError:
-                nobody_reads()
-                return
             except asyncio.CancelledError:
                 if not self._writer.is_stuck:
                     self._printed(batch)
@@ -202,11 +214,8 @@ class _Reading:
             return False
         if self._wanted.group is not None and self._consumer.membership is not MemberState.STABLE:
             return False
-        assignment = self._consumer.assignment
-        new = [each for each in assignment if each not in self._ends]
-        if new:
-            self._ends.update(await self._consumer.end_offsets(new))
-        for partition in assignment:
-            if await self._consumer.position(partition) < self._ends[partition]:
+        for partition in self._consumer.assignment:
+            end = self._ends.get(partition)
+            if end is None or await self._consumer.position(partition) < end:
                 return False
         return True

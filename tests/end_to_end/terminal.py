@@ -65,7 +65,7 @@ async def started(
         stdout=stdout,
         stderr=asyncio.subprocess.PIPE,
         env=environment(**(variables or {})),
-        limit=1 << 22,
+        limit=1 << 16,
     )
     try:
         yield process

@@ -14,7 +14,7 @@ from aiokafka_lite.admin import Admin
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import DEADLINE, broker, embedded_kafka, run, started, terminal
 
-MANY = 50_000
+MANY = 45_123  # no multiple of what is read at a time
 
 
 @pytest.fixture
@@ -66,6 +66,24 @@ async def test_a_stopped_member_has_committed_what_it_printed_and_left(
     if lines < MANY:
         rest = (await run(*arguments, "--until", "end")).output
         assert rest.splitlines()[0] == b"%060d" % lines
+
+
+async def test_what_comes_while_it_is_read_to_the_end_is_for_the_next_run(embedded: Kafka) -> None:
+    topic = await embedded.create_topic(partitions=2)
+    arguments = ("consume", topic, "-g", "ends", "--until", "end", "-b", embedded.bootstrap_servers)
+    async with Producer(embedded.bootstrap_servers) as producer:
+        for partition, count in ((0, 20_001), (1, 25_003)):  # no multiples of what is read at a time
+            await producer.send_many(topic, [b"%060d" % number for number in range(count)], partition=partition)
+        async with started(*arguments) as process:
+            assert process.stdout is not None
+            await process.stdout.readline()  # and no more: the pipe fills up, and the ends have been looked up
+            for partition in (0, 1):
+                await producer.send_many(topic, [b"late"] * 10, partition=partition)
+            status, rest, errors = await ended(process)
+    assert (status, errors) == (0, "")
+    assert b"late" not in rest
+    assert rest.count(b"\n") == 20_001 + 25_003 - 1
+    assert (await run(*arguments)).output == b"late\n" * 20
 
 
 async def test_a_reader_whose_output_nobody_takes_can_be_stopped(embedded: Kafka, filled: str) -> None:

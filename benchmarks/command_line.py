@@ -1,0 +1,151 @@
+"""Lines in and lines out as processes, against Kafka's console tools and kcat: ``python -m benchmarks command_line``.
+
+A million lines of 100 bytes from a file into a topic of one partition, and from there into a file, each tool with its
+own defaults. Kafka is found as the tests find it (KAFKA_BOOTSTRAP, a container, plain Java). Kafka's tools are those of
+the newest release, as Java processes with the heap that their scripts give them; kcat is measured where it is there.
+Starting and ending the process is part of the time, and the CPU is that of the process alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiokafka_lite.admin import Admin, NewTopic
+from benchmarks.compare import tabulate
+from benchmarks.round_trip import Timed
+from tests.real.jvm import jars, java_problem
+from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+
+LINES = 1_000_000
+ROUNDS = 3
+CODE = "from aiokafka_lite.cli import main; main()"
+WITHOUT_ARROW = f"import sys; sys.modules['pyarrow'] = None; {CODE}"
+
+Command = Callable[[str, str], list[str]]
+"""The words of a command, for servers and a topic."""
+
+
+def ours(code: str, *words: str) -> Command:
+    return lambda servers, topic: [sys.executable, "-c", code, *words, topic, "-b", servers]
+
+
+def kafkas(main_class: str, *options: str) -> Command:
+    def command(servers: str, topic: str) -> list[str]:
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        words = ["java", "-Xmx256M", quiet, "-cp", f"{jars(NEWEST)}/*", f"org.apache.kafka.tools.{main_class}"]
+        return [*words, "--bootstrap-server", servers, "--topic", topic, *options]
+
+    return command
+
+
+def kcat(*options: str) -> Command:
+    return lambda servers, topic: ["kcat", *options, "-b", servers, "-t", topic]
+
+
+def writers() -> dict[str, Command]:
+    found = {"aiokafka-lite produce": ours(CODE, "produce"), "… without pyarrow": ours(WITHOUT_ARROW, "produce")}
+    if java_problem() is None:
+        found[f"kafka-console-producer {NEWEST}"] = kafkas("ConsoleProducer")
+    if shutil.which("kcat"):
+        found["kcat -P"] = kcat("-P")
+    return found
+
+
+def readers() -> dict[str, Command]:
+    many = str(LINES)
+    found = {"aiokafka-lite consume": ours(CODE, "consume", "--max-messages", many)}
+    if java_problem() is None:
+        options = ("--from-beginning", "--max-messages", many)
+        found[f"kafka-console-consumer {NEWEST}"] = kafkas("consumer.ConsoleConsumer", *options)
+    if shutil.which("kcat"):
+        found["kcat -C"] = kcat("-C", "-q", "-o", "beginning", "-c", many)
+    return found
+
+
+def timed(command: list[str], source: Path, target: Path) -> Timed:
+    """Wall and CPU seconds of a process, from its start to its end."""
+    with source.open("rb") as stdin, target.open("wb") as stdout:
+        began = time.perf_counter()
+        process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.stderr is not None
+        with process.stderr:
+            errors = process.stderr.read().decode()
+    if process.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}: {errors}")
+    return wall, usage.ru_utime + usage.ru_stime
+
+
+@asynccontextmanager
+async def topic_of_one_partition(servers: str) -> AsyncIterator[str]:
+    """A new topic, deleted in the end: the broker need not keep what was measured."""
+    name = f"bench-{time.time_ns():x}"
+    async with Admin(servers) as admin:
+        (await admin.topics.create(NewTopic(name, 1, 1))).raise_for_errors()
+        while not (await admin.topics.describe(name)).done:
+            await asyncio.sleep(0.1)
+        yield name
+        await admin.topics.delete(name)
+
+
+def main() -> None:
+    servers_here = Servers()
+    name = "given" if wanted("default")[1] == "given" else NEWEST
+    try:
+        server, kind = servers_here.get(name)
+    except Unavailable as problem:
+        sys.exit(f"no Apache Kafka to measure on: {problem}")
+    try:
+        print(f"Apache Kafka {name} ({kind}), {LINES:,} lines of 100 bytes, {ROUNDS} rounds\n")
+        with tempfile.TemporaryDirectory() as scratch:
+            asyncio.run(measure(server.bootstrap_servers, Path(scratch)))
+    finally:
+        servers_here.stop()
+
+
+async def measure(servers: str, scratch: Path) -> None:
+    lines, printed, nothing = scratch / "lines", scratch / "printed", Path(os.devnull)
+    filler = b"x" * 92
+    lines.write_bytes(b"".join(b"%08d%b\n" % (number, filler) for number in range(LINES)))
+
+    async def write(command: Command) -> Timed:
+        async with topic_of_one_partition(servers) as topic:
+            return timed(command(servers, topic), lines, nothing)
+
+    async with topic_of_one_partition(servers) as full:
+        timed(ours(CODE, "produce")(servers, full), lines, nothing)
+
+        async def read(command: Command) -> Timed:
+            taken = timed(command(servers, full), nothing, printed)
+            assert printed.read_bytes() == lines.read_bytes()
+            return taken
+
+        await take_turns("a million lines in", writers(), write)
+        await take_turns("a million lines out", readers(), read)
+
+
+async def take_turns(title: str, candidates: Mapping[str, Command], run: Callable[[Command], Awaitable[Timed]]) -> None:
+    """Run all in each round, and print what they took."""
+    wall: dict[str, list[float]] = {name: [] for name in candidates}
+    cpu: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(ROUNDS):
+        for name, command in candidates.items():
+            seconds, cpu_seconds = await run(command)
+            wall[name].append(seconds)
+            cpu[name].append(cpu_seconds)
+    print(tabulate(wall, cpu, title=title, unit="process"), "\n")
+
+
+if __name__ == "__main__":
+    main()
