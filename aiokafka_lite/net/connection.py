@@ -158,6 +158,7 @@ class Connection:
         self._protocol = ClientProtocol(self.peer)
         self._versions: VersionTable | None = None
         self._picked: dict[type[Message], int] = {}
+        self._capped: dict[type[Message], int] = {}  # the last ones under ``at_most``, for diagnoses
         self._promises: deque[_Promise] = deque()  # written, in the order of writing
         self._held: deque[_Held] = deque()  # not written: the broker throttles, or wants to know again who we are
         self._holding = False
@@ -230,7 +231,8 @@ class Connection:
     @property
     def agreed_versions(self) -> dict[str, int]:
         """The version that each API is spoken in, of those that were used on this connection."""
-        return {request.__name__.removesuffix("Request"): version for request, version in self._picked.items()}
+        used = self._picked | self._capped
+        return {request.__name__.removesuffix("Request"): version for request, version in used.items()}
 
     def __repr__(self) -> str:
         broker = "" if self.node_id is None else f" broker={self.node_id}"
@@ -417,7 +419,8 @@ class Connection:
         if self._state is not ConnectionState.READY and not self._is_reauthenticating:
             raise self._unusable()
         if at_most is not None:
-            return self.versions.pick(cls, at_most)
+            version = self._capped[cls] = self.versions.pick(cls, at_most)
+            return version
         version = self._picked.get(cls)
         if version is None:
             version = self._picked[cls] = self.versions.pick(cls)

@@ -12,7 +12,7 @@ from tests.end_to_end.terminal import run
 
 
 async def diagnosed(servers: str, *arguments: str) -> tuple[int, dict[str, Any]]:
-    outcome = await run("diagnose", "-b", servers, "--json", "--timeout", "5", *arguments)
+    outcome = await run("diagnose", "-b", servers, "--json", "--timeout", "3", *arguments)
     assert outcome.errors == ""
     return outcome.status, json.loads(outcome.text)
 
@@ -32,7 +32,11 @@ async def test_all_is_well_on_any_kafka(kafka: Kafka) -> None:
         await consumer.poll()  # having come back, it is done with the record
         await consumer.commit()
         await producer.send(topic, b"to come", partition=0)
+        member, writer = consumer.diagnose(), producer.diagnose()
         status, report = await diagnosed(kafka.bootstrap_servers, "--topic", topic, "--group", f"well-{topic}")
+    assert member.group is not None
+    assert (member.group.state, member.assigned, member.cluster.unreachable) == ("STABLE", 2, None)
+    assert any("Produce" in each.versions for broker in writer.brokers for each in broker.connections)
     assert (status, findings(report)) == (0, ["nothing is wrong here"])
     assert [each["answers"] for each in report["bootstrap_servers"]]
     assert all(each["answers"] and each["produce"] is not None for each in report["brokers"])
@@ -60,8 +64,9 @@ async def test_a_bootstrap_server_that_is_down_is_named_while_another_answers() 
     async with EmbeddedCluster() as cluster:
         status, report = await diagnosed(f"{nobody},{cluster.bootstrap_servers}")
     assert (status, findings(report)) == (1, [f"bootstrap server {nobody} does not answer"])
-    assert "Connect call failed" in report["bootstrap_servers"][0]["error"] or "refused" in (
-        report["bootstrap_servers"][0]["error"]
+    assert (
+        "Connect call failed" in report["bootstrap_servers"][0]["error"]
+        or "refused" in (report["bootstrap_servers"][0]["error"])
     )
 
 

@@ -61,6 +61,7 @@ def test_the_command_line_loads_only_what_the_command_needs() -> None:
 @pytest.mark.parametrize("name", aiokafka_lite.__all__)
 def test_each_public_name_is_there(name: str) -> None:
     assert getattr(aiokafka_lite, name) is not None
+    assert name in vars(aiokafka_lite), "it is looked for each time"
 
 
 @pytest.mark.parametrize("package", ["aiokafka_lite", "aiokafka_lite.protocol.messages"])

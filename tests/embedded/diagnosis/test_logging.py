@@ -168,3 +168,15 @@ def test_every_logger_is_in_one_tree() -> None:
         if name not in ("__name__", '"aiokafka_lite"')
     }
     assert others == set()
+
+
+async def test_a_client_above_its_quota_says_so_once(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="aiokafka_lite")
+    cluster.quota_limits.set(frozenset({("client-id", None)}), "producer_byte_rate", 1_000)
+    async with Producer(**settings(cluster)) as producer:
+        for _ in range(20):
+            await producer.send("orders", bytes(2_000), partition=0)
+        assert producer.metrics().throttle_time > 10
+    assert len([line for line in lines(caplog) if "is throttled" in line]) == 1
