@@ -419,8 +419,8 @@ class Connection:
         if self._state is not ConnectionState.READY and not self._is_reauthenticating:
             raise self._unusable()
         if at_most is not None:
-            version = self._capped[cls] = self.versions.pick(cls, at_most)
-            return version
+            capped = self._capped[cls] = self.versions.pick(cls, at_most)
+            return capped
         version = self._picked.get(cls)
         if version is None:
             version = self._picked[cls] = self.versions.pick(cls)
