@@ -1,0 +1,69 @@
+"""Ranges are read to their ends, and no further; what cannot be read is told in time. Without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka_lite import ClientConfig, ConsumerConfig, EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.errors import KafkaTimeout, UnknownTopic
+from aiokafka_lite.spark.offsets import Range
+from aiokafka_lite.spark.reading import RangeReader
+
+LONG_WAIT = ConsumerConfig(auto_offset_reset="none", fetch_max_wait=20.0)
+SOON = 10.0
+
+
+async def filled(cluster: EmbeddedCluster, *sizes: int) -> list[TopicPartition]:
+    await cluster.create_topic("t", partitions=len(sizes))
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number, size in enumerate(sizes):
+            for _ in range(size):
+                await producer.send("t", b"v", partition=number)
+    return [TopicPartition("t", number) for number in range(len(sizes))]
+
+
+async def offsets(client: Client, *task: Range, poll_timeout: float = 60.0) -> dict[TopicPartition, list[int]]:
+    """The offsets of the batches that come for these ranges."""
+    found: dict[TopicPartition, list[int]] = {}
+    reader = RangeReader(client, LONG_WAIT, task, fail_on_data_loss=True, poll_timeout=poll_timeout)
+    async with reader:
+        while fetched := await reader.take():
+            for each in fetched:
+                found.setdefault(each.range.partition, []).extend(batch.base_offset for batch, _ in each.batches)
+    return found
+
+
+async def test_nothing_is_waited_for_at_the_end_of_the_log(cluster: EmbeddedCluster) -> None:
+    """A broker that was asked for more would answer after twenty seconds."""
+    first, second, third = await filled(cluster, 30, 1, 200)
+    async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client, asyncio.timeout(SOON):
+        found = await offsets(client, Range(first, 0, 30), Range(second, 0, 1), Range(third, 5, 200))
+    assert found == {first: list(range(30)), second: [0], third: list(range(5, 200))}
+
+
+async def test_a_range_is_done_when_nothing_is_left_in_it_though_its_end_has_no_record(
+    cluster: EmbeddedCluster,
+) -> None:
+    (partition,) = await filled(cluster, 10)
+    leader = cluster.nodes[cluster.leader_of("t", 0)]
+    (segment,) = leader.replica_manager.partitions["t", 0].log.segments
+    segment.truncate(7)  # as compaction leaves it when the last records were deletions: the log's end stays at 10
+    async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client, asyncio.timeout(SOON):
+        assert await offsets(client, Range(partition, 0, 10)) == {partition: list(range(7))}
+
+
+async def test_an_end_beyond_the_log_is_given_up_in_time(cluster: EmbeddedCluster) -> None:
+    (partition,) = await filled(cluster, 3)
+    async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client:
+        with pytest.raises(KafkaTimeout, match=r"nothing came within 0.2 s .* of t-0 at offset 3, up to 5"):
+            await offsets(client, Range(partition, 0, 5), poll_timeout=0.2)
+
+
+async def test_a_topic_that_is_gone_is_told(cluster: EmbeddedCluster) -> None:
+    config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers, api_timeout=0.3, allow_auto_create_topics=False)
+    async with Client(config) as client:
+        with pytest.raises(UnknownTopic, match="gone"):
+            await offsets(client, Range(TopicPartition("gone", 0), 0, 5))
