@@ -483,3 +483,12 @@ class GroupConfig:
     def time_to_rebalance(self) -> float:
         """``rebalance_timeout``, or what it defaults to, in seconds."""
         return self.max_poll_interval if self.rebalance_timeout is None else self.rebalance_timeout
+
+    @property
+    def time_to_let_go(self) -> float:
+        """Seconds that the user may keep the others waiting for partitions that have to go.
+
+        The coordinator begins to count when the first member joins, which is up to a heartbeat before others know.
+        """
+        limit = self.time_to_rebalance
+        return max(limit / 2, limit - 2 * self.heartbeat_interval)

@@ -545,8 +545,7 @@ class _Consumption(Service):
         self._drop(partitions)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        patience = self._group_config.time_to_rebalance
-        await self._end_session(patience, patience)
+        await self._end_session(self._group_config.time_to_let_go, self._group_config.time_to_rebalance)
         self._drop(partitions)
 
     async def assigned(
@@ -557,8 +556,7 @@ class _Consumption(Service):
             if not added:
                 return  # the session goes on, in the next generation
             before._cancel()
-            patience = self._group_config.time_to_rebalance
-            await self._end_session(patience, patience)
+            await self._end_session(self._group_config.time_to_let_go, self._group_config.time_to_rebalance)
         for partition, committed in added.items():
             state = self._subscription.add(partition, self._subscription.reset)
             if committed is not None:

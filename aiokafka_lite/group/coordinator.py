@@ -165,6 +165,7 @@ class Coordinator:
         self._handovers: asyncio.Queue[Assign | Revoke | Lose | Fail] = asyncio.Queue()
         self._going: set[TopicPartition] = set()  # in a handover that has not been carried out yet
         self._waiting: anyio.CancelScope | None = None
+        self._let_go_by: dict[int, float] = {}  # the loop's time, by the number of what is to be let go of
         self._request: anyio.CancelScope | None = None
         self._locating: anyio.CancelScope | None = None
         self._beating = asyncio.Event()
@@ -271,6 +272,8 @@ class Coordinator:
                 self._going.update(action.partitions)
                 if self._locating is not None:
                     self._locating.cancel()  # what is being looked up may be what goes
+                if isinstance(action, Revoke):
+                    self._let_go_by[action.number] = asyncio.get_running_loop().time() + self._config.time_to_let_go
                 if isinstance(action, Lose):
                     self.offsets.forget(action.partitions)  # at once: no late commit may undo what others commit
                     self._end_wait()
@@ -504,27 +507,28 @@ class Coordinator:
 
     async def _revoke(self, action: Revoke) -> None:
         if not action.closing and not self._closing:
-            await self._wait_for_user(action.partitions)
+            await self._wait_for_user(action)
         await self._reading.finish(action.partitions, closing=action.closing or self._closing)
         if self._config.auto_commit:
             await self.offsets.commit_marked(action.partitions, timeout=self._time_to_commit(action))
         await self._reading.revoked(action.partitions)
         self.offsets.forget(action.partitions)
         self._going.difference_update(action.partitions)
+        del self._let_go_by[action.number]
         self._post(LetGo(action.number))
 
-    async def _wait_for_user(self, partitions: Sequence[TopicPartition]) -> None:
-        """Until what was handed out is done with, so that a rebalance repeats nothing; but others are waiting."""
-        limit = self._config.time_to_rebalance
-        # The coordinator began to count when the first member joined, which was up to a heartbeat ago.
-        limit = max(limit / 2, limit - 2 * self._config.heartbeat_interval)
-        with anyio.move_on_after(limit) as self._waiting:
-            await self._reading.wait_until_done(partitions)
+    async def _wait_for_user(self, action: Revoke) -> None:
+        """Until what was handed out is done with, so that a rebalance repeats nothing; but others are waiting.
+
+        They have been since the machine said so, and not since the handover before this one has come to its end.
+        """
+        with anyio.CancelScope(deadline=self._let_go_by[action.number]) as self._waiting:
+            await self._reading.wait_until_done(action.partitions)
         if self._waiting.cancelled_caught and not self._closing and self.member.state is MemberState.REVOKING:
             logger.warning(
                 "%r lets go of partitions whose records are still being worked on: others wait since %.1f s",
                 self.member,
-                limit,
+                self._config.time_to_let_go,
             )
         self._waiting = None
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from aiokafka_lite.consumer import Claim, ConsumerGroupSession, RebalanceHandle, RebalanceListener, ResetReason
+from aiokafka_lite.consumer import (
+    Claim,
+    ConsumerGroupHandler,
+    ConsumerGroupSession,
+    RebalanceHandle,
+    RebalanceListener,
+    ResetReason,
+)
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, IllegalStateError, KafkaTimeout
 from aiokafka_lite.protocol.records import encode_batch
-from aiokafka_lite.types import TopicPartition
+from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.consumer.logs import fill, write_batch
 from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
@@ -279,3 +288,93 @@ async def test_marks_follow_a_log_that_begins_anew_and_the_user_hears_of_it(clus
     assert await committed(cluster) == {ORDERS[0]: 10}
     with pytest.raises(ConfigurationError, match="on_offset_reset=5"):
         group_of(cluster, on_offset_reset=5)
+
+
+# ---- all of it at once
+
+
+class Storm:
+    """What has been done, and committed too early, by all the handlers of a test."""
+
+    def __init__(self, late: float) -> None:
+        self.late = late
+        self.done: set[tuple[int, int]] = set()
+        self.owners: dict[int, object] = {}
+        self.clashes: list[str] = []
+
+
+class Careless(ConsumerGroupHandler):
+    """Takes some records, does them at once and marks the last; comes late, returns early, and drops what it has."""
+
+    def __init__(self, storm: Storm, choice: random.Random) -> None:
+        self.storm = storm
+        self.choice = choice
+
+    async def setup(self, session: ConsumerGroupSession) -> None:
+        await asyncio.sleep(self.choice.choice([0.0, 0.0, 1.0]))
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        number = claim.partition
+        if self.storm.owners.get(number) is not None:
+            self.storm.clashes.append(f"{number} has two readers")
+        self.storm.owners[number] = claim
+        try:
+            found: list[Record] = []
+            async for record in claim:
+                found.append(record)
+                await asyncio.sleep(self.choice.choice([0.0, 0.02, 0.1]))
+                if len(found) >= self.choice.randrange(1, 9) or record.offset % 10 == 9:
+                    self.storm.done.update((each.partition, each.offset) for each in found)
+                    session.mark_message(found[-1])
+                    found.clear()
+                if self.choice.random() < 0.01:
+                    await session.commit()
+            if self.choice.random() < 0.1:
+                await asyncio.sleep(self.storm.late)
+        finally:
+            if self.storm.owners.get(number) is claim:
+                self.storm.owners[number] = None
+
+
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_storm_of_handlers_does_every_record_and_commits_nothing_that_was_not_done(
+    cluster: EmbeddedCluster, settings: dict[str, Any], seed: int
+) -> None:
+    in_time = seed % 2 == 0  # else it takes longer than others wait
+    choice, storm = random.Random(seed), Storm(late=4.0 if in_time else 20.0)
+    for partition in ORDERS:
+        fill(cluster, partition, 200)
+    running: list[Running] = []
+
+    async def no_commit_is_early() -> None:
+        done = await committed(cluster)
+        early = [
+            (partition.partition, offset) for partition, end in done.items() for offset in range(end)
+            if (partition.partition, offset) not in storm.done
+        ]  # fmt: skip
+        assert early == []
+
+    for _ in range(25):
+        if len(running) > 2 and choice.random() < 0.45:
+            leaver = running.pop(choice.randrange(len(running)))
+            if choice.random() < 0.5:
+                await leaver.cancel()
+            else:
+                await leaver.group.close()
+                await leaver.task
+        else:
+            running.append(Running(cluster, Careless(storm, choice), **QUICK, **settings))
+        if choice.random() < 0.2 and storm.owners:
+            await cluster.move_leader(OFFSETS_TOPIC, partition_of("workers", 3))
+        await asyncio.sleep(choice.choice([0.0, 0.5, 3.0, 6.0]))
+        await no_commit_is_early()
+    async with asyncio.timeout(600):
+        while len(storm.done) < 1_200:
+            await asyncio.sleep(1.0)
+            assert not any(each.task.done() for each in running)
+    await asyncio.gather(*(each.cancel() for each in running))
+    await no_commit_is_early()
+    if in_time:
+        assert storm.clashes == []
+    assert await committed(cluster) == dict.fromkeys(ORDERS, 200)
