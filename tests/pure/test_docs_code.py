@@ -15,6 +15,7 @@ OTHERS_NAMES = {
     *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
     *("BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP"),  # the shell's
     *("key_base64", "value_base64"),  # put together by the command line
+    *("createDataFrame", "foreachBatch"),  # Spark's
 }
 
 ALL = list(chain.from_iterable(map(blocks, PAGES)))
