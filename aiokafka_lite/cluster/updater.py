@@ -9,7 +9,9 @@ for the first time is asked for at once; everything else leaves ``retry_backoff`
 ``retry_backoff_max`` while answers say nothing new. A round that reached no broker backs off in the same way.
 
 A round goes through the live brokers, then through the bootstrap addresses. Brokers that fail are put aside, and taken
-back when none is left (KIP-899).
+back when none is left (KIP-899). One that keeps silent is waited for, but not alone: after `PATIENCE` the next is asked
+as well, then after twice that, and so on, and the first answer ends the round. So a frozen broker costs a second where
+its request times out after thirty, and a cluster that is slow as a whole gets few requests more.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+
+import anyio
 
 from ..aio.backoff import Backoff
 from ..aio.troubles import Troubles
@@ -45,6 +49,9 @@ logger = logging.getLogger(__name__)
 TOPIC_IDLE = 300.0
 """Seconds after which a topic that was used only in passing is not asked for any longer."""
 
+PATIENCE = 1.0
+"""Seconds without an answer, to connecting or to the request, until another broker is asked as well; then doubled."""
+
 _RELIABLE_EPOCHS = 9
 """The version of Metadata from which on leader epochs may be believed: older brokers answer with outdated ones."""
 
@@ -56,9 +63,7 @@ _PLACE = "metadata"
 class Updater:
     """Owner of the view. ``run`` is its only task; everything else is called on the same loop and does not wait."""
 
-    def __init__(
-        self, config: ClientConfig, brokers: Brokers, random: Callable[[], float], troubles: Troubles
-    ) -> None:
+    def __init__(self, config: ClientConfig, brokers: Brokers, random: Callable[[], float], troubles: Troubles) -> None:
         self.view = ClusterView()
         self.tracked = TrackedTopics(TOPIC_IDLE)
         self.failures: dict[str, KafkaError] = {}  # since the last answer, the latest of each address
@@ -181,15 +186,26 @@ class Updater:
 
     async def _round(self) -> bool:
         """Ask one broker after the other; whether the asking is over, by an answer or for good."""
-        for broker in self._brokers.candidates(self.view):
-            try:
-                if await self._ask(broker):
-                    return True
-            except AuthenticationError as error:
-                self._refuse(error)
-                return True
-            except (ConnectionLost, KafkaTimeout, ProtocolError, UnsupportedVersion, BrokerError) as error:
-                self._failed(broker, error)
+        patience = PATIENCE
+        over = False
+
+        async def attempt(broker: Broker, failed: asyncio.Event) -> None:
+            nonlocal over
+            if await self._attempt(broker):
+                over = True
+                attempts.cancel_scope.cancel()
+            failed.set()
+
+        async with anyio.create_task_group() as attempts:
+            for broker in self._brokers.candidates(self.view):
+                failed = asyncio.Event()
+                attempts.start_soon(attempt, broker, failed, name=f"metadata: {broker.address}")
+                with anyio.move_on_after(patience) as waiting:
+                    await failed.wait()
+                if waiting.cancelled_caught:
+                    patience *= 2
+        if over:
+            return True
         self._brokers.resurrect()
         if self._troubles.failed(_PLACE, ConnectionLost(self.describe_failures(), sent=False)):
             logger.warning("no broker answers a request for metadata: %s", self.describe_failures())
@@ -197,6 +213,17 @@ class Updater:
             self._refuse(_joined(self.failures))
             return True
         return False
+
+    async def _attempt(self, broker: Broker) -> bool:
+        """Ask one broker; whether the asking is over, by its answer or for good."""
+        try:
+            return await self._ask(broker)
+        except AuthenticationError as error:
+            self._refuse(error)
+            return True
+        except (ConnectionLost, KafkaTimeout, ProtocolError, UnsupportedVersion, BrokerError) as error:
+            self._failed(broker, error)
+            return False
 
     def _is_hopeless(self) -> bool:
         """Whether the addresses will say the same again: other protocols, or versions that we do not speak.

@@ -269,6 +269,50 @@ async def test_broker_that_fails_is_put_aside_and_taken_back_when_none_is_left()
 
 
 @simulated
+async def test_a_broker_that_keeps_silent_holds_up_a_refresh_for_a_second() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await client.refresh()
+        cluster.on(MetadataRequest).drop()
+        began = now()
+        await client.refresh()
+        assert 1.0 < now() - began < 1.5
+        for _ in range(20):  # the silent one has a request under way, so that others are asked first
+            began = now()
+            await client.refresh()
+            assert now() - began < 1.1
+            await asyncio.sleep(5.0)
+
+
+@simulated
+async def test_a_cluster_that_is_slow_is_asked_little_more_for_it() -> None:
+    async with cluster_and_client(brokers=20) as (cluster, client):
+        await client.refresh()
+        before = metadata_requests(cluster)
+        with cluster.on(MetadataRequest, times=None).delay(10.0):
+            began = now()
+            await client.refresh()
+            assert now() - began == pytest.approx(10.0, abs=0.5)
+        assert metadata_requests(cluster) - before <= 4
+        await asyncio.sleep(60.0)
+        assert metadata_requests(cluster) - before <= 5
+
+
+@simulated
+async def test_who_comes_while_several_are_asked_gets_an_answer_that_is_new_enough() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await client.refresh()
+        await _answer_now_arriving_in(cluster, 3.0)  # what the first one asked says nothing of what comes after it
+        first = asyncio.ensure_future(client.refresh())
+        await asyncio.sleep(0.5)
+        cluster.on(MetadataRequest).drop()
+        await cluster.create_topic("new")
+        topic = await client.topic("new")
+        await first
+        assert topic.partitions
+        assert client.known_topic("new") is not None
+
+
+@simulated
 async def test_no_broker_answers_then_they_come_back() -> None:
     async with cluster_and_client() as (cluster, client):
         for node in (1, 2, 3):
