@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 
 from ..errors import IllegalStateError
@@ -40,16 +40,46 @@ class Loss:
         self._error = error
         self._unobserved: dict[str, None] = {}
 
-    def add(self, topic: str) -> None:
-        """Records of the topic are gone, and nobody was given the error."""
-        self._unobserved[topic] = None
+    def add(self, fate: Fate) -> None:
+        """These records are gone, and nobody was given the error."""
+        self._unobserved[fate.topic] = None
 
     def __del__(self) -> None:
         if self._unobserved:
-            names = ", ".join(sorted(self._unobserved)[:SHOWN])
-            others = len(self._unobserved) - SHOWN
-            more = f" and {others} more" if others > 0 else ""
-            logger.error("records for %s%s were not delivered: %r", names, more, self._error)
+            logger.error("records for %s were not delivered: %r", _listed(self._unobserved), self._error)
+
+
+class Lateness:
+    """What groups of records fail with one after the other in an outage: a line for the first, and one in the end.
+
+    Owned by the router, which says when it is over.
+    """
+
+    __slots__ = ("_groups", "_topics")
+
+    def __init__(self) -> None:
+        self._groups = 0
+        self._topics: dict[str, None] = {}
+
+    def add(self, fate: Fate) -> None:
+        """These records are gone, and nobody was given the error."""
+        self._groups += 1
+        self._topics[fate.topic] = None
+        if self._groups == 1:
+            logger.error("records for %s were not delivered: %r; others are counted", fate.name, fate.error)
+
+    def over(self) -> None:
+        """Records are delivered again."""
+        if self._groups > 1:
+            logger.error("records for %s were not delivered: %d batches in all", _listed(self._topics), self._groups)
+        self._groups = 0
+        self._topics.clear()
+
+
+def _listed(topics: Iterable[str]) -> str:
+    """The first names, and how many more there are."""
+    names = sorted(topics)
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 class Fate:
@@ -84,7 +114,7 @@ class Fate:
         self.observed = False
         self._waiters: list[asyncio.Future[None]] | None = None
         self._followers: list[Callable[[], None]] | None = None
-        self._loss: Loss | None = None
+        self._loss: Loss | Lateness | None = None
 
     def wait(self) -> asyncio.Future[None]:
         """A future for one waiter, done when this is settled. It never carries an error; the fate does."""
@@ -115,7 +145,12 @@ class Fate:
         self.log_append_time = log_append_time
         self._settle()
 
-    def fail(self, error: Exception, loss: Loss | None = None) -> None:
+    @property
+    def name(self) -> str:
+        """The partition, or the topic where none was chosen yet."""
+        return self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
+
+    def fail(self, error: Exception, loss: Loss | Lateness | None = None) -> None:
         """The records are given up; together with others if they have that ``loss`` in common."""
         self.error = error
         self._loss = loss
@@ -146,10 +181,9 @@ class Fate:
         if self.error is None or self.observed:
             return
         if self._loss is not None:
-            self._loss.add(self.topic)
+            self._loss.add(self)
         else:
-            name = self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
-            logger.error("records for %s were not delivered: %r", name, self.error)
+            logger.error("records for %s were not delivered: %r", self.name, self.error)
 
 
 class Delivery:

@@ -27,7 +27,7 @@ from ..types import Compression, TopicPartition
 from .batch import Batch
 from .broker import REQUEST_OVERHEAD, BrokerProducer, Parcel
 from .columns import Encoded
-from .delivery import UNKNOWN_OFFSET, Fate, Loss
+from .delivery import UNKNOWN_OFFSET, Fate, Lateness, Loss
 from .metrics import BrokerMetrics, Counters
 from .partition import Next, PartitionProducer
 from .topic import HeldRecord
@@ -87,6 +87,8 @@ class Router:
         self.counters = Counters()
         self.stopped = False
         self._held_up: set[TopicPartition] = set()  # where the last answer was that it has to be sent again
+        self._late: set[TopicPartition] = set()  # where the last batch to be settled was too late
+        self._lateness = Lateness()
 
     # Callbacks.
 
@@ -320,7 +322,7 @@ class Router:
         """The broker has a batch."""
         partition, batch = parcel
         following = partition.delivered(batch)
-        if self._held_up:
+        if self._held_up or self._late:
             self._goes_on(partition)
         if not batch.settled:
             self._forget(batch)
@@ -343,6 +345,9 @@ class Router:
         spell = None if self._held_up else self.client.troubles.over(_PLACE)
         if spell is not None:
             logger.info("batches are written again without a retry, after %s", spell)
+        self._late.discard(partition.topic_partition)
+        if not self._late:
+            self._lateness.over()
 
     def refuse(self, parcel: Parcel, error: Exception) -> None:
         """A batch is given up, as sending it again would not help."""
@@ -458,7 +463,7 @@ class Router:
         """Records that were held are settled, or have moved into batches."""
         self.unsettled.pop(fate, None)
 
-    def _fail(self, batch: Batch, error: Exception, loss: Loss | None = None) -> None:
+    def _fail(self, batch: Batch, error: Exception, loss: Loss | Lateness | None = None) -> None:
         """Give a batch up. One that is proven written has succeeded for all that; only its place was never told."""
         if batch.settled:
             return
@@ -500,7 +505,8 @@ class Router:
         for batch in due:
             partition = self._owners[batch]
             following = partition.expired(batch)
-            self._fail(batch, self._too_late(partition, batch, now))
+            self._late.add(partition.topic_partition)
+            self._fail(batch, self._too_late(partition, batch, now), self._lateness)
             self.act(partition, following)
 
     def _too_late(self, partition: PartitionProducer, batch: Batch, now: float) -> KafkaTimeout:
@@ -548,6 +554,7 @@ class Router:
     def stop(self) -> None:
         """Cancel all timers; nothing will be sent any more, and answers that still come are ignored."""
         self.stopped = True
+        self._lateness.over()
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

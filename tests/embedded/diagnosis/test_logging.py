@@ -180,3 +180,24 @@ async def test_a_client_above_its_quota_says_so_once(
             await producer.send("orders", bytes(2_000), partition=0)
         assert producer.metrics().throttle_time > 10
     assert len([line for line in lines(caplog) if "is throttled" in line]) == 1
+
+
+async def test_records_that_nobody_awaits_and_that_are_lost_in_an_outage(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def send() -> None:
+        for partition in (0, 1):
+            producer.send_nowait("orders", b"value", partition=partition)
+
+    async with (
+        Producer(**settings(cluster), delivery_timeout=31.0) as producer,
+        doing(send),
+        outage(cluster, caplog),
+    ):
+        lost = [line for line in lines(caplog) if "were not delivered" in line]
+        assert len(lost) == 2
+        assert lost[0].startswith("ERROR producer.delivery: records for orders-")
+        assert re.fullmatch(
+            r"ERROR producer\.delivery: records for orders were not delivered: \d{3,} batches in all", lost[1]
+        )
+        assert producer.metrics().records_failed > 100
