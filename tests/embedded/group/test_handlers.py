@@ -336,6 +336,21 @@ class Careless(ConsumerGroupHandler):
                 self.storm.owners[number] = None
 
 
+async def trouble_the_coordinator(cluster: EmbeddedCluster, choice: random.Random) -> None:
+    node = cluster.leader_of(OFFSETS_TOPIC, partition_of("workers", 3))
+    match choice.choice(["move", "kill", "stop", "freeze"]):
+        case "move":
+            await cluster.move_leader(OFFSETS_TOPIC, partition_of("workers", 3))
+        case "freeze":
+            await cluster.freeze(node)
+            await asyncio.sleep(choice.choice([1.0, 5.0, 12.0]))
+            await cluster.thaw(node)
+        case how:
+            await (cluster.kill(node) if how == "kill" else cluster.stop(node))
+            await asyncio.sleep(choice.choice([0.5, 4.0]))
+            await cluster.restart(node)
+
+
 @pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_storm_of_handlers_does_every_record_and_commits_nothing_that_was_not_done(
@@ -366,7 +381,7 @@ async def test_a_storm_of_handlers_does_every_record_and_commits_nothing_that_wa
         else:
             running.append(Running(cluster, Careless(storm, choice), **QUICK, **settings))
         if choice.random() < 0.2 and storm.owners:
-            await cluster.move_leader(OFFSETS_TOPIC, partition_of("workers", 3))
+            await trouble_the_coordinator(cluster, choice)
         await asyncio.sleep(choice.choice([0.0, 0.5, 3.0, 6.0]))
         await no_commit_is_early()
     async with asyncio.timeout(600):
