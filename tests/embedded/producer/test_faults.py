@@ -29,6 +29,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceResponseRecordError,
     ProduceResponseTopic,
 )
+from tests.embedded.producer.cutting import CuttingConnector
 from tests.embedded.producer.logs import batches_of, producer_of, values_of
 
 RETRIABLE = [code for code in ErrorCode if code.retriable]
@@ -82,6 +83,23 @@ async def test_records_arrive_once_and_in_order(
         await producer.send("t", b"000000")
         FAULTS[fault](cluster.on(ProduceRequest, nth=nth, times=failures))
         results = await send_in_batches(producer, numbered(20, 1))
+    assert values_of(cluster, "t") == numbered(21)
+    assert [result.offset for result in results] == list(range(1, 21))
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_in_flight_requests_per_connection": 1}, {"acks": 1}], ids=str)
+@pytest.mark.parametrize("cut", [{1}, {1, 2, 3, 4}], ids=str)
+@pytest.mark.parametrize("length", [2, 4, 9, 60, -1])
+async def test_a_request_that_is_cut_off_on_its_way_is_written_once_and_in_order(
+    cluster: EmbeddedCluster, length: int, cut: set[int], settings: dict[str, Any]
+) -> None:
+    await cluster.create_topic("t", 1)
+    assert cluster.connector is not None
+    way = CuttingConnector(cluster.connector, cut, length)
+    async with Producer(cluster.bootstrap_servers, connector=way, batch_size=100, **settings) as producer:
+        await producer.send("t", b"000000")
+        results = await send_in_batches(producer, numbered(20, 1))
+        assert producer.metrics().retries >= len(cut)
     assert values_of(cluster, "t") == numbered(21)
     assert [result.offset for result in results] == list(range(1, 21))
 
