@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import lazy
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .data_source import KafkaLiteDataSource as KafkaLiteDataSource
-    from .listener import LagListener as LagListener
+    from .data_source import KafkaLiteDataSource
+    from .listener import LagListener
 
 FORMAT = "kafka-lite"
 """The name to give to ``format()``."""
 
-__all__ = ["FORMAT", "KafkaLiteDataSource", "LagListener", "register"]
+_HOMES = {"data_source": ("KafkaLiteDataSource",), "listener": ("LagListener",)}
 
-_HOMES = {"KafkaLiteDataSource": "data_source", "LagListener": "listener"}
+__all__ = ["FORMAT", "KafkaLiteDataSource", "LagListener", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -29,10 +31,5 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(KafkaLiteDataSource)
 
 
-def __getattr__(name: str) -> object:
-    """Import what needs pyspark when it is asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+if not TYPE_CHECKING:  # a checker would take any name whatever for one of ours
+    __getattr__ = lazy.attributes(__name__, _HOMES)

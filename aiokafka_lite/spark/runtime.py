@@ -14,8 +14,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Hashable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ..aio.service import Service, ServiceState
 from ..errors import KafkaError
@@ -29,22 +30,15 @@ IDLE_TIMEOUT = 60.0
 """Seconds that a client is kept which nobody uses: as long as Spark keeps an idle worker."""
 
 
-class _Kept(Generic[S]):
-    """A started service, or one that is being started. Belongs to the loop's thread."""
+class _Kept:
+    """A service and who uses it. Belongs to the loop's thread."""
 
-    def __init__(self, starting: asyncio.Task[S]) -> None:
-        self.starting = starting
+    def __init__(self) -> None:
+        self.starting = asyncio.Lock()
+        """Held by who starts it: whoever comes meanwhile waits, and finds it started."""
+        self.service: Service | None = None
         self.users = 0
         self.closing: asyncio.TimerHandle | None = None
-
-    @property
-    def usable(self) -> bool:
-        """Whether it is worth sharing: on its way, or running."""
-        if not self.starting.done():
-            return True
-        if self.starting.cancelled() or self.starting.exception() is not None:
-            return False
-        return self.starting.result().state is ServiceState.RUNNING
 
 
 class Runtime:
@@ -53,8 +47,8 @@ class Runtime:
     def __init__(self, *, idle_timeout: float = IDLE_TIMEOUT) -> None:
         self.pid = os.getpid()
         self._idle_timeout = idle_timeout
-        self._kept: dict[Hashable, _Kept[Any]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._kept: dict[Hashable, _Kept] = {}
+        self._ending: set[Future[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka_lite", daemon=True)
         self._thread.start()
@@ -89,61 +83,58 @@ class Runtime:
             self._loop.call_soon_threadsafe(self._give_back, key, service)
 
     async def _take(self, key: Hashable, make: Callable[[], S]) -> S:
-        kept = self._kept.get(key)
-        if kept is None or not kept.usable:
-            self._drop(key)
-            kept = self._kept[key] = _Kept(asyncio.get_running_loop().create_task(_started(make)))
-        kept.users += 1
+        kept = self._kept.setdefault(key, _Kept())
         if kept.closing is not None:
             kept.closing.cancel()
             kept.closing = None
+        kept.users += 1
         try:
-            started: S = await asyncio.shield(kept.starting)  # others may wait for the same start
+            async with kept.starting:
+                if kept.service is None or kept.service.state is not ServiceState.RUNNING:
+                    kept.service = None  # one that failed is closed by its last user
+                    service = make()
+                    await service.start()
+                    kept.service = service
+            return kept.service  # type: ignore[return-value]
         except BaseException:
-            kept.users -= 1
+            self._leave(key, kept)
             raise
-        return started
 
     def _give_back(self, key: Hashable, service: Service) -> None:
-        kept = self._kept.get(key)
-        if kept is None or kept.starting.result() is not service:
-            self._end(service)  # it failed meanwhile, and another has taken its place
-            return
+        kept = self._kept[key]
+        if kept.service is not service:
+            self._end(service)
+        self._leave(key, kept)
+
+    def _leave(self, key: Hashable, kept: _Kept) -> None:
         kept.users -= 1
         if not kept.users:
             kept.closing = self._loop.call_later(self._idle_timeout, self._drop, key)
 
     def _drop(self, key: Hashable) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None and not kept.users and kept.starting.done() and kept.starting.exception() is None:
-            self._end(kept.starting.result())
+        kept = self._kept.pop(key)
+        if kept.service is not None:
+            self._end(kept.service)
 
     def _end(self, service: Service) -> None:
-        task = self._loop.create_task(_closed(service))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        ending = asyncio.run_coroutine_threadsafe(_closed(service), self._loop)
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     def close(self) -> None:
         """Close the services and end the thread; for tests, as a worker's thread ends with its process."""
 
         async def close_all() -> None:
-            for key in list(self._kept):
-                kept = self._kept.pop(key)
+            for key, kept in list(self._kept.items()):
                 if kept.closing is not None:
                     kept.closing.cancel()
-                self._end(await kept.starting)
-            await asyncio.gather(*self._ending)
+                self._drop(key)
+            await asyncio.gather(*map(asyncio.wrap_future, self._ending))
 
         self.run(close_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-async def _started(make: Callable[[], S]) -> S:
-    service = make()
-    await service.start()
-    return service
 
 
 async def _closed(service: Service) -> None:
