@@ -374,3 +374,37 @@ async def test_the_properties_file_of_kafkas_tools_is_enough(secured: SecuredKaf
     listing = ("--list", "--command-config", str(path))
     listed = await asyncio.to_thread(run_tool, secured.version, "topics", secured.servers("SHORT"), *listing)
     assert topic in listed.split()
+
+
+@only_on_the_newest
+async def test_the_command_line_takes_secrets_from_files_and_the_environment(
+    secured: SecuredKafka, tmp_path: Path
+) -> None:
+    from tests.end_to_end.terminal import run
+
+    topic = f"by-command-{next(_topics)}"
+    (tmp_path / "password").write_text(f"{PLAIN_PASSWORD}\n")
+    path = tmp_path / "client.properties"
+    path.write_text(
+        f"bootstrap.servers={secured.servers('SASL')}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f"sasl.username={PLAIN_USER}\nsasl.password=file:{tmp_path / 'password'}\n"
+    )
+    created = await run("topics", "create", topic, "-p", "1", "-r", "1", "--config", str(path))
+    assert created.status == 0, created.errors
+    by_environment = {
+        "AIOKAFKA_LITE_BOOTSTRAP_SERVER": secured.servers("SASL"),
+        "AIOKAFKA_LITE_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "AIOKAFKA_LITE_SASL_MECHANISM": "PLAIN",
+        "AIOKAFKA_LITE_SASL_USERNAME": PLAIN_USER,
+        "AIOKAFKA_LITE_SASL_PASSWORD": PLAIN_PASSWORD,
+    }
+    produced = await run("produce", topic, stdin=b"secret line\n", variables=by_environment)
+    assert produced.status == 0, produced.errors
+    options = ("-X", "sasl.password=env:OURS", "-c", str(path))
+    consumed = await run("consume", topic, "--until", "end", *options, variables={"OURS": PLAIN_PASSWORD})
+    assert (consumed.status, consumed.output) == (0, b"secret line\n"), consumed.errors
+    refused = await run("topics", "list", *options, "-v", "--timeout", "5", variables={"OURS": "wrong-password"})
+    assert refused.status == 1
+    assert refused.errors.splitlines()[-1].startswith("aiokafka-lite: ")
+    assert "wrong-password" not in refused.errors
+    assert PLAIN_PASSWORD not in refused.errors
