@@ -41,7 +41,7 @@ def compiled_init(cls: type[Any], *, keywords_only: bool, assign: str) -> Callab
     parameters, lines = ["self", *("*" for _ in fields[:1] if keywords_only)], ["    pass\n"]
     for each in fields:
         name, value = each.name, each.name
-        scope[f"set_{name}"] = vars(cls)[name].__set__
+        scope[f"set_{name}"] = getattr(cls, name).__set__
         if each.default_factory is not dataclasses.MISSING:
             scope[f"make_{name}"] = each.default_factory
             parameters.append(f"{name}=MISSING")
@@ -67,11 +67,11 @@ def _first_init(self: Any, *values: object, **named: object) -> None:
 
 
 def _values(fact: Any) -> tuple[object, ...]:
-    return tuple(getattr(fact, name) for name in fact.__slots__)
+    return tuple(getattr(fact, name) for name in fact.__match_args__)
 
 
 def _repr(self: Any) -> str:
-    pairs = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+    pairs = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
     return f"{type(self).__qualname__}({pairs})"
 
 

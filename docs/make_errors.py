@@ -32,7 +32,18 @@ from aiokafka_lite import (  # noqa: E402
     TopicPartition,
 )
 from aiokafka_lite.aio import virtual_time  # noqa: E402
-from aiokafka_lite.protocol.messages import FindCoordinatorRequest  # noqa: E402
+from aiokafka_lite.protocol.connection import ParsedRequest, encode_response, parse_request  # noqa: E402
+from aiokafka_lite.protocol.messages import (  # noqa: E402
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 PAGE = ROOT / "docs" / "errors.md"
 
@@ -117,6 +128,16 @@ async def plain_listener(cluster: EmbeddedCluster, servers: str) -> None:
     or use the port of the listener that has TLS.
     """
     await Producer(servers, security_protocol="SSL", api_timeout=5.0).start()
+
+
+@case(REACHING, "A wrong password")
+async def wrong_password(cluster: EmbeddedCluster, servers: str) -> None:
+    """The broker does not know the user, or not by this password. The password is read from where it was given, with
+    every character: a newline at the end of a file counts. It is not tried again, and is in no message.
+    """
+    async with listener_that_refuses_logins() as address:
+        login = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "secert"}
+        await Producer(address, security_protocol="SASL_PLAINTEXT", **login).start()
 
 
 @case(REACHING, "The broker is too old", as_kafka="1.1.1")
@@ -413,6 +434,33 @@ async def tls_server_on_a_port() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
+async def listener_that_refuses_logins() -> AsyncIterator[str]:
+    """A broker as far as a login that fails, in Kafka's words."""
+    spoken = (ApiVersionsRequest, MetadataRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
+    versions = [ApiVersion(api_key=each.api_key, min_version=0, max_version=each.versions.last) for each in spoken]
+    answers = {
+        ApiVersionsRequest: ApiVersionsResponse(error_code=0, api_keys=versions),
+        SaslHandshakeRequest: SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
+        SaslAuthenticateRequest: SaslAuthenticateResponse(
+            error_code=int(ErrorCode.SASL_AUTHENTICATION_FAILED),
+            error_message="Authentication failed: Invalid username or password",
+            auth_bytes=b"",
+        ),
+    }
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in answers:
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            asked = parse_request(await reader.readexactly(size))
+            assert isinstance(asked, ParsedRequest)
+            writer.write(encode_response(asked.header, answers[type(asked.request)]))
+        writer.close()
+
+    async with serving(answer) as address:
+        yield address
+
+
+@asynccontextmanager
 async def answering(data: bytes) -> AsyncIterator[str]:
     """A port on which everything is answered with these bytes, and an end."""
 
@@ -422,6 +470,15 @@ async def answering(data: bytes) -> AsyncIterator[str]:
         await writer.drain()
         writer.close()
 
+    async with serving(answer) as address:
+        yield address
+
+
+@asynccontextmanager
+async def serving(
+    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """A port of ours."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     try:
         host, port = server.sockets[0].getsockname()

@@ -95,6 +95,16 @@ def test_equal_ones_have_one_hash_if_their_values_have_any() -> None:
         hash(Fact("here"))
 
 
+def test_what_is_inherited_counts() -> None:
+    @fact
+    class Longer(Fact):
+        colour: str = "red"
+
+    assert repr(Longer("here", 2, ["x"], "blue")).endswith("Longer(place='here', count=2, names=['x'], colour='blue')")
+    assert Longer("here") != Longer("there")
+    assert Longer("here") != Fact("here")
+
+
 def test_it_is_replaced_matched_copied_and_pickled() -> None:
     made = Fact("here", 3, ["x"])
     assert dataclasses.replace(made, count=4) == Fact("here", 4, ["x"])  # type: ignore[type-var]

@@ -58,7 +58,6 @@ def test_every_class_that_a_caller_may_want_to_catch_is_made(page: str) -> None:
         "BrokerError",  # its subclasses, and codes without a class of their own
         "ConnectionLost",  # is tried again until it is a KafkaTimeout
         "ProducerFenced",  # needs a transaction
-        "AuthenticationError",  # needs a listener that asks for a login; the tests of security have those
         "WrongProtocol",
     }
     classes = {
