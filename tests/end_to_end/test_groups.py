@@ -29,6 +29,7 @@ from aiokafka_lite import (
 )
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import DEADLINE, take
+from tests.real.servers import NEWEST
 
 _numbers = itertools.count(1)
 
@@ -132,6 +133,49 @@ async def test_a_handler_reads_claims(kafka: Kafka) -> None:
         await consumer_group.close()
         await task
     assert counts == {0: 20, 1: 20, 2: 20}
+    async with Consumer(kafka.bootstrap_servers, group_id=group) as reader:
+        found = await reader.committed([TopicPartition(topic, number) for number in range(3)])
+        assert {offset and offset.offset for offset in found.values()} == {20}
+
+
+@pytest.mark.parametrize("blocked", [1.0, 8.0])
+async def test_a_claim_that_blocks_the_event_loop_loses_the_session_only_beyond_its_timeout(
+    kafka: Kafka, blocked: float
+) -> None:
+    if kafka.kind == "embedded":
+        pytest.skip("the embedded cluster would be blocked, too; see the tests in virtual time")
+    if kafka.kind == "jvm" and kafka.version != NEWEST:
+        pytest.skip("it takes its time, and nothing of it depends on the release")
+    topic, group = await kafka.create_topic(partitions=3), new_group()
+    await write(kafka, topic, 3, 20)
+    done: set[tuple[int, int]] = set()
+    sessions: list[int] = []
+    enough = asyncio.Event()
+
+    class Blocking(ConsumerGroupHandler):
+        async def setup(self, session: ConsumerGroupSession) -> None:
+            sessions.append(session.generation_id)
+
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+            async for record in claim:
+                if record.offset == 5 and claim.partition == 0 and len(sessions) == 1:
+                    time.sleep(blocked)
+                done.add((record.partition, record.offset))
+                await asyncio.sleep(0.05)  # what a record takes
+                if not session.cancelled:
+                    session.mark_message(record)
+                if len(done) == 60 and record.offset == 19:
+                    enough.set()
+
+    settings: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0}
+    async with ConsumerGroup(kafka.bootstrap_servers, group_id=group, **settings) as consumer_group:
+        task = asyncio.create_task(consumer_group.consume([topic], Blocking()))
+        async with asyncio.timeout(DEADLINE):
+            await enough.wait()
+            await asyncio.sleep(2.0)  # what is read again is done, too
+        await consumer_group.close()
+        await task
+    assert len(sessions) == (1 if blocked < 6.0 else 2)
     async with Consumer(kafka.bootstrap_servers, group_id=group) as reader:
         found = await reader.committed([TopicPartition(topic, number) for number in range(3)])
         assert {offset and offset.offset for offset in found.values()} == {20}
