@@ -150,15 +150,15 @@ class Terminal:
 
 
 @asynccontextmanager
-async def terminal(*arguments: str) -> AsyncIterator[Terminal]:
-    """A command in a terminal of its own, where Ctrl-C is a key."""
+async def terminal(*arguments: str, stdout: int | None = None) -> AsyncIterator[Terminal]:
+    """A command in a terminal of its own, where Ctrl-C is a key; its output may go elsewhere."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,
         stdin=slave,
-        stdout=slave,
+        stdout=slave if stdout is None else stdout,
         stderr=slave,
         env=environment(),
         start_new_session=True,

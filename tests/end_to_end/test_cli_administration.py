@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from aiokafka_lite import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from aiokafka_lite.admin import Admin
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.terminal import Outcome, embedded_kafka, run, terminal
+from tests.end_to_end.terminal import DEADLINE, Outcome, embedded_kafka, run, started, terminal
 from tests.real.servers import NEWEST
 
 
@@ -213,6 +214,34 @@ async def test_lag_by_topic_once_and_watched(embedded: Kafka) -> None:
             await person.until(lambda screen: re.search(r"behind\s+Empty\s+\S+\s+1\s+4\s+4", screen) is not None)
             person.type("\x03")
             assert await person.ended() == 130
+
+
+async def test_lag_is_watched_by_programs_line_by_line(embedded: Kafka) -> None:
+    topic = await embedded.create_topic(partitions=1)
+    async with Admin(embedded.bootstrap_servers) as admin:
+        await admin.groups.alter_offsets("watched", {TopicPartition(topic, 0): OffsetAndMetadata(0)})
+    watch = ("lag", "--watch", "--every", "0.1", "-b", embedded.bootstrap_servers)
+    async with started(*watch, "--json") as process, Producer(embedded.bootstrap_servers) as producer:
+        assert process.stdout is not None
+        first = json.loads(await process.stdout.readline())
+        assert (first["lag"][0]["group"], first["lag"][0]["lag"]) == ("watched", 0)
+        await producer.send(topic, b"behind")
+        async with asyncio.timeout(DEADLINE):
+            while json.loads(await process.stdout.readline())["lag"][0]["lag"] != 1:
+                pass
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+        assert process.returncode == 128 + signal.SIGTERM
+    async with started(*watch) as process:
+        assert process.stdout is not None
+        lines = [(await process.stdout.readline()).decode().rstrip("\n").split("\t") for _ in range(3)]
+        assert lines[0] == ["TIME", "GROUP", "STATE", "TOPIC", "PARTITIONS", "LAG", "HIGHEST"]
+        assert [line[1:] for line in lines[1:]] == [["watched", "Empty", topic, "1", "1", "1"]] * 2
+        process.stdout._transport.close()  # type: ignore[attr-defined]
+        async with asyncio.timeout(DEADLINE):
+            assert await process.wait() == 0
+        assert process.stderr is not None
+        assert await process.stderr.read() == b""
 
 
 async def test_the_bench_measures_and_leaves_nothing_behind(embedded: Kafka) -> None:

@@ -50,3 +50,16 @@ async def test_records_on_a_terminal_have_no_bar_between_them(embedded: Kafka) -
     async with terminal("consume", topic, "--until", "end", "-b", embedded.bootstrap_servers) as person:
         assert await person.ended() == 0
         assert person.screen == "one\ntwo\n"
+
+
+async def test_a_bar_while_records_go_to_a_file(embedded: Kafka, tmp_path: Path) -> None:
+    topic = await embedded.create_topic(partitions=1)
+    await run("produce", topic, "-b", embedded.bootstrap_servers, stdin=b"one\ntwo\n")
+    path = tmp_path / "printed"
+    arguments = ("consume", topic, "--max-messages", "2", "-b", embedded.bootstrap_servers)
+    with path.open("wb") as file:
+        async with terminal(*arguments, stdout=file.fileno()) as person:
+            assert await person.ended() == 0, person.screen
+            assert "consumed" in person.screen
+            assert "2/2" in person.screen
+    assert path.read_bytes() == b"one\ntwo\n"
