@@ -20,13 +20,31 @@ from pyspark.sql import DataFrame, SparkSession
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.spark import register, runtime
 from aiokafka_lite.spark.jvm import use_java
-from tests.end_to_end.conftest import kafka, pytest_generate_tests, servers
+from tests.end_to_end.conftest import kafka, servers
+from tests.real.servers import NEWEST, wanted
 
-__all__ = ["kafka", "pytest_generate_tests", "servers"]
+__all__ = ["kafka", "servers"]
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`kafka` is the newest Apache Kafka unless told otherwise: a query takes its time, whatever broker it reads."""
+    if "kafka" in metafunc.fixturenames:
+        option = metafunc.config.getoption("--kafka")
+        names = ["given" if "KAFKA_BOOTSTRAP" in os.environ else NEWEST] if option == "default" else wanted(option)
+        marks = {name: () if name == "embedded" else (pytest.mark.real,) for name in names}
+        metafunc.parametrize("kafka", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here in one process of several, for there they share the session and the broker."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            for name in ("spark", NEWEST):
+                item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session")
