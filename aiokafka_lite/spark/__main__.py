@@ -86,16 +86,13 @@ def _parser(program: str) -> argparse.ArgumentParser:
     how.add_argument("--stop-timeout", type=float, default=60.0, metavar="SECONDS", help="for the batch at SIGTERM")
     how.add_argument("--master", default="local[*]", help="(default: local[*])")
     how.add_argument("--remote", metavar="URL", help="a Spark Connect server, as sc://host:15002")
-    how.add_argument("--archive", metavar="FILE", help="a packed environment for the nodes, of venv-pack or conda-pack")
     how.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="settings of Spark")
     how.add_argument("--name", default="aiokafka-lite pipeline", help="of the application")
     return parser
 
 
 def _run(given: argparse.Namespace) -> int:
-    cluster = Cluster(
-        master=given.master, remote=given.remote, archive=given.archive, settings=_pairs("--conf", given.conf)
-    )
+    cluster = Cluster(master=given.master, remote=given.remote, settings=_pairs("--conf", given.conf))
     options = _source_options(given)
     if given.to_parquet is None and given.to_topic is None:
         raise ConfigurationError("a pipeline needs a destination: --to-parquet, --to-topic, or both")

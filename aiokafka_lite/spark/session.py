@@ -1,8 +1,7 @@
 """A Spark session for programs of this package: with a Java that is there, and this package on every node.
 
 Locally, workers get this interpreter (Spark would take any ``python3`` of the PATH), and nothing listens beyond the
-loopback interface. On a cluster, nodes get either a packed environment, or this package alone as a zip; then what it
-depends on has to be installed there.
+loopback interface. On a cluster, nodes get this package as a zip; what it depends on has to be installed there.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parents[1]
 
-_UNPACKED = "environment"
-
 _FOR_ALL = {"spark.sql.session.timeZone": "UTC"}
 
 _FOR_LOCAL = {
@@ -42,12 +39,11 @@ _FOR_LOCAL = {
 class Cluster:
     """Where to run. ``remote`` is the address of a Spark Connect server, and goes before ``master``.
 
-    ``archive`` is a packed environment (of venv-pack or conda-pack) for the nodes. ``settings`` are Spark's own.
+    ``settings`` are Spark's own.
     """
 
     master: str = "local[*]"
     remote: str | None = None
-    archive: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -67,7 +63,7 @@ def open_session(cluster: Cluster, name: str) -> Iterator[SparkSession]:
     spark = builder.getOrCreate()
     try:
         with tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
-            if not cluster.is_local and cluster.archive is None:
+            if not cluster.is_local:
                 ship(spark, Path(directory), through_connect=cluster.remote is not None)
             register(spark)
             yield spark
@@ -104,7 +100,7 @@ def _builder(cluster: Cluster, name: str) -> SparkSession.Builder:
         defaults = dict(_FOR_ALL)
     else:
         builder = builder.master(cluster.master)
-        defaults = {**_FOR_ALL, **(_locally() if cluster.is_local else {}), **_archived(cluster.archive)}
+        defaults = {**_FOR_ALL, **(_locally() if cluster.is_local else {})}
     for option, value in {**defaults, **cluster.settings}.items():
         builder = builder.config(option, value)
     return builder
@@ -115,10 +111,3 @@ def _locally() -> dict[str, str]:
     # The state of a stream is kept in as many files as there are partitions, for each batch: 200 by default.
     return {**_FOR_LOCAL, "spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
 
-
-def _archived(archive: str | None) -> dict[str, str]:
-    if archive is None:
-        return {}
-    os.environ["PYSPARK_PYTHON"] = f"./{_UNPACKED}/bin/python"
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    return {"spark.archives": f"{archive}#{_UNPACKED}"}

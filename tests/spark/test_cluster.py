@@ -1,0 +1,129 @@
+"""The pipeline as a program, on a standalone cluster with two workers that have no copy of this package."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import site
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pyspark
+
+from aiokafka_lite import EmbeddedCluster, Producer
+from aiokafka_lite.spark.jvm import use_java
+from aiokafka_lite.testing.containers import free_port
+from tests.spark.conftest import ROOT
+from tests.spark.test_pipeline import CLOSING, order, values_in
+
+PATIENCE = 240.0
+SECRET = "an-option-that-is-nowhere-to-be-found"
+"""The client's id here: it goes the way that a password goes, and an embedded cluster asks for no password."""
+
+
+@asynccontextmanager
+async def running(*arguments: str, log: Path, environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process of Spark's or ours; ended in the end, and its output in a file."""
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(*arguments, stdout=output, stderr=output, env=environment)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def until_told(log: Path, what: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while what not in log.read_text():
+            await asyncio.sleep(0.05)
+
+
+def python_without_this_package(directory: Path) -> Path:
+    """An interpreter with all that is installed, but for what is installed as a link to a working copy."""
+    wrapper = directory / "python"
+    packages = os.pathsep.join(site.getsitepackages())
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
+    wrapper.chmod(0o755)
+    return wrapper
+
+
+async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    for topic in ("orders", "by-city"):
+        await cluster.create_topic(topic, 2)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        await producer.send_many("orders", [order("Rome", 2, number % 60) for number in range(1_000)] + [CLOSING])
+    use_java()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONWARNINGS": "ignore",
+    }
+    launcher = str(Path(pyspark.__path__[0], "bin", "spark-class"))
+    master = f"127.0.0.1:{free_port()}"
+    host, port = master.split(":")
+    (tmp_path / "events").mkdir()
+    async with AsyncExitStack() as processes:
+        for number, arguments in enumerate(
+            (
+                ("master.Master", "--host", host, "--port", port, "--webui-port", "0"),
+                *[("worker.Worker", "--host", host, "--cores", "1", "--memory", "1g", f"spark://{master}")] * 2,
+            )
+        ):
+            work = tmp_path / str(number)
+            work.mkdir()
+            name, *rest = arguments
+            await processes.enter_async_context(
+                running(
+                    *(launcher, f"org.apache.spark.deploy.{name}", *rest),
+                    log=work / "log",
+                    environment={**environment, "SPARK_WORKER_DIR": str(work), "SPARK_WORKER_WEBUI_PORT": "0"},
+                )
+            )
+            if not number:
+                await until_told(work / "log", "I have been elected leader")
+        for number in (1, 2):
+            await until_told(tmp_path / str(number) / "log", "Successfully registered with master")
+        program = await processes.enter_async_context(
+            running(
+                *(sys.executable, "-m", "aiokafka_lite.spark", "--master", f"spark://{master}"),
+                *("-b", cluster.bootstrap_servers, "--topic", "orders", "--event-time", "at", "--window", "1 hour"),
+                *("--schema", "city STRING, cents BIGINT, at TIMESTAMP", "--group-by", "city"),
+                *("--aggregate", "sum(cents) AS cents", "--to-topic", "by-city", "--to-parquet", f"{tmp_path}/out"),
+                *("--checkpoint", f"{tmp_path}/checkpoint", "--trigger", "available-now"),
+                *("-X", f"client.id={SECRET}", "--option", "minPartitions=2"),
+                *("--conf", "spark.executor.memory=512m", "--conf", "spark.sql.shuffle.partitions=2"),
+                *("--conf", f"spark.driver.host={host}", "--conf", f"spark.driver.bindAddress={host}"),
+                *("--conf", "spark.ui.enabled=false", "--conf", "spark.eventLog.enabled=true"),
+                *("--conf", f"spark.eventLog.dir={tmp_path}/events"),
+                log=tmp_path / "program",
+                environment={
+                    **environment,
+                    "PYSPARK_PYTHON": str(python_without_this_package(tmp_path)),
+                    "PYTHONPATH": str(ROOT),
+                },
+            )
+        )
+        async with asyncio.timeout(PATIENCE):
+            status = await program.wait()
+    told = (tmp_path / "program").read_text()
+    assert status == 0, told
+    assert "all that was there is read" in told
+    values = await values_in(cluster.bootstrap_servers, "by-city", 2)
+    assert [(value["city"], value["cents"]) for value in values] == [("Rome", 2_000)]
+    executors = {path.name for number in (1, 2) for path in (tmp_path / str(number)).glob("app-*/*")}
+    assert len(executors) >= 2
+    assert json.loads(next((tmp_path / "checkpoint" / "topic").glob("metadata")).read_text())
+    assert leaks_in(tmp_path) == []
+
+
+def leaks_in(directory: Path) -> list[str]:
+    """The files that have the secret in them: checkpoints, event logs, output of the driver and the workers."""
+    files = [path for path in directory.rglob("*") if path.is_file() and not path.name.endswith(".crc")]
+    assert any("events" in path.parts for path in files)
+    return [str(path) for path in files if SECRET.encode() in path.read_bytes()]
