@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers.
 
 - Resource types: 2 topic, 4 broker (its id, or "" for all brokers).
-- DescribeConfigs v1 adds sources and synonyms (KIP-226), v3 types and documentation (none is kept here).
+- DescribeConfigs v1 adds sources and synonyms (KIP-226), v3 types and documentation.
 - AlterConfigs replaces all of a resource's settings; what it does not name falls back to its default. Incremental ones
   (KIP-339) set (0), delete (1), append to (2) or subtract from (3) a list.
 - An unknown setting or a bad value is INVALID_CONFIG, an unknown topic UNKNOWN_TOPIC_OR_PARTITION.
@@ -31,6 +31,7 @@ from ...protocol.messages import (
     IncrementalAlterConfigsResponseResource,
 )
 from ..authoriser import CLUSTER, Operation, Resource, ResourceType
+from ..config_documentation import DOCUMENTATION
 from ..configs import (
     BROKER_KEYS,
     TOPIC_KEYS,
@@ -134,7 +135,7 @@ def _setting(
         is_sensitive=key.type is ConfigType.PASSWORD,
         synonyms=described,
         config_type=key.type,
-        documentation=None,
+        documentation=DOCUMENTATION[name] if request.include_documentation and context.version >= 3 else None,
     )
 
 

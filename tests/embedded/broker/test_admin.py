@@ -331,3 +331,21 @@ async def test_a_transactional_producer_is_refused_for_good(cluster: EmbeddedClu
         answer = await peer.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000))
     assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+
+
+async def test_every_setting_is_explained_to_who_asks_for_it(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None),
+        DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None),
+    ]
+    async with Peer(one) as peer:
+        for wanted in (True, False):
+            request = DescribeConfigsRequest(resources=resources, include_documentation=wanted)
+            for version in (3, 4):
+                for result in (await peer.ask(request, version)).results:
+                    texts = [setting.documentation for setting in result.configs]
+                    assert len(texts) > 30
+                    assert all(text is not None and text.endswith(".") for text in texts) if wanted else not any(texts)
+        old = await peer.ask(DescribeConfigsRequest(resources=resources), 2)
+        assert all(not setting.documentation for result in old.results for setting in result.configs)
