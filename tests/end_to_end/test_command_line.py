@@ -4,50 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from aiokafka_lite import Producer
 from aiokafka_lite.testing.containers import free_port
+from tests.end_to_end import terminal
 from tests.end_to_end.conftest import Kafka
-
-COMMAND = (sys.executable, "-W", "error", "-c", "from aiokafka_lite.cli import main; main()")
-DEADLINE = 120.0
+from tests.end_to_end.terminal import DEADLINE, broker
 
 
 async def run(*arguments: str) -> tuple[int, str]:
     """The exit status, and all that was printed."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    try:
-        async with asyncio.timeout(DEADLINE):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, output.decode()
-
-
-@asynccontextmanager
-async def broker(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """`aiokafka-lite broker` and the bootstrap servers that it printed."""
-    process = await asyncio.create_subprocess_exec(*COMMAND, "broker", *arguments, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(DEADLINE):
-            line = (await process.stdout.readline()).decode()
-        assert line.startswith("bootstrap servers: "), line
-        yield process, line.removeprefix("bootstrap servers: ").strip()
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+    outcome = await terminal.run(*arguments)
+    return outcome.status, outcome.text + outcome.errors
 
 
 async def test_the_demo_brings_every_record_back(kafka: Kafka) -> None:
