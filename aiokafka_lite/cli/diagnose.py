@@ -140,9 +140,7 @@ def _brokers(nodes: Sequence[Node], probes: Sequence[Probe]) -> Table:
     return Table(("BROKER", "ADVERTISED", "ANSWERS", "MILLISECONDS", *headings, "ERROR"), rows)
 
 
-async def _ask_for(
-    connection: Connection, parts: dict[str, Part], group: str | None, topic: str | None
-) -> list[str]:
+async def _ask_for(connection: Connection, parts: dict[str, Part], group: str | None, topic: str | None) -> list[str]:
     """Add the group and the topic to what is shown; what is wrong with them."""
     findings: list[str] = []
     try:
