@@ -44,6 +44,7 @@ from aiokafka_lite.protocol.messages import (  # noqa: E402
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from aiokafka_lite.protocol.records import compression  # noqa: E402
 
 PAGE = ROOT / "docs" / "errors.md"
 
@@ -285,7 +286,7 @@ async def too_few_replicas(cluster: EmbeddedCluster, servers: str) -> None:
 @case(WRITING, "A codec that is not installed")
 async def no_snappy(cluster: EmbeddedCluster, servers: str) -> None:
     """Snappy is an extra; gzip, lz4 and zstd come with the package."""
-    with without("cramjam"):
+    with without_cramjam():
         Producer(servers, compression="snappy")
 
 
@@ -489,17 +490,18 @@ async def serving(
 
 
 @contextmanager
-def without(module: str) -> Iterator[None]:
-    """As if a package were not installed."""
-    before = sys.modules.get(module)
-    sys.modules[module] = None  # type: ignore[assignment]
+def without_cramjam() -> Iterator[None]:
+    """As if the package were not installed."""
+    before = sys.modules.get("cramjam")
+    sys.modules["cramjam"] = None  # type: ignore[assignment]
+    compression._cramjam.cache_clear()
     try:
         yield
     finally:
-        if before is None:
-            del sys.modules[module]
-        else:
-            sys.modules[module] = before
+        del sys.modules["cramjam"]
+        if before is not None:
+            sys.modules["cramjam"] = before
+        compression._cramjam.cache_clear()
 
 
 def damage_a_batch(cluster: EmbeddedCluster) -> None:

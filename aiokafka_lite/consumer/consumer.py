@@ -21,10 +21,6 @@ from ..cluster.topics import check_topic_name
 from ..config import GroupConfig, check_function, check_timeout
 from ..errors import ConfigurationError, IllegalStateError, KafkaTimeout
 from ..group.arguments import checked_partition, checked_partitions
-from ..group.coordinator import LAST_WORDS, Coordinator
-from ..group.member import MemberState
-from ..group.offsets import CommitResult, Offsets
-from ..group.strategies import AssignmentStrategy
 from ..net.connector import Connector
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .arguments import check_count, check_offset, check_record, check_wait, checked_timestamps
@@ -42,6 +38,11 @@ from .settings import ConsumerSettings, all_partitions_of, checked_topics, confi
 from .subscription import Subscription
 
 if TYPE_CHECKING:
+    # Imported where a group is joined: who reads without one, as Spark's workers do, does not pay for groups.
+    from ..group.coordinator import Coordinator
+    from ..group.member import MemberState
+    from ..group.offsets import CommitResult, Offsets
+    from ..group.strategies import AssignmentStrategy
     from .diagnosis import ConsumerDiagnosis
 
 logger = logging.getLogger(__name__)
@@ -148,6 +149,9 @@ class Consumer(Service, Generic[K, V]):
     def _join_group(
         self, config: GroupConfig, strategies: Sequence[AssignmentStrategy | str] | None, listener: RebalanceListener
     ) -> None:
+        from ..group.coordinator import Coordinator
+        from ..group.offsets import Offsets
+
         if not self._shared_topics:
             self._offsets = Offsets(self._client, config, self._client_config)
             self._attending = Attendance(self._reader, self._subscription, self._offsets)
@@ -196,6 +200,8 @@ class Consumer(Service, Generic[K, V]):
             leave = config.group_instance_id is None if self._leave_group is None else self._leave_group
             await self._coordinator.close(leave=leave)
         elif self._offsets is not None and config is not None and config.auto_commit:
+            from ..group.coordinator import LAST_WORDS
+
             await self._offsets.commit_marked(timeout=LAST_WORDS)
 
     async def close(self, timeout: float | None = None, *, leave_group: bool | None = None) -> None:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from ..group.offsets import Offsets
 from ..types import OffsetAndMetadata, TopicPartition
 from .callbacks import call
 from .partition import Hold, PartitionState
 from .reader import Reader
 from .rebalance import RebalanceHandle, RebalanceListener
 from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from ..group.offsets import Offsets
 
 
 class Attendance:

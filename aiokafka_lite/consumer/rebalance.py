@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..group.offsets import CommitResult
 from ..types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from ..group.offsets import CommitResult
     from .consumer import Consumer
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from ..cluster.bootstrap import parse_bootstrap_servers
 from ..cluster.topics import check_topic_name
 from ..config import ClientConfig, ConsumerConfig, GroupConfig, IsolationName, OffsetReset
 from ..errors import ConfigurationError, InvalidTopic
-from ..group.coordinator import Topics
-from ..group.strategies import AssignmentStrategy, CooperativeStickyStrategy, RangeStrategy
 from ..security import SecuritySettings
+
+if TYPE_CHECKING:
+    from ..group.coordinator import Topics
+    from ..group.strategies import AssignmentStrategy
 
 
 class ConsumerSettings(SecuritySettings, total=False):
@@ -50,6 +53,8 @@ class ConsumerSettings(SecuritySettings, total=False):
 
 def default_strategies() -> tuple[AssignmentStrategy, ...]:
     """As in the Java client: range, and what a group can be moved to without stopping it."""
+    from ..group.strategies import CooperativeStickyStrategy, RangeStrategy
+
     return RangeStrategy(), CooperativeStickyStrategy()
 
 

@@ -38,6 +38,8 @@ def test_a_reader_loads_nothing_of_writing_administration_or_the_embedded_cluste
     loaded = modules_after("from aiokafka_lite import Consumer")
     assert loaded.isdisjoint(UNWANTED | ADMINISTRATION)
     assert loaded.isdisjoint({"aiokafka_lite.producer", "aiokafka_lite.admin", "aiokafka_lite.embedded"})
+    groups = {f"aiokafka_lite.group.{module}" for module in ("coordinator", "member", "offsets", "strategies")}
+    assert loaded.isdisjoint(groups), "a reader without a group has no use for them"
 
 
 def test_a_writer_loads_nothing_of_reading_administration_or_the_embedded_cluster() -> None:
@@ -64,7 +66,10 @@ def test_each_public_name_is_there(name: str) -> None:
     assert name in vars(aiokafka_lite), "it is looked for each time"
 
 
-@pytest.mark.parametrize("package", ["aiokafka_lite", "aiokafka_lite.protocol.messages"])
+@pytest.mark.parametrize(
+    "package",
+    ["aiokafka_lite", "aiokafka_lite.consumer", "aiokafka_lite.group", "aiokafka_lite.protocol.messages"],
+)
 def test_type_checkers_are_told_of_the_names_that_programs_find(package: str) -> None:
     """Three lists in one file: what is imported for types, what is found at run time, what is exported."""
     module = import_module(package)
