@@ -37,7 +37,7 @@ _OF_TOPICS = {
     "segment.index.bytes": "The largest size of a segment's index, in bytes.",
     "segment.jitter.ms": "By how many milliseconds at most new segments are brought forward, lest all begin at once.",
     "segment.ms": "After how many milliseconds a log begins a new segment, full or not.",
-    "unclean.leader.election.enable": "Whether a replica out of sync may lead where no other is left; records are lost then.",
+    "unclean.leader.election.enable": "Whether a replica out of sync may lead where no other can, losing records.",
 }
 
 DOCUMENTATION = {
@@ -52,6 +52,8 @@ DOCUMENTATION = {
     "group.initial.rebalance.delay.ms": "How long a new group waits for members after the first, in milliseconds.",
     "group.max.session.timeout.ms": "The longest session timeout that a member may ask for, in milliseconds.",
     "group.min.session.timeout.ms": "The shortest session timeout that a member may ask for, in milliseconds.",
+    "log.cleaner.backoff.ms": "How long compaction rests when there is nothing to do, in milliseconds. No effect here.",
+    "log.cleaner.threads": "How many threads compact logs. No effect here.",
     "log.retention.check.interval.ms": "How often old segments are looked for, in milliseconds.",
     "max.connections": "How many connections the broker takes at a time.",
     "max.incremental.fetch.session.cache.slots": "How many fetch sessions are remembered.",

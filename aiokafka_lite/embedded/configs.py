@@ -152,6 +152,8 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     "group.initial.rebalance.delay.ms": ConfigKey(_INT, "3000", read_only=True),
     "group.max.session.timeout.ms": ConfigKey(_INT, "1800000", read_only=True),
     "group.min.session.timeout.ms": ConfigKey(_INT, "6000", read_only=True),
+    "log.cleaner.backoff.ms": ConfigKey(_LONG, "15000", minimum=0),
+    "log.cleaner.threads": ConfigKey(_INT, "1", minimum=0),
     "log.retention.check.interval.ms": ConfigKey(_LONG, "300000", minimum=1, read_only=True),
     "max.connections": ConfigKey(_INT, str(INT32_MAX), minimum=0),
     "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, "1000", minimum=0, read_only=True),

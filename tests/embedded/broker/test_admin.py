@@ -333,6 +333,19 @@ async def test_a_transactional_producer_is_refused_for_good(cluster: EmbeddedClu
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
+async def test_how_logs_are_compacted_can_be_set_while_a_broker_runs(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        change = IncrementalAlterConfigsRequestConfig(name="log.cleaner.backoff.ms", config_operation=0, value="7")
+        resource = IncrementalAlterConfigsRequestResource(resource_type=4, resource_name="1", configs=[change])
+        altered = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+        assert altered.responses[0].error_code == 0
+        asked = DescribeConfigsResource(
+            resource_type=4, resource_name="1", configuration_keys=["log.cleaner.backoff.ms"]
+        )
+        described = await peer.ask(DescribeConfigsRequest(resources=[asked]))
+    assert [setting.value for setting in described.results[0].configs] == ["7"]
+
+
 async def test_every_setting_is_explained_to_who_asks_for_it(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     resources = [
