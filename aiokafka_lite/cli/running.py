@@ -88,7 +88,8 @@ async def _until_stopped(command: Callable[[], Awaitable[int]]) -> int:
     import asyncio
     import signal
 
-    task = asyncio.ensure_future(command())
+    task = asyncio.current_task()
+    assert task is not None
     received: list[int] = []
 
     def stop(number: int) -> None:
@@ -101,7 +102,7 @@ async def _until_stopped(command: Callable[[], Awaitable[int]]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     try:
-        return await task
+        return await command()
     except asyncio.CancelledError:
         if not received:
             raise
