@@ -1,0 +1,99 @@
+"""Groups shared with the Java client, as Kafka's own console consumer, where members tell the leader what they own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aiokafka_lite import Consumer
+from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.test_groups import OURS, new_group, settled, write
+
+PARTITIONS = 6
+JAVAS = {
+    "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+
+
+@asynccontextmanager
+async def java_member(kafka: Kafka, topic: str, group: str, strategy: str) -> AsyncIterator[list[int]]:
+    """A member by Kafka's console consumer, which ends after ten records; its values are in the list after that."""
+    values: list[int] = []
+    reading = ("--topic", topic, "--group", group, "--max-messages", "10", "--timeout-ms", "40000")
+    settings = (f"partition.assignment.strategy={JAVAS[strategy]}", "heartbeat.interval.ms=500")
+    running = asyncio.create_task(
+        asyncio.to_thread(kafka.tool, "console-consumer", *reading, *_each("--command-property", settings))
+    )
+    try:
+        yield values
+    finally:
+        values += [int(line) for line in (await running).split() if line.isdigit()]
+
+
+def _each(option: str, values: tuple[str, ...]) -> list[str]:
+    return [word for value in values for word in (option, value)]
+
+
+def ours(kafka: Kafka, topic: str, group: str, strategy: str) -> Consumer:
+    return Consumer(
+        kafka.bootstrap_servers, topics=[topic], group_id=group, strategies=[OURS[strategy]()], heartbeat_interval=0.5
+    )
+
+
+@pytest.mark.parametrize("strategy", JAVAS)
+async def test_our_leader_leaves_java_members_and_ours_what_they_have(kafka: Kafka, strategy: str) -> None:
+    needs_the_embedded_cluster(kafka)
+    topic, group = await kafka.create_topic(partitions=PARTITIONS), new_group()
+    async with ours(kafka, topic, group, strategy) as first, ours(kafka, topic, group, strategy) as third:
+        await settled(lambda: len(first.assignment) == len(third.assignment) == 3, first, third)
+        before = [set(first.assignment), set(third.assignment)]
+        async with java_member(kafka, topic, group, strategy) as values:
+            await settled(lambda: len(first.assignment) == len(third.assignment) == 2, first, third)
+            assert set(first.assignment) < before[0]
+            assert set(third.assignment) < before[1]
+            javas = set(range(PARTITIONS)) - {each.partition for each in first.assignment + third.assignment}
+            await third.close()
+            await settled(lambda: len(first.assignment) == 3, first)
+            # What the third one had is shared out, and nobody who stays has lost anything: so Java's data was read.
+            assert not javas & {each.partition for each in first.assignment}
+            await write(kafka, topic, PARTITIONS, 5)
+            seen = await drain(first, 15)
+        await settled(lambda: len(first.assignment) == PARTITIONS, first)
+    assert len(values) == 10
+    assert len(seen) == 15
+
+
+@pytest.mark.parametrize("strategy", JAVAS)
+async def test_a_leader_by_java_leaves_our_members_what_they_have(kafka: Kafka, strategy: str) -> None:
+    needs_the_embedded_cluster(kafka)
+    topic, group = await kafka.create_topic(partitions=PARTITIONS), new_group()
+    async with ours(kafka, topic, group, strategy) as early:
+        await settled(lambda: len(early.assignment) == PARTITIONS, early)
+        async with java_member(kafka, topic, group, strategy):
+            await settled(lambda: len(early.assignment) == 3, early)
+            await early.close()  # Java leads from now on
+            async with ours(kafka, topic, group, strategy) as first, ours(kafka, topic, group, strategy) as second:
+                await settled(lambda: len(first.assignment) == len(second.assignment) == 2, first, second)
+                kept = set(first.assignment)
+                await second.close()
+                await settled(lambda: len(first.assignment) == 3, first)
+                assert kept < set(first.assignment)  # so Java has read what ours said that it owns
+                await write(kafka, topic, PARTITIONS, 5)
+                assert len(await drain(first, 15)) == 15
+
+
+def needs_the_embedded_cluster(kafka: Kafka) -> None:
+    if kafka.kind != "embedded":
+        pytest.skip("what members tell one another is nothing to the broker, and tools of Java take their time")
+
+
+async def drain(consumer: Consumer, count: int) -> list[bytes | None]:
+    values: list[bytes | None] = []
+    async with asyncio.timeout(30):
+        while len(values) < count:
+            values += [record.value for record in await consumer.poll(timeout=1.0)]
+    return values
