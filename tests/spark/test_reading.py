@@ -9,6 +9,7 @@ import pytest
 from aiokafka_lite import ClientConfig, ConsumerConfig, EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.errors import KafkaTimeout, UnknownTopic
+from aiokafka_lite.spark import reading
 from aiokafka_lite.spark.offsets import Range
 from aiokafka_lite.spark.reading import RangeReader
 
@@ -36,8 +37,11 @@ async def offsets(client: Client, *task: Range, poll_timeout: float = 60.0) -> d
     return found
 
 
-async def test_nothing_is_waited_for_at_the_end_of_the_log(cluster: EmbeddedCluster) -> None:
+async def test_nothing_is_waited_for_at_the_end_of_the_log(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A broker that was asked for more would answer after twenty seconds."""
+    monkeypatch.setattr(reading, "PROBE_INTERVAL", 60.0)
     first, second, third = await filled(cluster, 30, 1, 200)
     async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client, asyncio.timeout(SOON):
         found = await offsets(client, Range(first, 0, 30), Range(second, 0, 1), Range(third, 5, 200))
