@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import anyio
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -79,10 +80,10 @@ class _Member(RebalanceListener):
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        async with self.consumer, asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(self._work())
+        async with self.consumer, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._work)
             yield
-            work.cancel()
+            tasks.cancel_scope.cancel()
 
     async def _work(self) -> None:
         async for record in self.consumer:
@@ -98,9 +99,9 @@ async def group_demo(servers: str, client: Client, console: Console) -> int:
     for heading in ("a group of", *NAMES, "settled in"):
         table.add_column(heading, no_wrap=True)
     try:
-        async with Producer(servers) as producer, asyncio.TaskGroup() as tasks:
+        async with Producer(servers) as producer, anyio.create_task_group() as tasks:
             enough = asyncio.Event()
-            tasks.create_task(_write(producer, name, check, enough))
+            tasks.start_soon(_write, producer, name, check, enough)
             try:
                 await _come_and_go(servers, name, check, table, enough)
             finally:
