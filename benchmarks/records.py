@@ -195,12 +195,36 @@ def hashing() -> Table:
     return compare(candidates, operations=COUNT, title="murmur2", unit="key")
 
 
+def columns() -> Table:
+    """Rows of Arrow to the body of a batch: as columns, and turned into objects and encoded one by one."""
+    import pyarrow
+
+    from aiokafka_lite.producer.columns import Rows, places_of_keys
+
+    keys, values = [b"key-%05d" % number for number in range(10 * COUNT)], [b"v" * 100] * (10 * COUNT)
+    batch = pyarrow.record_batch({"key": keys, "value": values})
+    times = [TIME] * len(keys)
+
+    def by_column() -> None:
+        rows = Rows("t", batch, TIME)
+        places_of_keys(rows.keys, 4)
+        rows.encode(0, len(keys))
+
+    def one_by_one() -> None:
+        of_key, of_value = (batch.column(name).to_pylist() for name in ("key", "value"))
+        hash_all(murmur2, of_key)
+        encode_records(TIME, times, of_key, of_value)
+
+    candidates: dict[str, Callable[[], object]] = {"by column": by_column, "one by one": one_by_one}
+    return compare(candidates, operations=len(keys), title="rows of Arrow: hash and encode", unit="row")
+
+
 def main() -> None:
     others = list(peers())
     for name, rows in WORKLOADS.items():
         print(encoding(name, rows, others), end="\n\n")
         print(decoding(name, rows, others), end="\n\n")
-    for table in (*codecs(), restamping(), hashing()):
+    for table in (*codecs(), restamping(), hashing(), columns()):
         print(table, end="\n\n")
 
 
