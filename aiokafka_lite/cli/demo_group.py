@@ -10,8 +10,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
 
 import anyio
 from rich.box import SIMPLE_HEAD
@@ -19,8 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from aiokafka_lite.admin import create_topic, delete_topics
+from aiokafka_lite.aio.service import unwrapped
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.consumer import Consumer, RebalanceHandle, RebalanceListener
+from aiokafka_lite.errors import KafkaTimeout
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.types import TopicPartition
 
@@ -60,12 +61,13 @@ class GroupCheck:
 class _Member(RebalanceListener):
     """A consumer in the group, and the task that works on what it gets."""
 
-    def __init__(self, servers: str, topic: str, group: str, check: GroupCheck) -> None:
+    def __init__(self, servers: str, topic: str, check: GroupCheck) -> None:
         self._check = check
+        self.leaving = asyncio.Event()
         self.consumer = Consumer(
             servers,
             topics=[topic],
-            group_id=group,
+            group_id=f"{topic}-workers",
             strategies=["cooperative-sticky"],
             listener=self,
             auto_offset_reset="earliest",
@@ -78,11 +80,11 @@ class _Member(RebalanceListener):
     def owned(self) -> list[int]:
         return sorted(partition.partition for partition in self.consumer.assignment)
 
-    @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
+    async def run(self) -> None:
+        """Join, work until told to leave, and leave."""
         async with self.consumer, anyio.create_task_group() as tasks:
             tasks.start_soon(self._work)
-            yield
+            await self.leaving.wait()
             tasks.cancel_scope.cancel()
 
     async def _work(self) -> None:
@@ -102,10 +104,18 @@ async def group_demo(servers: str, client: Client, console: Console) -> int:
         async with Producer(servers) as producer, anyio.create_task_group() as tasks:
             enough = asyncio.Event()
             tasks.start_soon(_write, producer, name, check, enough)
-            try:
-                await _come_and_go(servers, name, check, table, enough)
-            finally:
-                enough.set()
+            members = [_Member(servers, name, check) for _ in NAMES]
+            for number, member in enumerate(members):
+                tasks.start_soon(member.run)
+                await _settled(members, members[: number + 1], check, table)
+            members[0].leaving.set()
+            await _settled(members, members[1:], check, table)
+            enough.set()
+            await _until(check, lambda: len(check.worked_on) >= check.written)
+            for member in members:
+                member.leaving.set()
+    except ExceptionGroup as errors:
+        raise unwrapped(errors) from errors
     finally:
         await delete_topics(client, [name])
     console.print(table)
@@ -128,18 +138,6 @@ async def _write(producer: Producer, topic: str, check: GroupCheck, enough: asyn
         await asyncio.sleep(_PAUSE)
 
 
-async def _come_and_go(servers: str, topic: str, check: GroupCheck, table: Table, enough: asyncio.Event) -> None:
-    members = [_Member(servers, topic, f"{topic}-workers", check) for _ in NAMES]
-    async with AsyncExitStack() as others:
-        async with AsyncExitStack() as first:
-            for number, member in enumerate(members):
-                await (others if number else first).enter_async_context(member.at_work())
-                await _settled(members, members[: number + 1], check, table)
-        await _settled(members, members[1:], check, table)
-        enough.set()
-        await _until(check, lambda: len(check.worked_on) >= check.written)
-
-
 async def _settled(members: list[_Member], present: list[_Member], check: GroupCheck, table: Table) -> None:
     """Wait until those who are there share all partitions evenly, and each partition is read."""
     started = time.perf_counter()
@@ -156,7 +154,10 @@ async def _settled(members: list[_Member], present: list[_Member], check: GroupC
 
 
 async def _until(check: GroupCheck, holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(STALLED_AFTER):
-        while not holds():
-            check.changed.clear()
-            await check.changed.wait()
+    try:
+        async with asyncio.timeout(STALLED_AFTER):
+            while not holds():
+                check.changed.clear()
+                await check.changed.wait()
+    except TimeoutError:
+        raise KafkaTimeout(f"the group came to no rest within {STALLED_AFTER:g} s") from None
