@@ -103,7 +103,9 @@ READS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
 
 
 @covers("Consumer.poll", "Consumer.__anext__", "Batches.__anext__")
-@pytest.mark.parametrize("settings", [{}, {"value_deserializer": doubled}, {"group_id": None}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"value_deserializer": doubled}, {"group_id": None}], ids=["bytes", "deserialized", "alone"]
+)
 @pytest.mark.parametrize("read", READS)
 async def test_a_read_that_is_cancelled_loses_and_repeats_nothing(
     cluster: EmbeddedCluster, read: str, settings: dict[str, Any]
