@@ -6,28 +6,48 @@ Wrong types are TypeError and wrong values ValueError, raised by the call itself
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..types import TopicPartition
 
 T = TypeVar("T")
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+LONGEST_TEXT = 2**15 - 1
+"""Bytes of UTF-8."""
+_SHOWN = 50
 
 
 def names(given: str | Iterable[str], what: str) -> list[str]:
     """One name or several, without repetition."""
-    listed: list[Any] = [given] if isinstance(given, str) else list(given)
-    for name in listed:
-        if not isinstance(name, str):
-            raise TypeError(f"{what} {name!r} is not text but {type(name).__name__}")
-    return list(dict.fromkeys(listed))
+    listed = [given] if isinstance(given, str) else several(given, f"{what} names")
+    return list(dict.fromkeys(text(what, name) for name in listed))
+
+
+def text(what: str, value: object) -> str:
+    """Text that a request can carry."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} {value!r} is not text but {type(value).__name__}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} {value!r} cannot be written as UTF-8") from None
+    if size > LONGEST_TEXT:
+        raise ValueError(f"{what} {value[:_SHOWN]!r}… has {size} bytes, and {LONGEST_TEXT} are the most")
+    return value
+
+
+def several(given: Iterable[T], what: str) -> list[T]:
+    """A list of what was given as many. Text is not: it would be taken for its letters."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{given!r} is not a list of {what}")
+    return list(given)
 
 
 def partition(given: object) -> TopicPartition:
     """A partition; a plain pair of topic and number will do."""
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
-        return TopicPartition(given[0], whole("partition", given[1], 0, INT32_MAX))
+        return TopicPartition(text("topic", given[0]), whole("partition", given[1], 0, INT32_MAX))
     raise TypeError(f"{given!r} is not a TopicPartition")
 
 
@@ -35,7 +55,7 @@ def partitions(given: TopicPartition | Iterable[TopicPartition]) -> list[TopicPa
     """Partitions, without repetition; one alone will do."""
     if isinstance(given, TopicPartition):
         return [partition(given)]
-    return list(dict.fromkeys(partition(each) for each in given))
+    return list(dict.fromkeys(partition(each) for each in several(given, "TopicPartition")))
 
 
 def by_partition(given: Mapping[TopicPartition, T]) -> dict[TopicPartition, T]:
@@ -61,7 +81,7 @@ def whole(name: str, value: object, low: int, high: int) -> int:
 
 def brokers(given: Iterable[int]) -> list[int]:
     """Broker ids."""
-    return [whole("broker id", each, -1, INT32_MAX) for each in given]
+    return [whole("broker id", each, 0, INT32_MAX) for each in several(given, "broker ids")]
 
 
 def by_topic(given: Iterable[TopicPartition]) -> dict[str, list[int]]:

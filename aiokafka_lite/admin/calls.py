@@ -13,8 +13,8 @@ is believed when it is repeated after ``GRACE`` seconds: who has just been told 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
+import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -61,7 +61,7 @@ class Deadline:
     __slots__ = ("at", "timeout")
 
     def __init__(self, timeout: float) -> None:
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= sys.float_info.max:
             raise ValueError(f"timeout={timeout!r}: a number of seconds above 0")
         self.timeout = float(timeout)
         self.at = asyncio.get_running_loop().time() + timeout
@@ -220,12 +220,15 @@ class Calls:
         return places
 
     async def coordinators(self, items: list[str], deadline: Deadline) -> Places:
-        """Each group to its coordinator; those that are not known are looked for at the same time."""
+        """Each group to its coordinator; those that are not known are looked for at the same time.
+
+        Each is looked for once, so that the groups of a coordinator that is down hold up no others.
+        """
         places = Places()
 
         async def find(group_id: str) -> None:
             try:
-                broker = await self._client.coordinator(group_id, timeout=max(deadline.left, 0.001))
+                broker = await self._client.find_coordinator(group_id)
             except KafkaError as error:
                 places.errors[group_id] = error
             else:
@@ -323,12 +326,15 @@ class _Call(Generic[K, V]):
             self._judge_all(items, error)
             return
         self._judge_each(places.errors)
-        wrong: list[ValueError] = []
+        wrong: list[Exception] = []
 
         async def ask_one(node_id: int, share: list[K]) -> None:
             try:
                 await self._ask(node_id, share, ask)
-            except ValueError as error:  # a value that no version can carry: the caller is wrong, not an item
+            except (
+                TypeError,
+                ValueError,
+            ) as error:  # a value that no version can carry: the caller is wrong, not an item
                 wrong.append(error)
 
         async with anyio.create_task_group() as group:

@@ -7,6 +7,7 @@ KIP-339), so the present ones are read first and sent along: a change that someb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -89,6 +90,9 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+_OF_BROKERS = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+
+
 class ConfigResource(NamedTuple):
     """A thing with settings. A broker's name is its id; an empty one stands for all brokers."""
 
@@ -125,8 +129,7 @@ class ConfigResource(NamedTuple):
     @property
     def node_id(self) -> int | None:
         """The broker that alone can tell, None where any can."""
-        kinds = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-        return int(self.name) if self.type in kinds and self.name else None
+        return int(self.name) if self.type in _OF_BROKERS and self.name else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,9 @@ class ConfigChange:
     operation: Operation = Operation.SET
 
     def __post_init__(self) -> None:
+        if not isinstance(self.operation, Operation):
+            raise TypeError(f"{self.name}: {self.operation!r} is not an Operation, as Operation.SET is")
+        arguments.text("setting", self.name)
         if self.operation is Operation.DELETE and self.value is not None:
             raise ValueError(f"{self.name}: a setting is deleted without a value")
         if self.operation is not Operation.DELETE:
@@ -182,12 +188,11 @@ _OWN = {
 
 def setting_text(name: str, value: object) -> str:
     """A value as Kafka writes it; TypeError for what is no value of a setting."""
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a setting, {name!r}, is not text")
+    arguments.text("setting", name)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
-        return str(value)
+        return arguments.text(f"the value of {name},", str(value))
     raise TypeError(f"{name}={value!r}: a setting is text, a number, or true or false")
 
 
@@ -263,16 +268,23 @@ class Configs:
 
 
 def _resources(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
-    listed: list[Any] = [given] if isinstance(given, ConfigResource) else list(given)
+    listed: list[Any] = [given] if isinstance(given, ConfigResource) else arguments.several(given, "ConfigResource")
     for each in listed:
-        if not isinstance(each, ConfigResource):
+        if not isinstance(each, ConfigResource) or not isinstance(each.type, ResourceType):
             raise TypeError(f"{each!r} is not a ConfigResource; ConfigResource.topic(name) makes one of a topic")
+        name = arguments.text("resource", each.name)
+        if name and each.type in _OF_BROKERS and not re.fullmatch("[0-9]{1,9}", name):
+            raise ValueError(f"{each}: a broker's name is its id, or empty for all brokers")
     return list(dict.fromkeys(listed))
 
 
 def _changes(given: Changes) -> list[ConfigChange]:
     if not isinstance(given, Mapping):
-        return list(given)
+        listed = arguments.several(given, "ConfigChange")
+        for each in listed:
+            if not isinstance(each, ConfigChange):
+                raise TypeError(f"{each!r} is not a ConfigChange")
+        return listed
     return [
         ConfigChange(name, operation=Operation.DELETE) if value is None else ConfigChange(name, value)
         for name, value in given.items()

@@ -362,10 +362,11 @@ class Groups:
         group_id = _group(group)
         deadline = self._calls.deadline(timeout)
         chosen = None if partitions is None and topics is None else arguments.partitions(partitions or ())
+        names = None if topics is None else arguments.names(topics, "topic")
         await self._require_empty(group_id, deadline)
         committed = (await self._committed([group_id], deadline))[group_id]
-        if topics is not None and chosen is not None:
-            chosen += await self._partitions_of(arguments.names(topics, "topic"), deadline)
+        if names is not None and chosen is not None:
+            chosen += await self._partitions_of(names, deadline)
         wanted = to.chosen(committed) if chosen is None else list(dict.fromkeys(chosen))
         planned = await self._plan(to, wanted, committed, deadline)
         if dry_run or not planned.done:
@@ -457,7 +458,10 @@ N = TypeVar("N", bound=_Named)
 
 
 def _members(kind: type[N], given: Iterable[N | str]) -> set[N]:
-    listed = [given] if isinstance(given, str) else list(given)
+    listed = [given] if isinstance(given, str) else arguments.several(given, f"{kind.__name__} or their names")
+    for each in listed:
+        if not isinstance(each, kind | str):
+            raise TypeError(f"{each!r} is not a {kind.__name__}")
     found = {each if isinstance(each, kind) else kind(each) for each in listed}
     if any(each.name == "UNKNOWN" for each in found):
         known = ", ".join(str(each.value) for each in kind if each.name != "UNKNOWN")
@@ -466,13 +470,15 @@ def _members(kind: type[N], given: Iterable[N | str]) -> set[N]:
 
 
 def _group(given: object) -> str:
-    (name,) = arguments.names([given], "group")  # type: ignore[list-item]
-    return name
+    return arguments.text("group", given)
 
 
 def _offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
     if isinstance(given, OffsetAndMetadata):
         arguments.whole("offset", given.offset, 0, arguments.INT64_MAX)
+        arguments.text("metadata", given.metadata)
+        if given.leader_epoch is not None:
+            arguments.whole("leader_epoch", given.leader_epoch, 0, arguments.INT32_MAX)
         return given
     return OffsetAndMetadata(arguments.whole("offset", given, 0, arguments.INT64_MAX))
 

@@ -55,7 +55,8 @@ class Leaders:
 
         The result is whether the partition has a new leader; False where the election was not needed.
         """
-        election = Election(election)
+        if election not in tuple(Election):
+            raise ValueError(f"election={election!r}: use Election.PREFERRED or Election.UNCLEAN")
         deadline = self._calls.deadline(timeout)
 
         async def ask(peer: Peer, items: list[TopicPartition] | None) -> dict[TopicPartition, bool | KafkaError]:

@@ -7,6 +7,7 @@ all who have no quota of their own. Names of quotas are Kafka's: ``producer_byte
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -52,6 +53,8 @@ class QuotaEntity:
         for kind, part in self.parts.items():
             if not isinstance(part, str | Match):
                 raise TypeError(f"{kind}={part!r} is neither a name nor Match.DEFAULT")
+            if isinstance(part, str):
+                arguments.text(kind, part)
 
     def __str__(self) -> str:
         return ", ".join(f"{kind}={part if isinstance(part, str) else part.name}" for kind, part in self.parts.items())
@@ -134,9 +137,13 @@ def _entry(entity: QuotaEntity, changes: Mapping[str, float | None]) -> AlterCli
         raise TypeError(f"{entity!r} is not a QuotaEntity")
     if Match.ANY in entity.parts.values():
         raise ValueError(f"{entity}: quotas are changed for one entity, or for Match.DEFAULT")
+    arguments.mapping(changes, "quota to number")
     for key, value in changes.items():
+        arguments.text("quota", key)
         if isinstance(value, bool) or not isinstance(value, int | float | None):
             raise TypeError(f"{key}={value!r} is not a number, nor None to remove the quota")
+        if value is not None and not abs(value) <= sys.float_info.max:
+            raise ValueError(f"{key}={value!r}: a finite number")
     return AlterClientQuotasRequestEntry(
         entity=[
             AlterClientQuotasRequestEntity(entity_type=kind, entity_name=part if isinstance(part, str) else None)

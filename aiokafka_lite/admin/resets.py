@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
-import math
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from os import PathLike
@@ -72,9 +72,9 @@ class Reset:
     @classmethod
     def by_duration(cls, seconds: float, *, now: Callable[[], float] = time.time) -> Reset:
         """As ``to_timestamp`` for so many seconds ago, counted from this call on."""
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= sys.float_info.max:
             raise ValueError(f"seconds={seconds!r}: a number from 0 up")
-        return cls(_Kind.TIME, max(0, round((now() - seconds) * 1000)))
+        return cls(_Kind.TIME, round(max(0.0, now() - seconds) * 1000))
 
     @classmethod
     def shift_by(cls, records: int) -> Reset:
@@ -92,8 +92,15 @@ class Reset:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Reset:
-        """As ``to_offsets``, from a file. Reads it here and now. Raises ValueError naming the line that is wrong."""
-        return cls.to_offsets(read_offsets(Path(path).read_text(encoding="utf-8")))
+        """As ``to_offsets``, from a file in UTF-8. Reads it here and now.
+
+        Raises ValueError naming the line that is wrong, and OSError if the file cannot be read.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise ValueError(f"{str(path)!r} is not a file of offsets: it is not in UTF-8") from None
+        return cls.to_offsets(read_offsets(text))
 
     def chosen(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
         """The partitions that are moved where the caller named none."""
@@ -141,7 +148,7 @@ def bounded(offset: int, first: int, last: int) -> int:
 def read_offsets(text: str) -> dict[TopicPartition, int]:
     """Lines of ``topic,partition,offset``; ValueError naming the line that is something else."""
     offsets: dict[TopicPartition, int] = {}
-    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
+    for number, row in enumerate(_rows(text), 1):
         if not row:
             continue
         try:
@@ -152,6 +159,14 @@ def read_offsets(text: str) -> dict[TopicPartition, int]:
         except ValueError as error:
             raise ValueError(f"line {number}: {','.join(row)!r} is not topic,partition,offset: {error}") from None
     return offsets
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    rows = csv.reader(io.StringIO(text))
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise ValueError(f"line {rows.line_num}: not topic,partition,offset: {error}") from None
 
 
 def write_offsets(offsets: Mapping[TopicPartition, int | ResetOffset | OffsetAndMetadata]) -> str:

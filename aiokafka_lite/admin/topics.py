@@ -75,6 +75,9 @@ class NewTopic:
             arguments.whole("replication_factor", self.replication_factor, 1, 2**15 - 1)
         if self.assignments is not None and (self.partitions or self.replication_factor):
             raise ValueError("assignments say how many partitions and replicas there are; give one or the other")
+        if self.assignments is not None and not _places("assignments", self.assignments):
+            raise ValueError("assignments are empty: a topic has one partition at least; None leaves it to the broker")
+        arguments.mapping(self.configs, "setting to value")
         for setting, value in self.configs.items():
             setting_text(setting, value)
 
@@ -197,9 +200,10 @@ class Topics:
                 request = DeleteTopicsRequest(topic_names=by_name, timeout_ms=peer.timeout_ms)
                 too_old = UnsupportedVersion("deleting topics by id came with Kafka 2.8, and the controller is older")
                 answers.update({item: too_old for item in items if isinstance(item, uuid.UUID)})
+            asked = set(items)
             for each in (await peer.send(request)).responses:
                 by_id = uuid.UUID(bytes=each.topic_id)
-                item: str | uuid.UUID = by_id if by_id in items else each.name or ""
+                item: str | uuid.UUID = by_id if by_id in asked else each.name or ""
                 answers[item] = answer_of(each.error_code, f"deleting topic {item}", None, each.error_message)
             return answers
 
@@ -222,23 +226,25 @@ class Topics:
         ``assignments`` has the brokers of each new partition, by topic.
         """
         arguments.mapping(totals, "topic to number of partitions")
-        places = assignments or {}
+        arguments.mapping(assignments or {}, "topic to lists of broker ids")
+        places = {name: _places(f"assignments of {name!r}", each) for name, each in (assignments or {}).items()}
         if unknown := places.keys() - totals.keys():
             raise ValueError(f"assignments for {sorted(unknown)}, of which no number of partitions is given")
         wanted = [
             CreatePartitionsTopic(
-                name=name,
+                name=arguments.text("topic", name),
                 count=arguments.whole(f"partitions of {name!r}", count, 1, INT32_MAX),
                 assignments=None
                 if name not in places
-                else [CreatePartitionsAssignment(broker_ids=arguments.brokers(each)) for each in places[name]],
+                else [CreatePartitionsAssignment(broker_ids=each) for each in places[name]],
             )
             for name, count in totals.items()
         ]
 
         async def ask(peer: Peer, names: list[str]) -> Mapping[str, KafkaError | None]:
+            asked = set(names)
             request = CreatePartitionsRequest(
-                topics=[each for each in wanted if each.name in names],
+                topics=[each for each in wanted if each.name in asked],
                 timeout_ms=peer.timeout_ms,
                 validate_only=validate_only,
             )
@@ -398,7 +404,7 @@ def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> Topic
 
 
 def _new_topics(given: str | NewTopic | Iterable[str | NewTopic]) -> dict[str, NewTopic]:
-    listed = [given] if isinstance(given, str | NewTopic) else list(given)
+    listed = [given] if isinstance(given, str | NewTopic) else arguments.several(given, "names and NewTopic")
     topics: dict[str, NewTopic] = {}
     for each in listed:
         topic = NewTopic(each) if isinstance(each, str) else each
@@ -424,7 +430,7 @@ def _creatable(topic: NewTopic, has_defaults: bool) -> CreatableTopic:
         num_partitions=-1 if placed or topic.partitions is None else topic.partitions,
         replication_factor=factor if placed or topic.replication_factor is None else topic.replication_factor,
         assignments=[
-            CreatableReplicaAssignment(partition_index=number, broker_ids=arguments.brokers(brokers))
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
             for number, brokers in enumerate(topic.assignments or ())
         ],
         configs=[
@@ -435,11 +441,16 @@ def _creatable(topic: NewTopic, has_defaults: bool) -> CreatableTopic:
 
 
 def _names_or_ids(given: str | uuid.UUID | Iterable[str | uuid.UUID]) -> list[str | uuid.UUID]:
-    listed = [given] if isinstance(given, str | uuid.UUID) else list(given)
+    listed = [given] if isinstance(given, str | uuid.UUID) else arguments.several(given, "names and UUIDs")
     for each in listed:
-        if not isinstance(each, str | uuid.UUID):
-            raise TypeError(f"{each!r} is neither a name nor a UUID")
+        if not isinstance(each, uuid.UUID):
+            arguments.text("topic, if not a UUID,", each)
     return list(dict.fromkeys(listed))
+
+
+def _places(what: str, given: Iterable[Iterable[int]]) -> list[list[int]]:
+    """The brokers of each partition."""
+    return [arguments.brokers(each) for each in arguments.several(given, f"lists of broker ids ({what})")]
 
 
 def _nothing(item: object) -> None:

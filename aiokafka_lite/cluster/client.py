@@ -331,6 +331,11 @@ class Client(Service):
         what = f"the coordinator of {key}"
         return await self.until_failed(self._repeat(find, what, bound))
 
+    async def find_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> Broker:
+        """As ``coordinator``, but asks once: raises whatever the broker that was asked, or the way to it, answered."""
+        self.check()
+        return await self.until_failed(self._route(CoordinatorKey(kind, name)))
+
     def forget_coordinator(
         self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP, *, node_id: int | None = None
     ) -> None:

@@ -48,7 +48,7 @@ class _Lookup:
     def __init__(self) -> None:
         self.done = asyncio.Event()
         self.node: Node | None = None
-        self.error: KafkaError | None = None
+        self.error: Exception | None = None
 
 
 class Coordinators:
@@ -77,7 +77,10 @@ class Coordinators:
         return self._known.get(key)
 
     async def find(self, key: CoordinatorKey) -> Node:
-        """The coordinator, from memory or by asking once. Raises what the broker, or the way to it, answered."""
+        """The coordinator, from memory or by asking once. Raises what the broker, or the way to it, answered.
+
+        ValueError for a name that no request can carry.
+        """
         known = self._known.get(key)
         if known is not None:
             return known
@@ -114,7 +117,7 @@ class Coordinators:
             if self._told.get(key) != lookup.node:  # the same again after an outage is no news
                 self._told[key] = lookup.node
                 logger.info("the coordinator of %s is %s", key, lookup.node)
-        except KafkaError as error:
+        except (KafkaError, ValueError) as error:  # a name that no request can carry is its asker's error alone
             lookup.error = error
         finally:
             del self._lookups[key]

@@ -16,10 +16,20 @@ from aiokafka_lite import (
     InvalidTopic,
     KafkaError,
     KafkaTimeout,
+    OffsetAndMetadata,
     TopicPartition,
     UnknownTopic,
 )
-from aiokafka_lite.admin import Admin, ConfigResource, NewTopic, OffsetSpec, QuotaEntity, Reset
+from aiokafka_lite.admin import (
+    Admin,
+    ConfigChange,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    QuotaEntity,
+    Reset,
+    ResourceType,
+)
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
@@ -91,6 +101,19 @@ async def test_another_coordinator_is_asked_when_it_has_moved(admin: Admin, clus
     (await admin.groups.describe("billing")).raise_for_errors()
     assert len(cluster.history.of(FindCoordinatorRequest)) == 2, "it is looked for after each refusal"
     (await admin.groups.delete("billing")).raise_for_errors()
+
+
+async def test_a_group_without_a_coordinator_holds_up_no_other(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create(NewTopic("orders", 1))
+    for name in ("billing", "sales"):
+        await admin.groups.alter_offsets(name, {ORDERS[0]: 0})
+    admin._client.forget_coordinator("billing")
+    admin._client.forget_coordinator("sales")
+    cluster.on(FindCoordinatorRequest, nth=2, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    described = await admin.groups.describe(["sales", "billing"], timeout=5.0)
+    assert list(described.done) == ["sales"]
+    with pytest.raises(KafkaTimeout, match=r"'billing'.*COORDINATOR_NOT_AVAILABLE"):
+        described["billing"]
 
 
 async def test_a_broker_that_is_down_costs_only_what_it_has(admin: Admin, cluster: EmbeddedCluster) -> None:
@@ -241,6 +264,24 @@ WRONG_TYPES: list[Call] = [
     lambda admin: admin.log_dirs.describe(["1"]),
     lambda admin: admin.quotas.describe(user=4),
     lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": "much"}}),
+    lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {5: 1.0}}),
+    lambda admin: admin.quotas.alter({QuotaEntity(user="a"): 5}),
+    lambda admin: admin.topics.create(NewTopic("orders", assignments="12")),
+    lambda admin: admin.topics.create(NewTopic("orders", assignments=[1, 2])),
+    lambda admin: admin.topics.create(NewTopic("orders", configs=["retention.ms"])),
+    lambda admin: admin.topics.add_partitions({5: 2}),
+    lambda admin: admin.topics.add_partitions({"orders": 2}, assignments=[[1]]),
+    lambda admin: admin.topics.add_partitions({"orders": 2}, assignments={"orders": [1]}),
+    lambda admin: admin.configs.describe(ConfigResource(ResourceType.TOPIC, 5)),
+    lambda admin: admin.configs.describe(ConfigResource(2, "orders")),
+    lambda admin: admin.configs.alter({ConfigResource.topic("orders"): "retention.ms=1"}),
+    lambda admin: admin.configs.alter({ConfigResource.topic("orders"): ["retention.ms"]}),
+    lambda admin: admin.configs.alter({ConfigResource.topic("orders"): [ConfigChange("retention.ms", 1, "set")]}),
+    lambda admin: admin.groups.list(states=[5]),
+    lambda admin: admin.groups.alter_offsets("group", {ORDERS[0]: OffsetAndMetadata(1, 5)}),
+    lambda admin: admin.groups.alter_offsets("group", {ORDERS[0]: OffsetAndMetadata(1, "", "0")}),
+    lambda admin: admin.groups.reset_offsets("group", Reset.to_latest(), topics=[5]),
+    lambda admin: admin.reassignments.alter({ORDERS[0]: b"1"}),
 ]
 
 
@@ -266,6 +307,16 @@ WRONG_VALUES: list[Call] = [
     lambda admin: admin.offsets.list({ORDERS[0]: 0}, isolation_level="serializable"),
     lambda admin: admin.topics.pages(size=0),
     lambda admin: admin.leaders.elect(election=7),
+    lambda admin: admin.topics.create(NewTopic("orders", assignments=[])),
+    lambda admin: admin.topics.create("orders", timeout=10**400),
+    lambda admin: admin.topics.delete("\ud800"),
+    lambda admin: admin.groups.describe("\ud800"),
+    lambda admin: admin.groups.delete("group" * 10_000),
+    lambda admin: admin.groups.alter_offsets("group", {("\ud800", 0): 1}),
+    lambda admin: admin.configs.describe(ConfigResource(ResourceType.BROKER, "first")),
+    lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": float("nan")}}),
+    lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": 10**400}}),
+    lambda admin: admin.quotas.describe(user="\ud800"),
 ]
 
 

@@ -165,6 +165,20 @@ def test_a_wrong_line_of_a_file_is_named(text: str) -> None:
         read_offsets(f"orders,0,1\n{text}\n")
 
 
+@pytest.mark.parametrize(
+    "content, says", [(b"orders,0,1\n\xff", "UTF-8"), (b'"' + b"x" * 200_000, "line 1")], ids=["bytes", "endless"]
+)
+def test_a_file_that_is_something_else_is_a_wrong_value(tmp_path: Path, content: bytes, says: str) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=says):
+        Reset.from_file(file)
+
+
+def test_a_duration_longer_than_time_is_back_to_the_begin_of_it() -> None:
+    assert Reset.by_duration(1e308).number == 0
+
+
 async def test_partitions_that_cannot_be_moved_have_their_own_errors(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     await make_group(admin, "billing")

@@ -324,3 +324,14 @@ async def test_call_cancelled_at_any_turn_leaves_the_client_usable(turns: int) -
             await asyncio.gather(*others)
             await asyncio.gather(*calls())
         assert isinstance(client.view.nodes[1], Node)
+
+
+@simulated
+async def test_a_name_that_no_request_can_carry_harms_nobody_else() -> None:
+    async with cluster_and_client() as (_, client):
+        for name in ("\ud800", "g" * 40_000):
+            with pytest.raises(ValueError, match="FindCoordinator"):
+                await client.coordinator(name)
+            with pytest.raises(ValueError, match="FindCoordinator"):
+                await client.send(HEARTBEAT, coordinator=name)
+        assert await client.coordinator("g")
