@@ -229,6 +229,28 @@ async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session
     await worker.stop()
 
 
+@each_mode
+async def test_the_timeout_of_poll_is_a_hard_bound_during_rebalances_and_without_a_coordinator(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
+) -> None:
+    async with member_of(cluster, **settings) as consumer:
+        others: list[Worker] = []
+        for number in range(60):
+            if number % 6 == 0:
+                others.append(await Worker(cluster, ownership, f"other-{number}", **settings).start())
+            elif number % 6 == 3:
+                await others.pop(0).stop()
+            elif number in (20, 40):
+                cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID)
+            elif number == 50:
+                await cluster.kill(coordinator_of(cluster))
+            began = now()
+            assert await consumer.poll(timeout=0.5) == []
+            assert now() - began <= 0.5 + 1e-6
+        for other in others:
+            await other.stop()
+
+
 # ---- slow users
 
 
