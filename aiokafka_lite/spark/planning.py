@@ -35,8 +35,11 @@ T = TypeVar("T")
 
 
 def check_topics(read: Read) -> None:
-    """Raise unless the cluster can be reached and has the topics that are named."""
-    Planner(read).partitions()
+    """Raise unless the cluster can be reached and has the topics that are named.
+
+    A query that may go on without what is gone is only told where it begins: a restarted one begins nowhere anew.
+    """
+    Planner(read).partitions(gone_is_wrong=read.fail_on_data_loss)
 
 
 class Planner:

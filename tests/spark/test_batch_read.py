@@ -230,6 +230,11 @@ async def test_mistakes_are_told_at_load(spark: SparkSession, kafka: Kafka) -> N
         return str(raised.value)
 
     assert "the cluster has no topic 'no-such-topic'; create it first" in await told(subscribe="no-such-topic")
+    lenient = await on_spark(
+        lambda: batch_of(spark, kafka.bootstrap_servers, subscribe="no-such-topic", failOnDataLoss=False)
+    )
+    with pytest.raises(PySparkException, match="the cluster has no topic 'no-such-topic'"):
+        await on_spark(lenient.collect)
     assert "did you mean failOnDataLoss?" in await told(subscribe="t", failOnDatalos=True)
     assert "write exactly one of the options subscribe" in await told()
     assert "kafka.sasl.mechanizm" in await told(subscribe="t", kafka__sasl__mechanizm="PLAIN")
