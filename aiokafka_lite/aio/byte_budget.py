@@ -72,9 +72,11 @@ class ByteBudget:
             await self._wait(size, 0)
 
     async def _wait(self, size: int, taken: int) -> None:
-        granted = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        granted = loop.create_future()
         self._waiters.append((granted, size, taken))
-        self._grant()  # there may be room already, behind one that is about to wake
+        # There may be room already, behind those that are about to wake; if it were given now, this one would go first.
+        loop.call_soon(self._grant)
         try:
             await granted
             self._granted -= taken
