@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from aiokafka_lite import Consumer, Producer, TopicPartition
+from aiokafka_lite import Consumer, EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Pipeline, Plan, Progress
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import on_spark
@@ -110,10 +110,11 @@ async def test_windows_are_right_in_parquet_and_topic_and_go_on_after_a_restart(
 
 
 async def test_told_to_stop_it_ends_between_two_batches_and_goes_on_where_it_was(
-    kafka: Kafka, spark: SparkSession, tmp_path: Path
+    cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    source = await kafka.create_topic(partitions=1)
-    plan = plan_for(kafka.bootstrap_servers, source, tmp_path, trigger="0 seconds")
+    source, servers = "orders", cluster.bootstrap_servers
+    await cluster.create_topic(source, 1)
+    plan = plan_for(servers, source, tmp_path, trigger="0 seconds")
     stop = threading.Event()
     batches: list[Progress] = []
 
@@ -121,7 +122,7 @@ async def test_told_to_stop_it_ends_between_two_batches_and_goes_on_where_it_was
         batches.append(progress)
         stop.set()
 
-    async with Producer(kafka.bootstrap_servers) as producer:
+    async with Producer(servers) as producer:
         await producer.send_many(source, [order("Rome", 1, number // 100) for number in range(2_999)] + [CLOSING])
     await run(spark, plan, tmp_path, note, stop)
     begun, done = (
@@ -130,6 +131,6 @@ async def test_told_to_stop_it_ends_between_two_batches_and_goes_on_where_it_was
     )
     assert begun == done
     assert len(done) < 30
-    rest = plan_for(kafka.bootstrap_servers, source, tmp_path, options={**plan.options, "maxOffsetsPerTrigger": "5000"})
+    rest = plan_for(servers, source, tmp_path, options={**plan.options, "maxOffsetsPerTrigger": "5000"})
     await run(spark, rest, tmp_path, batches.append, threading.Event())
     assert await rows_in_parquet(spark, plan) == [("09:00", "Rome", 2_999, 2_999)]
