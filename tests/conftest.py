@@ -9,8 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.real.servers import SERVERS
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("without deadlines", settings(), deadline=None)
+settings.load_profile("without deadlines")
 
 _REPORTS = pytest.StashKey[list[dict[str, list[str]]]]()
 
