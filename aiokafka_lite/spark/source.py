@@ -101,8 +101,6 @@ def read_task(read: Read, columns: tuple[str, ...], partition: InputPartition) -
     """The rows of a task as Arrow record batches; in an executor's worker."""
     if not isinstance(partition, TaskPartition):
         return  # what Spark makes up when there is nothing to read
-    if read.freeze_gc:
-        freeze_gc()
     here = runtime()
     with leased_client(here, read.properties) as client:
         yield from _read_with(here, client, read, columns, partition.task)
@@ -114,6 +112,8 @@ def _read_with(
     from .arrow import Decoder
     from .reading import RangeReader
 
+    if read.freeze_gc:
+        freeze_gc()  # now that everything is imported
     config = consumer_config(
         read.properties,
         fetch_max_bytes=read.prefetch_bytes,
