@@ -1,0 +1,33 @@
+"""The demo with its Spark part, as ``make demo`` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+COMMAND = (sys.executable, "-c", "from aiokafka_lite.cli import main; main()")
+PATIENCE = 240.0
+
+
+async def test_the_demo_ends_with_windows_that_are_right_and_a_chart(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(*COMMAND, "demo", "--records", "1000", "--spark", "--output", str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.terminate()  # and it ends the pipeline, which is a session of its own
+            await process.wait()
+    assert process.returncode == 0, output.decode()
+    assert b"all 24 sums are right" in output
+    (chart,) = tmp_path.glob("*/windows.png")
+    assert chart.read_bytes().startswith(b"\x89PNG")
