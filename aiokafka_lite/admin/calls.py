@@ -3,8 +3,9 @@
 Every family of calls stands on ``Calls.settle``. It holds the things that are not settled, asks in each round every
 broker that is concerned, once and at the same time, and settles what the answers settle. What may pass (a controller
 or leader that moved, a lost connection, a coordinator that is loading) stays for the next round, after a pause and
-with fresh metadata, until the deadline; then it fails with KafkaTimeout that names the last trouble. Nothing here
-knows what is asked.
+with fresh metadata, until the deadline; then it fails with KafkaTimeout that names the last trouble. A round does not
+wait for the end of the one before: a broker that keeps silent holds up only what it was asked for. Nothing here knows
+what is asked.
 
 An answer that there is no such topic is believed at once from the controller, which decides. From any other broker it
 is believed when it is repeated after ``GRACE`` seconds: who has just been told that a topic was created should find it.
@@ -21,9 +22,10 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import anyio
+import anyio.abc
 
 from ..aio.backoff import Backoff
-from ..aio.service import Service
+from ..aio.service import Service, unwrapped
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
 from ..errors import (
@@ -71,6 +73,10 @@ class Deadline:
         """Seconds left, never below zero."""
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
+    def first_part(self) -> Deadline:
+        """Most of what is left, for a step that others follow: what cannot be settled is to leave time for the rest."""
+        return Deadline(max(self.left * 0.75, 0.001))
+
 
 class Peer:
     """A broker, for one try: what it speaks, and a way to ask it."""
@@ -108,6 +114,8 @@ class Places:
 
     by_node: dict[int, list[Any]] = field(default_factory=dict)
     errors: dict[Any, KafkaError] = field(default_factory=dict)
+    by_anyone: bool = False
+    """Whether any broker can answer: then one that keeps silent is to leave time for asking another."""
 
     def put(self, node_id: int, item: Any) -> None:
         self.by_node.setdefault(node_id, []).append(item)
@@ -183,7 +191,7 @@ class Calls:
         nodes = self._client.view.nodes
         good = [node_id for node_id in nodes if node_id not in self._avoided] or list(nodes)
         connected = [node_id for node_id in good if self._client.broker(node_id).connected]
-        return Places({random.choice(connected or good): list(items)} if good else {})
+        return Places({random.choice(connected or good): list(items)} if good else {}, by_anyone=True)
 
     async def controller(self, items: list[Any], deadline: Deadline) -> Places:
         """All things to the controller."""
@@ -257,11 +265,11 @@ class Calls:
 
     # What is learnt from failures.
 
-    async def peer(self, node_id: int, deadline: Deadline) -> Peer:
-        """The broker, connected."""
+    async def peer(self, node_id: int, deadline: Deadline, *, share: float = 1.0) -> Peer:
+        """The broker, connected, for a try that takes no more than that share of the time that is left."""
         broker = self._client.broker(node_id)
         connection = await broker.connection()
-        bound = max(min(deadline.left, self._client.config.request_timeout), 0.001)
+        bound = max(min(deadline.left * share, self._client.config.request_timeout), 0.001)
         return Peer(broker, connection.versions, bound)
 
     def broker_failed(self, node_id: int) -> None:
@@ -298,14 +306,18 @@ class _Call(Generic[K, V]):
         self._done: dict[K, V] = {}
         self._failed: dict[K, KafkaError] = {}
         self._repeated: set[K] = set()  # asked for before, by a request that may have been carried out
+        self._asked: set[K] = set()  # being asked for
+        self._answered = asyncio.Event()
+        self._wrong: list[Exception] = []  # the caller's own errors
 
     async def run(self, place: Place, ask: Ask[K, V]) -> Results[K, V]:
         config = self._calls.client.config
         backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         try:
-            async with asyncio.timeout_at(self._deadline.at) as scope:
+            async with asyncio.timeout_at(self._deadline.at) as scope, anyio.create_task_group() as asking:
                 while self._pending:
-                    await self._round(place, ask)
+                    await self._begin_round(asking, place, ask)
+                    await self._until_something_is_to_be_asked()
                     if self._pending:
                         await asyncio.sleep(backoff.next())
                         await self._freshen()
@@ -313,44 +325,50 @@ class _Call(Generic[K, V]):
             if not scope.expired():
                 raise
             self._give_up()
+        except BaseExceptionGroup as errors:
+            raise unwrapped(errors) from None
         return Results(
             {item: self._done[item] for item in self._items if item in self._done},
             {item: self._failed[item] for item in self._items if item in self._failed},
         )
 
-    async def _round(self, place: Place, ask: Ask[K, V]) -> None:
-        items = list(self._pending)
+    async def _begin_round(self, asking: anyio.abc.TaskGroup, place: Place, ask: Ask[K, V]) -> None:
+        items = [item for item in self._pending if item not in self._asked]
         try:
             places = await place(items, self._deadline)
         except KafkaError as error:
             self._judge_all(items, error)
             return
         self._judge_each(places.errors)
-        wrong: list[Exception] = []
+        for node_id, share in places.by_node.items():
+            self._asked.update(share)
+            asking.start_soon(self._ask_one, node_id, share, ask, 0.5 if places.by_anyone else 1.0)
 
-        async def ask_one(node_id: int, share: list[K]) -> None:
-            try:
-                await self._ask(node_id, share, ask)
-            except (
-                TypeError,
-                ValueError,
-            ) as error:  # a value that no version can carry: the caller is wrong, not an item
-                wrong.append(error)
+    async def _until_something_is_to_be_asked(self) -> None:
+        """Or nothing is left. Raises the error of a value that no version can carry: the caller's, not an item's."""
+        while self._pending and self._asked.issuperset(self._pending):
+            self._answered.clear()
+            await self._answered.wait()
+        if self._wrong:
+            raise self._wrong[0]
 
-        async with anyio.create_task_group() as group:
-            for node_id, share in places.by_node.items():
-                group.start_soon(ask_one, node_id, share)
-        if wrong:
-            raise wrong[0]
+    async def _ask_one(self, node_id: int, share: list[K], ask: Ask[K, V], of_time: float) -> None:
+        try:
+            await self._ask(node_id, share, ask, of_time)
+        except (TypeError, ValueError) as error:
+            self._wrong.append(error)
+        self._asked.difference_update(share)
+        self._answered.set()
 
     async def _ask(
         self,
         node_id: int,
         share: list[K],
         ask: Ask[K, V],
+        of_time: float,
     ) -> None:
         try:
-            peer = await self._calls.peer(node_id, self._deadline)
+            peer = await self._calls.peer(node_id, self._deadline, share=of_time)
             answers = await ask(peer, share)
         except KafkaError as error:
             self._learn_unreachable(node_id, share, error)
@@ -421,7 +439,8 @@ class _Call(Generic[K, V]):
     def _give_up(self) -> None:
         for item, trouble in list(self._pending.items()):
             last = "no broker has answered" if trouble is None else f"the last error was: {trouble}"
-            text = f"{self._what}: {item} was not settled within {self._deadline.timeout:g} s; {last}"
+            what = self._what if item == self._what else f"{self._what}: {item}"
+            text = f"{what} was not settled within {self._deadline.timeout:.3g} s; {last}"
             self._fail(item, KafkaTimeout(text))
 
     async def _freshen(self) -> None:

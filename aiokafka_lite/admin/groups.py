@@ -400,12 +400,13 @@ class Groups:
     ) -> Results[TopicPartition, ResetOffset]:
         isolation = IsolationLevel.READ_UNCOMMITTED
         items = list(wanted)
-        starts = await self._offsets.look_up(dict.fromkeys(items, OffsetSpec.EARLIEST), isolation, deadline)
-        ends = await self._offsets.look_up(dict.fromkeys(items, OffsetSpec.LATEST), isolation, deadline)
+        part = deadline.first_part
+        starts = await self._offsets.look_up(dict.fromkeys(items, OffsetSpec.EARLIEST), isolation, part())
+        ends = await self._offsets.look_up(dict.fromkeys(starts.done, OffsetSpec.LATEST), isolation, part())
         time = needs_lookup(to)
         found = None
         if time is not None:
-            found = await self._offsets.look_up(dict.fromkeys(items, time), isolation, deadline)
+            found = await self._offsets.look_up(dict.fromkeys(ends.done, time), isolation, part())
         done: dict[TopicPartition, ResetOffset] = {}
         failed: dict[TopicPartition, KafkaError] = {}
         for item in items:
@@ -427,8 +428,8 @@ class Groups:
         """How far groups are behind, by partition: all that they have committed or that members have."""
         wanted = arguments.names(groups, "group")
         deadline = self._calls.deadline(timeout)
-        described = await self._describe(wanted, deadline)
-        committed = await self._committed(described.done, deadline)
+        described = await self._describe(wanted, deadline.first_part())
+        committed = await self._committed(described.done, deadline.first_part())
         failed = {**described.failed, **committed.failed}
         holders = {group_id: _holders(described[group_id]) for group_id in committed.done}
         wanted_ends = {

@@ -135,6 +135,8 @@ def _entity(parts: Mapping[str, str | None]) -> QuotaEntity:
 def _entry(entity: QuotaEntity, changes: Mapping[str, float | None]) -> AlterClientQuotasRequestEntry:
     if not isinstance(entity, QuotaEntity):
         raise TypeError(f"{entity!r} is not a QuotaEntity")
+    if not entity.parts:
+        raise ValueError("a quota is for somebody: QuotaEntity needs a user, a client_id or an ip")
     if Match.ANY in entity.parts.values():
         raise ValueError(f"{entity}: quotas are changed for one entity, or for Match.DEFAULT")
     arguments.mapping(changes, "quota to number")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ..errors import ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, error_for
+from ..errors import ConnectionLost, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, error_for
 from ..net.broker import Broker
 from ..protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator
 from ..types import Node
@@ -119,6 +119,9 @@ class Coordinators:
                 logger.info("the coordinator of %s is %s", key, lookup.node)
         except (KafkaError, ValueError) as error:  # a name that no request can carry is its asker's error alone
             lookup.error = error
+        except asyncio.CancelledError:
+            lookup.error = IllegalStateError("the client was closed during the call")
+            raise
         finally:
             del self._lookups[key]
             lookup.done.set()

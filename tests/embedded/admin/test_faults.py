@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from typing import Any
 
@@ -37,6 +38,7 @@ from aiokafka_lite.protocol.messages import (
     DeleteGroupsRequest,
     DeleteTopicsRequest,
     DescribeGroupsRequest,
+    DescribeTopicPartitionsRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
@@ -114,6 +116,17 @@ async def test_a_group_without_a_coordinator_holds_up_no_other(admin: Admin, clu
     assert list(described.done) == ["sales"]
     with pytest.raises(KafkaTimeout, match=r"'billing'.*COORDINATOR_NOT_AVAILABLE"):
         described["billing"]
+
+
+async def test_a_broker_that_keeps_silent_holds_up_only_what_it_has(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create(NewTopic("orders", assignments=[[1], [2], [3]]))
+    cluster.on(ListOffsetsRequest, node=2, times=None).drop()
+    cluster.on(ListOffsetsRequest, node=3, times=3).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    results = await admin.offsets.list(dict.fromkeys(ORDERS[:3], OffsetSpec.LATEST), timeout=10.0)
+    assert list(results.done) == [ORDERS[0], ORDERS[2]]
+    assert len([each for each in cluster.history.of(ListOffsetsRequest) if each.node_id == 2]) == 1
+    with pytest.raises(KafkaTimeout, match=r"orders-1 was not settled within 10 s"):
+        results[ORDERS[1]]
 
 
 async def test_a_broker_that_is_down_costs_only_what_it_has(admin: Admin, cluster: EmbeddedCluster) -> None:
@@ -229,6 +242,28 @@ async def test_an_admin_works_only_between_start_and_close(cluster: EmbeddedClus
         await call(admin, 5.0)
 
 
+@pytest.mark.parametrize("turns", [1, 3, 8, 20])
+@pytest.mark.parametrize("call", CALLS, ids=itertools.count())
+async def test_closing_at_any_turn_ends_a_call(cluster: EmbeddedCluster, call: Call, turns: int) -> None:
+    admin = Admin(cluster.bootstrap_servers, connector=cluster.connector)
+    await admin.start()
+    calling = asyncio.ensure_future(call(admin, 5.0))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await admin.close()
+    with contextlib.suppress(IllegalStateError, StopAsyncIteration):
+        await calling
+
+
+async def test_another_broker_is_asked_when_one_keeps_silent(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create("orders")
+    cluster.on(DescribeTopicPartitionsRequest, times=1).drop()
+    (page,) = [page async for page in admin.topics.pages(timeout=10.0)]
+    assert page[0].name == "orders"
+    first, second = (exchange.node_id for exchange in cluster.history.of(DescribeTopicPartitionsRequest))
+    assert first != second
+
+
 async def test_closing_ends_the_calls_that_wait(admin: Admin, cluster: EmbeddedCluster) -> None:
     cluster.on(CreateTopicsRequest).drop()
     call = asyncio.ensure_future(admin.topics.create("orders"))
@@ -317,6 +352,7 @@ WRONG_VALUES: list[Call] = [
     lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": float("nan")}}),
     lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": 10**400}}),
     lambda admin: admin.quotas.describe(user="\ud800"),
+    lambda admin: admin.quotas.alter({QuotaEntity(): {"request_percentage": 5}}),
 ]
 
 

@@ -20,6 +20,7 @@ from aiokafka_lite import (
 )
 from aiokafka_lite.admin import Admin, GroupState, GroupType, NewTopic, Reset, read_offsets, write_offsets
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.protocol.messages import DescribeGroupsRequest, ListOffsetsRequest
 from tests.embedded.group.members import ORDERS, member_of, until_stable
 
 FIRST, SECOND = ORDERS[:2]
@@ -186,6 +187,34 @@ async def test_partitions_that_cannot_be_moved_have_their_own_errors(admin: Admi
     results = await admin.groups.reset_offsets("billing", Reset.to_latest(), partitions=[FIRST, missing])
     assert list(results.done) == [FIRST]
     assert list(results.failed) == [missing]
+
+
+async def test_a_coordinator_that_keeps_silent_costs_only_the_lag_of_its_groups(
+    admin: Admin, cluster: EmbeddedCluster
+) -> None:
+    await with_records(cluster, admin, 1)
+    names = [f"group-{number}" for number in range(6)]
+    for name in names:
+        await make_group(admin, name, 0)
+    described = (await admin.groups.describe(names)).raise_for_errors()
+    silent = described[names[0]].coordinator.node_id
+    cluster.on(DescribeGroupsRequest, node=silent, times=None).drop()
+    lags = await admin.groups.lag(names, timeout=10.0)
+    theirs = [name for name in names if described[name].coordinator.node_id == silent]
+    assert list(lags.failed) == theirs
+    assert {name: lag.total for name, lag in lags.done.items()} == {name: 6 for name in names if name not in theirs}
+
+
+async def test_a_leader_that_keeps_silent_costs_only_the_moves_of_its_partitions(
+    admin: Admin, cluster: EmbeddedCluster
+) -> None:
+    await with_records(cluster, admin)
+    await make_group(admin, "billing")
+    leaders = [each.leader for each in (await admin.topics.describe("orders"))["orders"].partitions]
+    cluster.on(ListOffsetsRequest, node=2, times=None).drop()
+    moved = await admin.groups.reset_offsets("billing", Reset.to_latest(), timeout=10.0)
+    assert list(moved.failed) == [item for item in ORDERS if leaders[item.partition] == 2]
+    assert {move.after for move in moved.done.values()} == {10}
 
 
 async def test_lag_is_what_is_left_to_read(admin: Admin, cluster: EmbeddedCluster) -> None:
