@@ -64,7 +64,7 @@ class ErrorCode(IntEnum):
     REQUEST_TIMED_OUT = 7, _R, "the broker did not finish the request within the request's own timeout"
     BROKER_NOT_AVAILABLE = 8, _P, "the broker is not available"
     REPLICA_NOT_AVAILABLE = 9, _S, "the replica is not available for this partition"
-    MESSAGE_TOO_LARGE = 10, _P, "the batch is larger than max.message.bytes of the topic"
+    MESSAGE_TOO_LARGE = 10, _P, "it is larger than what may be sent, or than max.message.bytes of the topic"
     STALE_CONTROLLER_EPOCH = 11, _P, "the controller has moved to another broker"
     OFFSET_METADATA_TOO_LARGE = 12, _P, "the metadata string of a committed offset is too long"
     NETWORK_EXCEPTION = 13, _S, "the broker was cut off before it answered"
@@ -340,5 +340,18 @@ _SUBCLASSES: dict[ErrorCode, type[BrokerError]] = {
 
 
 def error_for(code: int, message: str = "") -> BrokerError:
-    """The exception for an error code: the subclass that users can tell apart, or BrokerError itself."""
-    return _SUBCLASSES.get(ErrorCode.of(code), BrokerError)(code, message)
+    """The exception for an error code: the subclass that users can tell apart, or BrokerError itself.
+
+    The message may quote a broker: whatever could break the line of a log is taken out, and its end if it is endless.
+    """
+    return _SUBCLASSES.get(ErrorCode.of(code), BrokerError)(code, harmless(message, _LONGEST_MESSAGE))
+
+
+_LONGEST_MESSAGE = 1000
+
+
+def harmless(text: str, longest: int) -> str:
+    """A peer's words for an error or a log: without line breaks and control characters, and not endless."""
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return text if len(text) <= longest else text[:longest] + "…"

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 from .errors import ConfigurationError
 
 
+def printable(name: str) -> str:
+    """A name for a text. Names come from the wire as well, and may hold what a log must not."""
+    return name if name.isprintable() else ascii(name)
+
+
 class Header(NamedTuple):
     """One header of a record; a key may occur more than once, and order is kept."""
 
@@ -23,7 +28,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{printable(self.topic)}-{self.partition}"
 
 
 class TimestampType(IntEnum):
@@ -72,7 +77,7 @@ class Node(NamedTuple):
     rack: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.node_id} ({self.host}:{self.port})"
+        return f"{self.node_id} ({printable(self.host)}:{self.port})"
 
 
 if TYPE_CHECKING:

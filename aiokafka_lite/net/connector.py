@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from ..config import check_methods
 from ..errors import ConnectionLost
+from ..types import printable
 from .tls import handshake_failure
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -35,9 +36,8 @@ def check_connector(connector: object) -> None:
 
 
 def format_address(host: str, port: int) -> str:
-    """``host:port`` as people write it. A host comes from the wire as well, and may hold what a log must not."""
-    if not host.isprintable():
-        host = ascii(host)
+    """``host:port`` as people write it."""
+    host = printable(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

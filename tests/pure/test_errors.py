@@ -45,3 +45,10 @@ def test_a_code_newer_than_the_table_keeps_its_number() -> None:
 def test_users_can_tell_authorization_errors_apart() -> None:
     assert isinstance(error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED), AuthorizationError)
     assert type(error_for(ErrorCode.INVALID_REQUEST)) is BrokerError
+
+
+def test_what_a_broker_says_cannot_forge_a_log_line_nor_fill_the_log() -> None:
+    text = str(error_for(ErrorCode.INVALID_CONFIG, "no:\r\n2026-01-01 INFO all is well \x1b[2J\u2028" + "x" * 10_000))
+    assert text.isprintable()
+    assert text.startswith("no:\ufffd\ufffd2026")
+    assert len(text) < 1200

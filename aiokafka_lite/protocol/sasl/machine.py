@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...errors import harmless
+
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
@@ -48,6 +50,5 @@ LONGEST_QUOTE = 200
 
 
 def quoted(text: str) -> str:
-    """A peer's words for an error or a log: without line breaks and control characters, and not endless."""
-    shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-    return shown if len(shown) <= LONGEST_QUOTE else shown[:LONGEST_QUOTE] + "…"
+    """A broker's words in a login."""
+    return harmless(text, LONGEST_QUOTE)

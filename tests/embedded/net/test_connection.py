@@ -32,6 +32,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponse,
 )
 from aiokafka_lite.protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
+from aiokafka_lite.types import Node, TopicPartition
 from tests.embedded.net.scripted import Older, Peer, Served, all_versions, run_clean, usual
 
 
@@ -651,6 +652,8 @@ async def test_names_off_the_wire_cannot_forge_log_lines() -> None:
     assert "\n" not in repr(connection)
     assert "\x1b" not in connection.peer
     connection.close()
+    assert str(Node(1, "evil\nhost", 9092)).isprintable()
+    assert str(TopicPartition("orders\nINFO all is well", 0)).isprintable()
 
 
 def check_types(connection: Connection) -> Coroutine[Any, Any, MetadataResponse]:
