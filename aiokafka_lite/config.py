@@ -10,7 +10,7 @@ import math
 import os
 import re
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
@@ -115,6 +115,8 @@ def _text(settings: object, name: str) -> None:
 
 def _servers(given: object) -> tuple[str, ...]:
     """An entry each; empty ones, as after a last comma, are left out."""
+    if isinstance(given, Mapping):
+        raise _wrong("bootstrap_servers", sorted(map(str, given)), "settings are keyword arguments, not a dict of them")
     texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     names = [name.strip() for text in texts if isinstance(text, str) for name in text.split(",") if name.strip()]
     if not names or not all(isinstance(text, str) for text in texts):

@@ -315,6 +315,15 @@ _INSTEAD = {
 """Names that Java's client knows and that mean nothing here, with what to do."""
 
 
+def setting_of(name: str) -> tuple[str | None, str]:
+    """The keyword argument that a property becomes, None if none; with what to say of a unit that differs."""
+    for meanings in (_CLIENT, _PRODUCER, _CONSUMER, _GROUP):
+        if name in meanings:
+            meaning = meanings[name]
+            return meaning.setting, ", in seconds" if meaning.read is _milliseconds else ""
+    return None, ""
+
+
 def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
     """What any client takes, ``Admin`` for one: servers, timeouts, security. Secrets are ``Secret``.
 
@@ -505,8 +514,8 @@ def _imported(path: str) -> object:
         found: object = import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: {error}") from None
+    except Exception as error:  # noqa: BLE001 - a module runs when it is imported, and may raise whatever it likes
+        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: it is not a function")
     return found

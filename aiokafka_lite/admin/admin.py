@@ -10,7 +10,6 @@ import anyio.abc
 from ..aio.service import Service
 from ..cluster.client import Client
 from ..config import ClientConfig
-from ..errors import ConfigurationError
 from ..net.connector import Connector
 from ..security import SecuritySettings
 from .calls import Calls
@@ -69,8 +68,9 @@ class Admin(Service):
         super().__init__()
         unknown = sorted(settings.keys() - AdminSettings.__annotations__.keys())
         if unknown:
-            known = ", ".join(sorted(AdminSettings.__annotations__))
-            raise ConfigurationError(f"{unknown[0]}: no such setting; there are {known}")
+            from ..setting_names import unknown_setting  # here, as most programs have none
+
+            raise unknown_setting(unknown[0], {*AdminSettings.__annotations__, "bootstrap_servers"})
         config = ClientConfig(bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False, **settings)
         self._client = Client(config, connector=connector)
         calls = Calls(self._client, self)

@@ -32,6 +32,9 @@ Ts = TypeVarTuple("Ts")
 CLOSE_TIMEOUT = 3.0
 """Seconds that a component has for an orderly end, unless ``close()`` says otherwise; then its tasks are cancelled."""
 
+NOT_STARTED = "is not started: use it in 'async with', or await its start() before"
+CLOSED = "is closed, and cannot be started again: make a new one"
+
 CANCEL_TIMEOUT = 2.0
 """Seconds that cancelled tasks have to end. A task that takes longer is a defect, and ``close()`` says so."""
 
@@ -86,6 +89,7 @@ class Service:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._own_tasks: set[asyncio.Task[Any]] = set()
         self._attached: list[Service] = []
+        self._is_attached = False
         self._started = asyncio.Event()
         self._closing = asyncio.Event()
         self._over = asyncio.Event()
@@ -186,7 +190,7 @@ class Service:
         # The private name skips a RuntimeError for "no loop", which would be made and caught for nothing.
         if self._service_state is ServiceState.RUNNING and asyncio._get_running_loop() is self._loop:
             return
-        self._raise_unusable("is not started" if self._service_state is ServiceState.NEW else "is closed")
+        self._raise_unusable(NOT_STARTED if self._service_state is ServiceState.NEW else CLOSED)
 
     async def until_failed(self, awaitable: Awaitable[T]) -> T:
         """Await something, but no longer than the component lives.
@@ -197,7 +201,7 @@ class Service:
         if self._service_state in (ServiceState.NEW, ServiceState.CLOSED, ServiceState.FAILED):
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
-            self._raise_unusable("is not started" if self._service_state is ServiceState.NEW else "is closed")
+            self._raise_unusable(NOT_STARTED if self._service_state is ServiceState.NEW else CLOSED)
         task = asyncio.current_task()
         assert task is not None
         waiting = _Interruptible(task)
@@ -219,7 +223,7 @@ class Service:
         The scope that is returned cancels this one task and nothing else.
         """
         if self._tasks is None or self._service_state in (ServiceState.CLOSED, ServiceState.FAILED):
-            self._raise_unusable("is not started" if self._service_state is ServiceState.NEW else "is closed")
+            self._raise_unusable(NOT_STARTED if self._service_state is ServiceState.NEW else CLOSED)
         assert self._tasks is not None
         scope = anyio.CancelScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))
@@ -232,6 +236,7 @@ class Service:
         To be called from ``_on_start`` or from a child.
         """
         self._attached.append(service)
+        service._is_attached = True
         await service.start()
         self.watch(service)
 
@@ -256,9 +261,9 @@ class Service:
                 self._tasks.cancel_scope.cancel()
             if self._service_state in (ServiceState.STARTING, ServiceState.RUNNING):
                 # anyio takes the cancelled child for one that has ended, and the group ends without a word.
-                self._fail(IllegalStateError(f"a task of {self!r} was cancelled from outside"))
+                self._fail_by_cancellation(f"a task of {self!r}")
         except asyncio.CancelledError:
-            self._fail(IllegalStateError(f"{self!r} was cancelled from outside, as when its loop ends before close()"))
+            self._fail_by_cancellation(repr(self))
             raise
         except BaseException as error:
             self._fail(error)
@@ -272,7 +277,7 @@ class Service:
         if not root.cancelled():
             root.exception()  # KeyboardInterrupt and its like have come out of the loop already
         if self._service_state in (ServiceState.STARTING, ServiceState.RUNNING):
-            self._fail(IllegalStateError(f"{self!r} was cancelled from outside before it had begun"))
+            self._fail_by_cancellation(f"{self!r}, which had not begun,")
         self._own_tasks.discard(root)
         self._advance(ServiceEvent.ENDED)
         self._over.set()
@@ -307,7 +312,7 @@ class Service:
                 await function(*args)
         except asyncio.CancelledError:
             if not self._tasks.cancel_scope.cancel_called:
-                self._fail(IllegalStateError(f"task {name!r} of {self!r} was cancelled from outside"))
+                self._fail_by_cancellation(f"task {name!r} of {self!r}")
             raise
         except BaseException as error:
             # Here, not at the end of the group: other children may take a while to end, and callers wait.
@@ -344,16 +349,25 @@ class Service:
     def _advance(self, event: ServiceEvent) -> None:
         self._service_state = next_state(TRANSITIONS, self._service_state, event)
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail_by_cancellation(self, what: str) -> None:
+        """Fail of a cancellation that nobody here asked for, mostly by ``asyncio.run`` at its end.
+
+        It cancels all tasks of all components at once. One line says so, that of the outermost component's first task.
+        """
+        why = "was cancelled from outside, as when the event loop ends before close(): use it in 'async with'"
+        self._fail(IllegalStateError(f"{what} {why}"), is_news=self._service_failure is None and not self._is_attached)
+
+    def _fail(self, error: BaseException, is_news: bool = True) -> None:
         error = unwrapped(error)
         if self._service_failure is not None:
-            if error is not self._service_failure and not isinstance(error, BaseExceptionGroup):
+            said = [self._service_failure, *(each.failure for each in self._attached)]
+            if is_news and not any(error is each for each in said) and not isinstance(error, BaseExceptionGroup):
                 logger.warning("%r, which has failed already, also met %r", self, error)
             return
         was = self._service_state
         self._service_failure, self._service_traceback = error, error.__traceback__
         self._advance(ServiceEvent.FAIL)
-        if was is not ServiceState.STARTING:  # start() itself reports what happens there
+        if is_news and was is not ServiceState.STARTING:  # start() itself reports what happens there
             logger.error("%r failed: %r", self, error)
         self._over.set()
         self._interrupt_waiters()

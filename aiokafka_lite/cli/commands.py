@@ -94,7 +94,9 @@ def _explain(error: Exception) -> int:
         error.show()  # type: ignore[attr-defined]
         return WRONG
     path = NAME if context is None else context.command_path
-    say(f"{error.format_message().rstrip('.')}; see {path} --help")  # type: ignore[attr-defined]
+    text: str = error.format_message()  # type: ignore[attr-defined]
+    # "Value error" is what typer calls a choice that there is not.
+    say(f"{text.rstrip('.').replace('Value error, ', '')}; see {path} --help")
     return WRONG
 
 

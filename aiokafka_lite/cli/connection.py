@@ -55,8 +55,11 @@ class Connection:
 
     def group(self, given: str | None) -> str | None:
         """The group to be a member of: the one given, or ``group.id``."""
+        from aiokafka_lite.errors import ConfigurationError
         from aiokafka_lite.properties import consumer_settings
 
+        if given == "":  # as of a variable that is not set: without a group nothing would be committed
+            raise ConfigurationError("group='': a name that is not empty")
         group = consumer_settings(self.all_properties(), group_id=given).get("group_id")
         return None if group is None else str(group)
 
@@ -81,8 +84,14 @@ class Connection:
 
     def all_properties(self) -> dict[str, str]:
         """What the file, the environment and the options say together."""
+        from aiokafka_lite.errors import ConfigurationError
         from aiokafka_lite.properties import read_properties
 
+        if self.config is not None and "=" in str(self.config) and not self.config.exists():
+            raise ConfigurationError(
+                f"config={str(self.config)!r}: a file of properties is needed; --property gives a single one, and --set"
+                " the setting of a topic"
+            )
         properties = {} if self.config is None else read_properties(self.config)
         properties |= of_environment(os.environ)
         properties |= of_options(self.properties)

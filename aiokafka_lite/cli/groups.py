@@ -11,7 +11,7 @@ from aiokafka_lite.types import TopicPartition
 
 from .connection import Connection
 from .output import Cell, Output, Table, show_errors
-from .running import say
+from .running import FAILED, say
 from .starts import FORMS, parse_time
 
 LAG_HEADINGS = (
@@ -142,6 +142,7 @@ async def reset_offsets(
         say("nothing has been moved; --execute does it")
     if not rows and not moved.failed:
         say(f"group {group!r} has committed nothing; name topics by --topic")
+        return FAILED
     return show_errors(moved.failed.values())
 
 

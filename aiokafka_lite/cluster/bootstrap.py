@@ -48,7 +48,8 @@ def parse_address(text: str) -> Address:
     """Read one ``host:port``. Raises ConfigurationError."""
     if "://" in text:
         scheme, _, rest = text.partition("://")
-        raise _refused(text, f"{scheme}:// is not wanted: brokers speak Kafka's own protocol, so give {rest!r}")
+        address = rest.rstrip("/")
+        raise _refused(text, f"{scheme}:// is not wanted: brokers speak Kafka's own protocol, so give {address!r}")
     if any(character.isspace() or character in "/@?#" for character in text):
         raise _refused(text, "it has characters that neither a host nor a port has")
     if text.startswith("["):

@@ -135,7 +135,8 @@ class Client(Service):
     def _describe_unreachable(self) -> str:
         causes = self._updater.failures
         addresses = dict.fromkeys([*map(str, self._brokers.bootstrap), *causes])
-        text = "; ".join(f"{address}: {causes.get(address, 'no answer yet')}" for address in addresses)
+        unknown = "no answer yet; is that the port of a broker?"
+        text = "; ".join(f"{address}: {causes.get(address, unknown)}" for address in addresses)
         return f"no bootstrap server answered within {self.config.api_timeout:g} s: {text}"
 
     # What is known.

@@ -7,6 +7,7 @@ Passed on as it is, it would look like a cancellation of the task that runs it, 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable
 
 from ..errors import IllegalStateError, KafkaTimeout
@@ -16,7 +17,10 @@ async def call(what: str, awaitable: Awaitable[None], within: float | None = Non
     """Await user code that ``what`` names in errors, for ``within`` seconds at most; then it is cancelled.
 
     Raises what it raises, KafkaTimeout when the time is over, and IllegalStateError for a CancelledError of its own.
+    TypeError if there is nothing to await, as after a plain function.
     """
+    if not inspect.isawaitable(awaitable):
+        raise TypeError(f"{what} gave {awaitable!r:.80}, which cannot be awaited: define it by 'async def'")
     task = asyncio.current_task()
     assert task is not None
     before = task.cancelling()

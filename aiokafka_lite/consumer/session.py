@@ -473,7 +473,7 @@ class _Consumption(Service):
     def _fail_by_handler(self, error: Exception) -> None:
         if self.handler_error is None:
             self.handler_error = error
-        else:
+        elif repr(error) != repr(self.handler_error):  # many claims run the same code, and meet the same
             logger.warning("%r, which ends because of %r, also met %r", self, self.handler_error, error)
         self.end()
 

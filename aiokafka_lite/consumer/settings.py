@@ -68,9 +68,10 @@ def configs(
         {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds
     )
     if given:
-        known = sorted(each.name for kind in kinds for each in fields(kind))
-        # Without the value: under a name that is misspelt it may be a password.
-        raise ConfigurationError(f"{next(iter(given))}: no such setting; there are {', '.join(known)}")
+        from ..setting_names import unknown_setting  # here, as most programs have none
+
+        known = (each.name for kind in kinds for each in fields(kind))
+        raise unknown_setting(next(iter(given)), {*known, "topics", "strategies"})
     if of_group and group_id is None:
         raise ConfigurationError(f"{next(iter(of_group))}={next(iter(of_group.values()))!r}: it needs a group_id")
     client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]

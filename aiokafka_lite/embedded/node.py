@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -169,8 +170,10 @@ class BrokerNode:
             try:
                 self._server = await loop.create_server(self.new_stream, self.host, self.port, backlog=1024)
             except OSError as error:
+                # asyncio's own text says the address once more; it has no number where a name has no address.
+                reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
                 raise ConfigurationError(
-                    f"broker {self.node_id} cannot listen on {self.host}:{self.port}: {error}"
+                    f"broker {self.node_id} cannot listen on {self.host}:{self.port}: {reason}"
                 ) from error
             self.port = self._server.sockets[0].getsockname()[1]
         self.state = state

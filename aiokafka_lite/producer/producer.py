@@ -33,7 +33,6 @@ from ..config import Acks, ClientConfig, ProducerConfig, check_function, check_m
 from ..errors import (
     BrokerError,
     BufferFull,
-    ConfigurationError,
     ErrorCode,
     IllegalStateError,
     KafkaError,
@@ -1087,8 +1086,9 @@ def _divided(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, 
     of_producer = {field.name for field in dataclasses.fields(ProducerConfig)}
     for name in settings:
         if name not in of_client and name not in of_producer:
-            known = ", ".join(sorted(of_client | of_producer))
-            raise ConfigurationError(f"{name} is not a setting of a producer; there are {known}")
+            from ..setting_names import unknown_setting  # here, as most programs have none
+
+            raise unknown_setting(name, of_client | of_producer | {"bootstrap_servers"})
     return (
         {name: value for name, value in settings.items() if name in of_client},
         {name: value for name, value in settings.items() if name in of_producer},

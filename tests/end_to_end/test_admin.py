@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -62,11 +63,11 @@ async def filled_topic(kafka: Kafka, count: int = 10) -> list[TopicPartition]:
     return partitions
 
 
-def configs_tool(kafka: Kafka, *arguments: str) -> str:
-    """Kafka's tool for settings, which not every image has."""
+async def newest_tool(kafka: Kafka, name: str, *arguments: str) -> str:
+    """What one of the newest Kafka's tools says: not every image has all of them, and old ones lack options."""
     if java_problem() is None:
-        return run_tool(NEWEST, "configs", kafka.bootstrap_servers, *arguments)
-    return kafka.tool("configs", *arguments)
+        return await asyncio.to_thread(run_tool, NEWEST, name, kafka.bootstrap_servers, *arguments)
+    return await asyncio.to_thread(kafka.tool, name, *arguments)
 
 
 async def test_topics(kafka: Kafka, admin: Admin) -> None:
@@ -172,7 +173,7 @@ async def test_configs(kafka: Kafka, admin: Admin) -> None:
     assert list(bad.failed) == [topic]
     if kafka.speaks("2.8"):
         arguments = ("--describe", "--entity-type", "topics", "--entity-name", name)
-        said = await asyncio.to_thread(configs_tool, kafka, *arguments)
+        said = await newest_tool(kafka, "configs", *arguments)
         told = dict(re.findall(r"^\s*([\w.]+)=(\S+) sensitive", said, flags=re.MULTILINE))
         assert told == wanted
 
@@ -213,6 +214,9 @@ async def test_members_of_a_group(kafka: Kafka, admin: Admin) -> None:
         assert described.state is GroupState.STABLE
         (member,) = described.members
         assert (member.client_id, member.topics, member.assignment) == ("ours", (topic,), tuple(partitions))
+        options = ("--describe", "--group", group, "--members", "--verbose")
+        said = await asyncio.to_thread(kafka.tool, "consumer-groups", *options)
+        assert re.search(rf"{member.member_id}\s+\S+\s+ours\s+2\s.*{topic}(:0,1|\(0,1\))", said), said
         with pytest.raises(BrokerError, match="Stable with 1 members"):
             await admin.groups.reset_offsets(group, Reset.to_earliest())
         refused = (await admin.groups.delete(group)).failed[group]
@@ -288,6 +292,9 @@ async def test_offsets_and_records(kafka: Kafka, admin: Admin) -> None:
     begin = (await admin.offsets.list({first: OffsetSpec.EARLIEST}))[first]
     assert begin is not None
     assert begin.offset == 4
+    if kafka.speaks("2.8"):
+        said = await newest_tool(kafka, "get-offsets", "--topic", first.topic, "--time", "earliest")
+        assert sorted(said.split()) == [f"{first.topic}:0:4", f"{first.topic}:1:10"]
 
 
 async def test_leaders_replicas_and_disks(kafka: Kafka, admin: Admin) -> None:
@@ -297,6 +304,13 @@ async def test_leaders_replicas_and_disks(kafka: Kafka, admin: Admin) -> None:
     if kafka.speaks("2.0"):
         on_disk = {each.partition: each for log_dir in described[node_id] for each in log_dir.replicas}
         assert on_disk[first].size > 0
+        if kafka.speaks("2.8"):
+            options = ("--describe", "--broker-list", str(node_id), "--topic-list", first.topic)
+            told = json.loads((await newest_tool(kafka, "log-dirs", *options)).splitlines()[-1])
+            (log_dirs,) = [each["logDirs"] for each in told["brokers"]]
+            assert {each["partition"]: each["size"] for log_dir in log_dirs for each in log_dir["partitions"]} == {
+                str(each): on_disk[each].size for each in on_disk
+            }
     else:
         with pytest.raises(UnsupportedVersion, match=r"2\.0"):
             described.raise_for_errors()
@@ -332,6 +346,10 @@ async def test_quotas(kafka: Kafka, admin: Admin) -> None:
         return bool(await described() == wanted)
 
     await until(is_set)
+    options = ("--describe", "--entity-type", "users", "--entity-name", str(entity.user))
+    said = await newest_tool(kafka, "configs", *options, "--entity-type", "clients", "--entity-default")
+    told = dict(re.findall(r"(\w+)=([\d.E]+)", said))
+    assert {name: float(value) for name, value in told.items()} == wanted, said
     (await admin.quotas.alter({entity: dict.fromkeys(wanted)})).raise_for_errors()
 
     async def is_removed() -> bool:

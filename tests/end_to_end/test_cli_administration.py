@@ -156,6 +156,12 @@ async def test_a_group_is_moved_only_when_that_is_said(embedded: Kafka, tmp_path
     assert await committed() == 6
 
 
+async def test_a_group_with_nothing_to_move_is_a_failure(embedded: Kafka) -> None:
+    moved = await run("groups", "reset-offsets", "nobody", "--to", "earliest", "-b", embedded.bootstrap_servers)
+    assert (moved.status, moved.output) == (1, b"")
+    assert "has committed nothing; name topics by --topic" in moved.errors
+
+
 async def test_the_same_table_for_people_for_programs_and_as_json(embedded: Kafka) -> None:
     topic = await embedded.create_topic("orders", partitions=2)
     plain = (await ask(embedded, "topics", "describe", topic)).text

@@ -33,6 +33,8 @@ GROUP = {"group_id": "g"}
         (Producer, {"compression": "zstd", "compression_level": 1.5}, "compression_level=1.5"),
         (Producer, {"compression_level": 1}, "compression_level=1"),
         (Producer, {"bootstrap_servers": "kafka"}, "bootstrap_servers: cannot use 'kafka'"),
+        (Producer, {"bootstrap_servers": {"linger.ms": 5}}, r"bootstrap_servers=\['linger.ms'\]: .* keyword arguments"),
+        (Producer, {"bootstrap_servers": "http://kafka:9092/"}, "so give 'kafka:9092'"),
         (Consumer, {"connector": 1}, "connector=1"),
         (Consumer, {"clock": None}, "clock=None"),
         (Consumer, {"on_offset_reset": "log"}, "on_offset_reset='log'"),

@@ -39,6 +39,7 @@ _TOOLS = {
     "configs": ("org.apache.kafka.tools.ConfigCommand", "kafka.admin.ConfigCommand"),
     "delete-records": ("org.apache.kafka.tools.DeleteRecordsCommand", "kafka.admin.DeleteRecordsCommand"),
     "get-offsets": ("org.apache.kafka.tools.GetOffsetShell", "kafka.tools.GetOffsetShell"),
+    "log-dirs": ("org.apache.kafka.tools.LogDirsCommand", "kafka.admin.LogDirsCommand"),
     "producer-perf-test": ("org.apache.kafka.tools.ProducerPerformance",),
     "topics": ("org.apache.kafka.tools.TopicCommand", "kafka.admin.TopicCommand"),
 }

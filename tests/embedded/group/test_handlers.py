@@ -35,6 +35,33 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+# ---- those that are no coroutines
+
+
+async def test_a_handler_of_plain_functions_is_told_to_be_async(cluster: EmbeddedCluster) -> None:
+    class Plain(ConsumerGroupHandler[bytes, bytes]):
+        def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]) -> None:  # type: ignore[override]
+            pass
+
+    async with group_of(cluster) as group:
+        with pytest.raises(TypeError, match=r"consume_claim\(\) of .* gave None.*'async def'"):
+            await group.consume(["orders"], Plain())
+
+
+class Failing(ConsumerGroupHandler[bytes, bytes]):
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]) -> None:
+        raise RuntimeError("all of them")
+
+
+async def test_claims_that_all_fail_alike_say_so_once(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with group_of(cluster) as group:
+        with pytest.raises(RuntimeError, match="all of them"):
+            await group.consume(["orders"], Failing())
+    assert "all of them" not in caplog.text
+
+
 # ---- those that hang
 
 

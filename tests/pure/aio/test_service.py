@@ -519,3 +519,30 @@ def test_a_loop_that_ends_under_a_component_leaves_a_clear_error() -> None:
         asyncio.run(probe.close())
     with pytest.raises(IllegalStateError, match="cancelled from outside"):
         probe.check()
+
+
+def test_a_loop_that_ends_under_components_is_one_line_that_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    inner = Probe()
+
+    async def forget_to_close() -> None:
+        outer = Probe()
+        await outer.start()
+        await outer.attach(inner)
+        for probe in (outer, inner, outer):
+            probe.start_child(probe.forever)
+        await turns()
+
+    asyncio.run(forget_to_close())
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "use it in 'async with'" in caplog.text
+    assert inner.failure is not None
+
+
+async def test_what_was_not_started_or_is_closed_says_what_to_do() -> None:
+    probe = Probe()
+    with pytest.raises(IllegalStateError, match="is not started: use it in 'async with'"):
+        probe.check()
+    async with probe:
+        pass
+    with pytest.raises(IllegalStateError, match=r"is closed.*make a new one"):
+        probe.check()

@@ -31,6 +31,9 @@ WRONG = [
     (("topics", "list", "-X", "sasl.password=secret"), "sasl.password=env:VARIABLE"),
     (("topics", "list", "-X", "bootstrap.server=x"), "did you mean bootstrap.servers?"),
     (("topics", "list", "--config", "/nowhere.toml"), "/nowhere.toml"),
+    (("topics", "create", "t", "--config", "retention.ms=5"), "--set"),
+    (("produce", "orders", "--acks", "5"), "'--acks': '5' is not one of"),
+    (("consume", "orders", "--group", ""), "group='': a name"),
 ]
 
 
