@@ -514,7 +514,7 @@ def _imported(path: str) -> object:
         found: object = import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except Exception as error:  # noqa: BLE001 - a module runs when it is imported, and may raise whatever it likes
+    except Exception as error:  # a module runs when it is imported, and may raise whatever it likes
         raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: it is not a function")
