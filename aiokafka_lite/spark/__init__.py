@@ -6,6 +6,8 @@ Nothing of Spark or Arrow is imported before it is used, as every Python worker 
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from .. import lazy
@@ -25,10 +27,23 @@ __all__ = ["FORMAT", "KafkaLiteDataSource", "LagListener", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("kafka-lite")`` known to a session, classic or Spark Connect. Registering twice is allowed."""
+    """Make ``format("kafka-lite")`` known to a session, classic or Spark Connect. Registering twice is allowed.
+
+    A local session whose Python nobody chose (``PYSPARK_PYTHON``, ``spark.pyspark.python``) gets this interpreter for
+    its workers: Spark takes the first ``python3`` of the PATH, which may be one without this package.
+    """
     from .data_source import KafkaLiteDataSource
 
+    _give_workers_this_python(spark)
     spark.dataSource.register(KafkaLiteDataSource)
+
+
+def _give_workers_this_python(spark: SparkSession) -> None:
+    context = getattr(spark, "_sc", None)  # Spark Connect has none, and its server's workers are no business of ours
+    if context is None or not context.master.startswith("local"):
+        return
+    if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
+        context.pythonExec = sys.executable
 
 
 if not TYPE_CHECKING:  # a checker would take any name whatever for one of ours

@@ -1,0 +1,49 @@
+"""Registering with a session: which Python its workers get."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.spark import register
+
+pytest.importorskip("pyspark")
+
+
+def session(master: str, **settings: str) -> Any:
+    """What `register` looks at of a session; a real one takes seconds to start."""
+    context = SimpleNamespace(master=master, pythonExec="python3", getConf=lambda: settings)
+    return SimpleNamespace(_sc=context, dataSource=SimpleNamespace(register=lambda source: None))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+
+def test_workers_of_a_local_session_get_this_python() -> None:
+    spark = session("local[2]")
+    register(spark)
+    assert spark._sc.pythonExec == sys.executable
+
+
+def test_a_python_that_somebody_chose_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_setting = session("local[2]", **{"spark.pyspark.python": "/opt/python"})
+    register(by_setting)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    by_environment = session("local[2]")
+    register(by_environment)
+    assert by_setting._sc.pythonExec == by_environment._sc.pythonExec == "python3"
+
+
+def test_workers_of_a_cluster_have_a_python_of_their_own() -> None:
+    spark = session("spark://master:7077")
+    register(spark)
+    assert spark._sc.pythonExec == "python3"
+
+
+def test_spark_connect_has_no_context_to_look_at() -> None:
+    register(SimpleNamespace(dataSource=SimpleNamespace(register=lambda source: None)))  # type: ignore[arg-type]
