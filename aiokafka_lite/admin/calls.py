@@ -51,6 +51,10 @@ R = TypeVar("R")
 GRACE = 0.5
 """Seconds for which a broker that does not know a topic may only be late."""
 
+FRESH = 1.0
+"""Seconds for which leaders are believed, so that many calls in a row do not each wait for metadata. A leader that has
+moved says so, and is looked for then."""
+
 NOT_FOUND = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _CUT_OFF = "An earlier try of the same call was cut off, and may have been carried out."
@@ -212,7 +216,9 @@ class Calls:
         wanted = [item for item in items if item not in places.errors]
         if not wanted:
             return places
-        view = await self._client.refresh({item.topic for item in wanted}, timeout=max(deadline.left, 0.001))
+        view = self._client.view
+        if view.age(asyncio.get_running_loop().time()) > FRESH or not all(map(view.leader_of, wanted)):
+            view = await self._client.refresh({item.topic for item in wanted}, timeout=max(deadline.left, 0.001))
         for item in wanted:
             leader = view.leader_of(item)
             topic = view.topics.get(item.topic)

@@ -87,6 +87,16 @@ async def test_stale_leaders_are_looked_for_again(admin: Admin, cluster: Embedde
     assert {asked.count(each) for each in ORDERS if each.partition != 3} == {1}, "only what failed is asked again"
 
 
+async def test_many_calls_in_a_row_do_not_wait_for_metadata_each(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await admin.topics.create(NewTopic("orders", 6, 2))
+    started = asyncio.get_running_loop().time()
+    for _ in range(20):
+        (await admin.offsets.list(dict.fromkeys(ORDERS, OffsetSpec.LATEST))).raise_for_errors()
+    assert asyncio.get_running_loop().time() - started < 0.5
+    await cluster.move_leader("orders", 0)
+    (await admin.offsets.list(dict.fromkeys(ORDERS, OffsetSpec.LATEST))).raise_for_errors()
+
+
 async def test_each_leader_is_asked_once_for_all_of_its_partitions(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create(NewTopic("orders", 6))
     cluster.history.clear()
