@@ -514,8 +514,12 @@ def _imported(path: str) -> object:
         found: object = import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except Exception as error:  # a module runs when it is imported, and may raise whatever it likes
-        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: {type(error).__name__}: {error}") from error
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: {error}") from None
+    except (
+        Exception
+    ) as error:  # a module runs when it is imported; what it raises is not quoted, as it may hold a token
+        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: importing it raised {type(error).__name__}") from error
     if not callable(found):
         raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: it is not a function")
     return found

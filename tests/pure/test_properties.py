@@ -248,7 +248,7 @@ def test_a_pause_longer_than_the_longest_by_default_is_constant() -> None:
         ("sasl.password", "file:/no/such/file", "^sasl.password: cannot read '/no/such/file' here: No such file"),
         ("sasl.oauthbearer.token.provider", "no_colon", "module:function is needed"),
         ("sasl.oauthbearer.token.provider", "no_such_module:f", "No module named"),
-        ("sasl.oauthbearer.token.provider", ".here:f", "TypeError: .*relative import"),
+        ("sasl.oauthbearer.token.provider", ".here:f", "importing it raised TypeError"),
         ("sasl.oauthbearer.token.provider", "os:sep", "it is not a function"),
     ],
 )
