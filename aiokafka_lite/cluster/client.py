@@ -337,6 +337,10 @@ class Client(Service):
         self.check()
         return await self.until_failed(self._route(CoordinatorKey(kind, name)))
 
+    def look_for_coordinator_again(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
+        """Find out, in the background, whether it is still the one remembered."""
+        self._coordinators.look_again(CoordinatorKey(kind, name))
+
     def forget_coordinator(
         self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP, *, node_id: int | None = None
     ) -> None:

@@ -84,15 +84,20 @@ class Coordinators:
         known = self._known.get(key)
         if known is not None:
             return known
-        lookup = self._lookups.get(key)
-        if lookup is None:
-            lookup = self._lookups[key] = _Lookup()
-            self._spawn(self._look_up, key)
+        lookup = self.look_again(key)
         await lookup.done.wait()
         if lookup.error is not None:
             raise lookup.error
         assert lookup.node is not None
         return lookup.node
+
+    def look_again(self, key: CoordinatorKey) -> _Lookup:
+        """Ask, in the background, also where an answer is remembered, which holds until there is another one."""
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            lookup = self._lookups[key] = _Lookup()
+            self._spawn(self._look_up, key)
+        return lookup
 
     def forget(self, key: CoordinatorKey, node_id: int | None = None) -> None:
         """Ask again next time: it said that it is not the coordinator, or is out of reach.

@@ -6,6 +6,7 @@ calls decides whether to try again; what is learnt here is only that the coordin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -16,6 +17,9 @@ from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
 
 R = TypeVar("R")
+
+LOOK_AGAIN = 3.0
+"""Seconds without an answer after which others are asked, again and again, who the coordinator is."""
 
 _ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -37,7 +41,8 @@ class Link:
     ) -> tuple[R, int]:
         """One try; the answer, and the node that gave it. ``timeout`` is for the answer, in seconds.
 
-        Finding the coordinator is bounded by ``api_timeout``. Raises what went wrong on the way.
+        Finding the coordinator is bounded by ``api_timeout``. Raises what went wrong on the way; ConnectionLost also
+        where another broker has become the coordinator, as one that hangs keeps the connection and never says so.
         """
         broker = await self._client.coordinator(self._group_id)
         node_id = broker.node.node_id
@@ -45,10 +50,28 @@ class Link:
             connection = await broker.connection(purpose)
             # Nothing is awaited between building and writing, so the request is of a version that this peer speaks.
             answer = connection.send_nowait(build(connection.versions), timeout=timeout, at_most=at_most)
-            return await answer, node_id
+            return await self._unless_moved(answer, node_id), node_id
         except (ConnectionLost, KafkaTimeout, ProtocolError):
             self._client.forget_coordinator(self._group_id, node_id=node_id)
             raise
+
+    async def _unless_moved(self, answer: asyncio.Future[R], node_id: int) -> R:
+        # A parked JoinGroup may rightly take minutes, and commits wait for one another: neither may sit out a timeout.
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(LOOK_AGAIN) as scope:
+                        return await asyncio.shield(answer)
+                except TimeoutError:
+                    if not scope.expired():  # a KafkaTimeout is one, too
+                        raise
+                known = self._client.known_coordinator(self._group_id)
+                if known is not None and known.node_id != node_id:
+                    moved = f"broker {node_id} kept silent, and group {self._group_id!r} is coordinated by {known} now"
+                    raise ConnectionLost(moved, sent=True)
+                self._client.look_for_coordinator_again(self._group_id)
+        finally:
+            answer.cancel()
 
     def learn(self, codes: Iterable[ErrorCode], node_id: int) -> None:
         """Look for the coordinator anew if one of the codes says that it is not this node."""
@@ -56,8 +79,13 @@ class Link:
             self._client.forget_coordinator(self._group_id, node_id=node_id)
 
 
+def may_pass(code: ErrorCode) -> bool:
+    """Whether the same request may be answered well later; so it may by a broker that has failed in an unknown way."""
+    return code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def is_passing(error: KafkaError) -> bool:
     """Whether a request that failed so may succeed later, on another connection or at another broker."""
     if isinstance(error, BrokerError):
-        return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
+        return may_pass(error.code) or error.code is ErrorCode.BROKER_NOT_AVAILABLE
     return isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError)

@@ -303,6 +303,9 @@ class Identity:
 
 _AS_NOBODY = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
+UNEXPLAINED_LIMIT = 5
+"""Answers UNKNOWN_SERVER_ERROR to JoinGroup and SyncGroup, with no generation settled between them, that are borne."""
+
 _HINTS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "group.max.size of the brokers bounds the group",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
@@ -362,6 +365,7 @@ class Member:
         self._attempt = 0
         self._number = 0
         self._closing = False
+        self._unexplained = 0  # failures of the coordinator that it has no code for, since a generation was settled
         self._overdue = False  # left because the user did not come back, so that only the user brings it back
         self._leave_reason: str | None = None
 
@@ -509,9 +513,16 @@ class Member:
             return [self._join(pause=bool(known))]
         if code in _AS_NOBODY:
             return self._fenced(code, pause=True)
-        if code.retriable or code is ErrorCode.REBALANCE_IN_PROGRESS:
+        if self._may_pass(code):
             return [self._join(pause=True)]
         return self._fail(error_for(response.error_code, self._refusal("JoinGroup", code)))
+
+    def _may_pass(self, code: ErrorCode) -> bool:
+        """Whether to try again. A stumbling broker must not end a member; one that always falls has to be heard of."""
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._unexplained += 1
+            return self._unexplained <= UNEXPLAINED_LIMIT
+        return code.retriable or code is ErrorCode.REBALANCE_IN_PROGRESS
 
     def _joined(self, response: JoinGroupResponse) -> list[Action]:
         self._advance(MemberEvent.JOINED)
@@ -584,12 +595,13 @@ class Member:
                 return self._fail(error)
         if code in _AS_NOBODY:
             return self._fenced(code, pause=True)
-        if code.retriable or code is ErrorCode.REBALANCE_IN_PROGRESS:
+        if self._may_pass(code):
             return [self._join(pause=True)]
         return self._fail(error_for(event.response.error_code, self._refusal("SyncGroup", code)))
 
     def _assigned(self, assigned: frozenset[TopicPartition]) -> list[Action]:
         self._last_assignment, self._last_generation = assigned, self.generation
+        self._unexplained = 0
         assigned = frozenset(each for each in assigned if each.topic in self._topics)
         surplus = self.owned - assigned
         added = tuple(sorted(assigned - self.owned))
@@ -613,8 +625,8 @@ class Member:
             return self._rebalance() if self.state is MemberState.STABLE else []
         if code in _AS_NOBODY:
             return self._fenced(code)
-        if code.retriable:
-            return []
+        if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            return []  # the next heartbeat tells; the session ends by itself if none is ever answered well
         return self._fail(error_for(code, self._refusal("Heartbeat", code)))
 
     def _commit_refused(self, event: CommitRefused) -> list[Action]:

@@ -39,7 +39,7 @@ from ..protocol.schema import ZERO_UUID
 from ..protocol.versions import VersionTable
 from ..types import OffsetAndMetadata, TopicPartition
 from .arguments import check_mark, checked_offsets, checked_partition, checked_partitions
-from .link import Link, is_passing
+from .link import Link, is_passing, may_pass
 from .member import Identity
 
 logger = logging.getLogger(__name__)
@@ -471,7 +471,7 @@ class Offsets:
         self._link.learn([answer.whole, *answer.errors.values()], node_id)
         if answer.whole is not ErrorCode.NONE:
             lookup.trouble = answer.whole.name
-            if not answer.whole.retriable:
+            if not may_pass(answer.whole):
                 raise error_for(answer.whole, f"looking up offsets of group {self._config.group_id!r}")
             return True
         for partition, found in answer.found.items():
@@ -484,7 +484,7 @@ class Offsets:
             elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # it has just come up, or is just going away
                 lookup.found[partition] = None
                 lookup.missing.pop(partition, None)
-            elif not code.retriable:
+            elif not may_pass(code):
                 raise error_for(code, f"looking up the committed offset of {partition}")
         return bool(lookup.missing)
 

@@ -126,6 +126,36 @@ async def test_a_group_settles_within_ten_seconds_of_a_coordinator_that_dies_in_
     assert ownership.clashes == []
 
 
+async def test_a_join_that_a_frozen_coordinator_keeps_goes_to_the_next_one(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    first = await Worker(cluster, ownership, "first").start()
+    await until_stable(first.consumer)
+    second = await Worker(cluster, ownership, "second").start()
+    await asyncio.sleep(1.0)  # its JoinGroup is parked
+    await cluster.freeze(coordinator_of(cluster))
+    await asyncio.sleep(cluster.broker_session_timeout)
+    await until_stable(first.consumer, second.consumer, within=10.0)
+    await first.stop()
+    await second.stop()
+    assert ownership.clashes == []
+
+
+async def test_a_commit_that_a_frozen_coordinator_keeps_is_made_at_the_next_one(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, auto_commit=False) as consumer, Reading(consumer):
+        await until_stable(consumer)
+        old = coordinator_of(cluster)
+        mine = next(each for each in ORDERS if cluster.leader_of(*each) != old)
+        consumer.offsets.mark(mine, 1)
+        await cluster.freeze(old)
+        began = now()
+        assert await consumer.commit()
+        assert now() - began < cluster.broker_session_timeout + 10.0
+        await cluster.thaw(old)
+        await asyncio.sleep(10.0)
+        assert consumer.membership is MemberState.STABLE
+
+
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
 @pytest.mark.parametrize("request_type", [JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest])
 async def test_a_coordinator_that_is_not_ready_is_asked_again_at_a_bounded_rate(
@@ -138,6 +168,17 @@ async def test_a_coordinator_that_is_not_ready_is_asked_again_at_a_bounded_rate(
         assert len(cluster.history.of(FindCoordinatorRequest)) <= 45
         fault.remove()
         await until_stable(consumer, within=10.0)
+
+
+@pytest.mark.parametrize(
+    "request_type", [FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest]
+)
+async def test_a_broker_that_stumbles_ends_no_member(cluster: EmbeddedCluster, request_type: type[Any]) -> None:
+    fault = cluster.on(request_type, times=3).fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+    async with member_of(cluster) as consumer, Reading(consumer):
+        await asyncio.sleep(15.0)
+        assert fault.hits == 3
+        await until_stable(consumer, within=5.0)
 
 
 async def test_an_endless_refusal_of_the_generation_is_no_hot_loop(cluster: EmbeddedCluster) -> None:

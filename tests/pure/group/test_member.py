@@ -200,7 +200,6 @@ def test_a_coordinator_that_is_not_ready_is_asked_again_under_the_same_id(code: 
         ErrorCode.INVALID_SESSION_TIMEOUT,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
 def test_a_lasting_refusal_is_fatal_and_says_why(code: ErrorCode) -> None:
@@ -211,6 +210,25 @@ def test_a_lasting_refusal_is_fatal_and_says_why(code: ErrorCode) -> None:
     assert "'g'" in str(fail.error)
     assert driver.state is MemberState.FATAL
     assert driver.member.handle(Polled()) == []
+
+
+def test_a_broker_that_stumbles_ends_no_member_and_one_that_always_falls_is_heard_of() -> None:
+    driver = Driver()
+    join = driver.subscribe()
+    for rebalances in (1, 2):
+        for _ in range(3):
+            join = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), SendJoin)
+        sync = only(driver.joined(join), SendSync)
+        join = only(driver.refuse_sync(sync, ErrorCode.UNKNOWN_SERVER_ERROR), SendJoin)
+        assert join.pause
+        driver.round(join, 0)
+        assert driver.heartbeat(ErrorCode.UNKNOWN_SERVER_ERROR) == []
+        driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+        join = only(driver.member.handle(LetGo(rebalances)), SendJoin)
+    for _ in range(5):
+        join = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), SendJoin)
+    fail = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), Fail)
+    assert "JoinGroup" in str(fail.error)
 
 
 def test_a_missing_permission_has_its_own_type() -> None:
