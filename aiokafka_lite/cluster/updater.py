@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 
 import anyio
@@ -51,6 +52,9 @@ TOPIC_IDLE = 300.0
 
 PATIENCE = 1.0
 """Seconds without an answer, to connecting or to the request, until another broker is asked as well; then doubled."""
+
+MISSING_FOR = 2.0
+"""Seconds from which on a topic that does not exist is worth a warning; one that was just created appears sooner."""
 
 _RELIABLE_EPOCHS = 9
 """The version of Metadata from which on leader epochs may be believed: older brokers answer with outdated ones."""
@@ -89,6 +93,7 @@ class Updater:
         self._not_before = 0.0
         self._last_whole = 0.0
         self._settling = False  # a tracked topic lacks leaders or is in a passing error: ask again without being told
+        self._missing: dict[str, float] = {}  # tracked topics that do not exist, since when; infinite once that is said
         self._wake = asyncio.Event()
         self._answered = asyncio.Event()  # replaced at each answer
 
@@ -303,6 +308,7 @@ class Updater:
             self._pace.reset()
         self._not_before = now + self._pace.next()
         self._settling = any(True for _ in view.unsettled(self.tracked.names))
+        self._say_what_is_missing(view, now)
         self._served = ticket
         self.failures.clear()
         self._brokers.follow(view)
@@ -311,6 +317,18 @@ class Updater:
         else:
             self.view = view
         self._tell()
+
+    def _say_what_is_missing(self, view: ClusterView, now: float) -> None:
+        """Warn once of a topic that is waited for and does not exist: else a typo is met with silence."""
+        unsettled = view.unsettled(self.tracked.names)
+        missing = {name for name in unsettled if view.topics[name].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        for name in self._missing.keys() - missing:
+            if self._missing.pop(name) == math.inf and name in self.tracked:
+                logger.warning("topic %r exists now", name)
+        for name in missing:
+            if now >= self._missing.setdefault(name, now) + MISSING_FOR and self._missing[name] < math.inf:
+                self._missing[name] = math.inf
+                logger.warning("topic %r does not exist, and is waited for; is it the right name?", name)
 
     def _replace(self, view: ClusterView) -> None:
         self.view = view

@@ -517,3 +517,18 @@ async def test_each_version_of_metadata_serves(metadata_version: int) -> None:
         await client.refresh()
         assert leader_in(client.view) == moved
         assert cluster.history.of(MetadataRequest)[-1].version == metadata_version
+
+
+@simulated
+async def test_a_topic_that_does_not_exist_is_warned_of_once_and_so_is_its_coming(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with cluster_and_client(auto_create_topics=False) as (cluster, client):
+        client.add_topics(["odrers"])
+        await asyncio.sleep(600)
+        assert [record.getMessage() for record in caplog.records] == [
+            "topic 'odrers' does not exist, and is waited for; is it the right name?"
+        ]
+        await cluster.create_topic("odrers", partitions=1)
+        await client.topic("odrers")
+        assert [record.getMessage() for record in caplog.records][1:] == ["topic 'odrers' exists now"]
