@@ -114,14 +114,15 @@ class Brokers:
             if address not in tried:
                 yield self.of(Node(self._seed_ids[address], address.host, address.port))
 
-    def least_loaded(self, view: ClusterView) -> Broker:
-        """A broker for a request that any may answer: connected before not, then with the least in flight.
+    def by_load(self, view: ClusterView) -> list[Broker]:
+        """Brokers for a request that any may answer: connected before not, then with the least in flight first.
 
         Raises BrokerError (BROKER_NOT_AVAILABLE) only while the snapshot has no broker at all.
         """
-        for broker in self._live(view):
-            return broker
-        raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, "no broker of the cluster is known")
+        brokers = self._live(view)
+        if not brokers:
+            raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, "no broker of the cluster is known")
+        return brokers
 
     async def close(self) -> None:
         """Close all connections; waits for their transports, but not for long."""

@@ -93,7 +93,7 @@ class Client(Service):
         self._brokers = Brokers(parse_bootstrap_servers(config.servers), self._make_broker, random)
         self._updater = Updater(config, self._brokers, random, self.troubles)
         self._coordinators = Coordinators(
-            lambda: self._brokers.least_loaded(self.view),
+            lambda: self._brokers.by_load(self.view),
             lambda broker: self._learn_unreachable(Role.ANY, broker),
             self.start_child,
             config.request_timeout,
@@ -412,7 +412,7 @@ class Client(Service):
                     raise error_for(ErrorCode.NOT_CONTROLLER, "the cluster names no controller at the moment")
                 return self._brokers.of(controller)
             case Role.ANY:
-                return self._brokers.least_loaded(self.view)
+                return self._brokers.by_load(self.view)[0]
             case int():
                 return self._broker(target)
             case _:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
+
+import anyio
 
 from ..errors import ConnectionLost, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, error_for
 from ..net.broker import Broker
@@ -18,6 +20,9 @@ from ..protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse,
 from ..types import Node
 
 logger = logging.getLogger(__name__)
+
+PATIENCE = 1.0
+"""Seconds without an answer until another broker is asked as well; then doubled."""
 
 _BATCHED = 4
 """The version of FindCoordinator from which on one request asks for many keys (KIP-699)."""
@@ -54,17 +59,18 @@ class _Lookup:
 class Coordinators:
     """The coordinators that are known.
 
-    ``pick`` gives a broker to ask, ``failed`` is told when it could not be asked, ``spawn`` runs a task of the client.
+    ``candidates`` gives brokers to ask, at least one, the best first; ``failed`` is told of one that cannot be asked;
+    ``spawn`` runs a task of the client.
     """
 
     def __init__(
         self,
-        pick: Callable[[], Broker],
+        candidates: Callable[[], Iterable[Broker]],
         failed: Callable[[Broker], None],
         spawn: Callable[[Callable[[CoordinatorKey], Coroutine[Any, Any, None]], CoordinatorKey], object],
         request_timeout: float,
     ) -> None:
-        self._pick = pick
+        self._candidates = candidates
         self._failed = failed
         self._spawn = spawn
         self._request_timeout = request_timeout
@@ -132,7 +138,28 @@ class Coordinators:
             lookup.done.set()
 
     async def _ask(self, key: CoordinatorKey) -> Node:
-        broker = self._pick()
+        """The first answer there is. A broker that keeps silent is waited for, but not alone; frozen ones do so."""
+        answers: list[Node | KafkaError | ValueError] = []
+
+        async def attempt(broker: Broker) -> None:
+            try:
+                answers.append(await self._ask_one(broker, key))
+            except (KafkaError, ValueError) as error:
+                answers.append(error)
+            attempts.cancel_scope.cancel()
+
+        candidates, patience = self._candidates(), PATIENCE
+        async with anyio.create_task_group() as attempts:
+            for broker in candidates:
+                attempts.start_soon(attempt, broker, name=f"{key}: {broker.address}")
+                await asyncio.sleep(patience)
+                patience *= 2
+        answer = answers[0]
+        if isinstance(answer, Node):
+            return answer
+        raise answer
+
+    async def _ask_one(self, broker: Broker, key: CoordinatorKey) -> Node:
         try:
             connection = await broker.connection()
             batched = connection.versions.supports(FindCoordinatorRequest, _BATCHED)

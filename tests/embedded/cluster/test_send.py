@@ -192,6 +192,18 @@ async def test_coordinator_is_found_once_and_remembered(version: int) -> None:
         assert receivers(cluster, HeartbeatRequest) == [2]
 
 
+@pytest.mark.parametrize("silent,bound", [(1, 1.5), (2, 3.5)])
+@simulated
+async def test_brokers_that_keep_silent_do_not_hold_up_the_search_for_a_coordinator(silent: int, bound: float) -> None:
+    async with cluster_and_client() as (cluster, client):
+        cluster.on(FindCoordinatorRequest, times=silent).drop()
+        cluster.on(FindCoordinatorRequest).answer(lambda _: coordinated_by(cluster, 1))
+        began = now()
+        assert (await client.coordinator("g")).node.node_id == 1
+        assert now() - began < bound
+        assert len(set(receivers(cluster, FindCoordinatorRequest))) == silent + 1
+
+
 @simulated
 async def test_coordinator_that_is_loading_or_moves_is_followed() -> None:
     async with cluster_and_client() as (cluster, client):
