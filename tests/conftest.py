@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import signal
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -27,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="BROKERS",
         help="what the end-to-end suite runs on: 'default', 'all', or a list such as 'embedded,4.3.1,1.1.1'",
     )
+
+
+def pytest_configure() -> None:
+    """Whoever is started in the background ignores Ctrl-C, and so would all programs that tests start and interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
