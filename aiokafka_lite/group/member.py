@@ -563,9 +563,7 @@ class Member:
         """A strategy of the user's own may be wrong, and two readers of a partition would never notice."""
         given = [partition for partitions in assignment.values() for partition in partitions]
         members = {member.member_id for member in self._members}
-        wrong = next(
-            (each for each in given if each.topic not in topics or each.partition >= len(topics[each.topic])), None
-        )
+        wrong = next((each for each in given if not 0 <= each.partition < len(topics.get(each.topic, ()))), None)
         if len(given) != len(set(given)) or not members.issuperset(assignment) or wrong is not None:
             what = "names a partition twice" if len(given) != len(set(given)) else "names members that there are not"
             if wrong is not None:

@@ -327,6 +327,18 @@ def test_a_strategy_that_gives_a_partition_twice_is_caught() -> None:
         driver.member.handle(TopicsGathered(gather.attempt, racks(t=2)))
 
 
+@pytest.mark.parametrize("named", [TopicPartition("t", 2), TopicPartition("t", -1), TopicPartition("u", 0)])
+def test_a_strategy_that_gives_what_does_not_exist_is_caught(named: TopicPartition) -> None:
+    class Wrong(RangeStrategy):
+        def assign(self, members: Any, topics: TopicRacks) -> Any:
+            return {"m": [named]}
+
+    driver = Driver(Wrong())
+    gather = only(driver.joined(driver.subscribe(), leader="m", members=members_of(("m", ("t",)))), GatherTopics)
+    with pytest.raises(IllegalStateError, match=f"names {named}, which does not exist"):
+        driver.member.handle(TopicsGathered(gather.attempt, racks(t=2)))
+
+
 # ---- a rebalance
 
 
