@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from ..errors import ConfigurationError, KafkaError
 from ..properties import read_properties
@@ -40,8 +41,15 @@ def main(arguments: Sequence[str] | None = None, *, program: str = "python -m ai
         return 2 if isinstance(error, ConfigurationError) else 1
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells a wrong argument in one line, where argparse would print how all of them are used before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=program,
         description="Aggregate the JSON of a topic over windows of event time, with Spark, to Parquet and to a topic.",
         epilog=_EXAMPLE,

@@ -34,6 +34,16 @@ def test_a_wrong_argument_is_one_line_and_status_2(
     assert told.count("\n") == 1
 
 
+def test_a_missing_argument_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--topic", "t"], program="pipeline")
+    assert end.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith("pipeline: the following arguments are required: --schema")
+    assert told.endswith("; see pipeline --help\n")
+    assert told.count("\n") == 1
+
+
 def test_a_pipeline_without_destination_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(COMPLETE[:-2]) == 2
     assert "a pipeline needs a destination: --to-parquet, --to-topic, or both" in capsys.readouterr().err
