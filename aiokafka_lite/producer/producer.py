@@ -335,8 +335,15 @@ class Producer(Service):
             if isinstance(error, KafkaError) or not scope.expired():
                 raise
             raise KafkaTimeout(
-                f"a record for topic {topic!r} was not acknowledged within timeout={timeout:g} s"
+                f"a record for topic {topic!r} was not acknowledged within timeout={timeout:g} s{self._doubt(topic)}"
             ) from None
+
+    def _doubt(self, topic: str) -> str:
+        """What speaks against a topic that was waited for, for the text of an error."""
+        known = self._client.view.topics.get(topic)
+        if known is None:
+            return "; no broker has told anything of that topic yet"
+        return "" if known.error is ErrorCode.NONE else f"; brokers say of it {known.error.name}"
 
     def send_nowait(
         self,

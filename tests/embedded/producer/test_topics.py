@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ErrorCode, UnknownTopic
+from aiokafka_lite.errors import ErrorCode, KafkaTimeout, UnknownTopic
 from aiokafka_lite.producer import Delivery
 from aiokafka_lite.protocol.messages import InitProducerIdRequest, MetadataRequest, ProduceRequest
 from aiokafka_lite.types import RecordMetadata
@@ -36,6 +36,13 @@ async def test_records_for_a_partition_without_a_leader_wait_for_as_long_as_they
             assert (await producer.send("t", b"3")).offset == 3
     assert values_of(cluster, "t") == [b"0", b"1", b"2", b"3"]
     assert numbers_of(cluster, "t") == [(0, 0), (0, 1), (0, 3)]
+
+
+async def test_a_send_that_ran_out_of_time_tells_that_its_topic_may_not_exist(cluster: EmbeddedCluster) -> None:
+    async with producer_of(cluster) as producer:
+        with pytest.raises(KafkaTimeout, match=r"'typo' was not .* timeout=2 s; brokers say .* UNKNOWN_TOPIC"):
+            await producer.send("typo", b"v", timeout=2.0)
+        await producer.close(timeout=0.0)
 
 
 @pytest.mark.parametrize("away", [10.0, LONG])
