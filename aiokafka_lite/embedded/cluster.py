@@ -249,9 +249,7 @@ class EmbeddedCluster(Service):
         if assignments is not None:
             partitions = replication_factor = -1
         numbered = None if assignments is None else list(enumerate(assignments))
-        return self.controller.create_topic(
-            name, partitions, replication_factor, assignments=numbered, configs=configs
-        )
+        return self.controller.create_topic(name, partitions, replication_factor, assignments=numbered, configs=configs)
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic and its records. Raises ``Refused``."""
