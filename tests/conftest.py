@@ -80,10 +80,11 @@ def _thaw() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    servers = session.config.stash.get(SERVERS, None)
-    if servers is None:
-        return
-    report = {"used": servers.used, "problems": servers.problems}
+    servers = session.config.stash.get(SERVERS, [])
+    report = {
+        "used": [name for each in servers for name in each.used],
+        "problems": [problem for each in servers for problem in each.problems],
+    }
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["servers"] = report
     else:

@@ -37,6 +37,8 @@ class Kafka:
         if name is None:
             name = f"topic-{next(_topic_numbers)}"
         settings = {setting.replace("_", "."): str(value) for setting, value in configs.items()}
+        # Tests give records timestamps of years ago, and a broker looks every few minutes for what has grown too old.
+        settings.setdefault("retention.ms", "-1")
         async with Client(ClientConfig(bootstrap_servers=self.bootstrap_servers)) as client:
             await create_topic(client, name, partitions=partitions, configs=settings)
             await until_every_partition_has_a_leader(client, name, partitions)
@@ -89,7 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    servers = request.config.stash[SERVERS] = Servers()
+    servers = Servers()
+    request.config.stash.setdefault(SERVERS, []).append(servers)
     yield servers
     servers.stop()
 

@@ -134,5 +134,5 @@ def _container(version: str) -> Server:
         raise Unavailable(str(error)) from error
 
 
-SERVERS = pytest.StashKey[Servers]()
+SERVERS = pytest.StashKey[list[Servers]]()
 """Where a test run keeps the brokers that it started, for the line about them at its end."""
