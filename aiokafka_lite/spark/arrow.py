@@ -215,7 +215,7 @@ class _Records:
             end = position + run.size
             try:
                 position = _walk(self.data, position, run.batch.count, starts.append)
-            except IndexError:
+            except (IndexError, CorruptRecord):
                 position = -1
             if position != end:
                 raise run.corrupt(f"{run.batch.count} records do not fill its {run.size} bytes")

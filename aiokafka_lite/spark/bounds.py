@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from ..cluster.topics import check_topic_name
 from ..errors import ConfigurationError, InvalidTopic
@@ -17,6 +18,7 @@ from ..types import TopicPartition
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
+INT64_MAX = 2**63 - 1
 
 _EXAMPLE = '{"topic":{"0":23,"1":-2}}'
 
@@ -112,7 +114,9 @@ def assign(text: str) -> Assign:
     partitions: list[TopicPartition] = []
     for topic, numbers in _json_object("assign", text, instead).items():
         _check_topic("assign", text, topic)
-        if not isinstance(numbers, list) or not all(_is_whole(number) and number >= 0 for number in numbers):
+        if not isinstance(numbers, list) or not numbers:
+            raise wrong("assign", text, instead)
+        if not all(_is_whole(number) and number >= 0 for number in numbers):
             raise wrong("assign", text, instead)
         partitions += (TopicPartition(topic, number) for number in numbers)
     if not partitions:
@@ -149,6 +153,13 @@ def timestamps(name: str, text: str) -> dict[TopicPartition, int]:
     return given
 
 
+def option(end: Literal["starting", "ending"], bound: Bound) -> str:
+    """The option that a bound was written by."""
+    if not isinstance(bound, Timestamps):
+        return f"{end}Offsets"
+    return f"{end}Timestamp" if isinstance(bound.times, int) else f"{end}OffsetsByTimestamp"
+
+
 def check_same_partitions(selection: Selection, bound: Bound, name: str) -> None:
     """Raise ConfigurationError where a bound names topics or partitions that the selection plainly does not have.
 
@@ -180,6 +191,8 @@ def check_all_named(partitions: tuple[TopicPartition, ...], bound: Bound, name: 
     unknown = sorted(set(by_partition) - set(partitions))
     if missing:
         instead = "write an offset for every partition; -2 is the earliest, -1 the latest"
+        if isinstance(bound, Timestamps):
+            instead = "write a time for every partition"
         raise ConfigurationError(f"option {name}: it leaves out {_listed(missing)}; {instead}")
     if unknown:
         raise ConfigurationError(f"option {name}: it names {_listed(unknown)}, and there is no such partition")
@@ -207,21 +220,35 @@ def _by_partition(name: str, text: str, instead: str) -> dict[TopicPartition, in
         if not isinstance(numbers, dict):
             raise wrong(name, text, instead)
         for partition, number in numbers.items():
-            if not partition.isdecimal() or not _is_whole(number):
+            if not re.fullmatch(r"\d{1,10}", partition) or not _is_whole(number) or abs(number) > INT64_MAX:
                 raise wrong(name, text, instead)
-            found[TopicPartition(topic, int(partition))] = number
+            place = TopicPartition(topic, int(partition))
+            if place in found:
+                raise wrong(name, text, f"it names {place} twice")
+            found[place] = number
     if not found:
         raise wrong(name, text, instead)
     return found
 
 
 def _json_object(name: str, text: str, instead: str) -> dict[str, object]:
+    twice: list[str] = []
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            names = [key for key, _ in pairs]
+            twice.extend(key for key in made if names.count(key) > 1)
+        return made
+
     try:
-        parsed = json.loads(text)
-    except ValueError:
+        parsed = json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
         raise wrong(name, text, instead)
+    if twice:
+        raise wrong(name, text, f"it names {twice[0]!r} twice in one place")
     return parsed
 
 

@@ -51,7 +51,7 @@ def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
         if not isinstance(by_partition, dict):
             raise _strange(json)
         for partition, offset in by_partition.items():
-            if not re.fullmatch(r"\d+", str(partition)) or type(offset) is not int or offset < 0:
+            if not re.fullmatch(r"\d{1,10}", str(partition)) or type(offset) is not int or offset < 0:
                 raise _strange(json)
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets

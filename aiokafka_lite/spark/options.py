@@ -20,14 +20,24 @@ from typing import Literal, TypedDict
 
 from ..errors import ConfigurationError
 from . import bounds
-from .bounds import EARLIEST_OFFSET, LATEST_OFFSET, Bound, Edge, Offsets, Selection, Timestamps, Unmatched, wrong
+from .bounds import (
+    EARLIEST_OFFSET,
+    INT64_MAX,
+    LATEST_OFFSET,
+    Bound,
+    Edge,
+    Offsets,
+    Selection,
+    Timestamps,
+    Unmatched,
+    wrong,
+)
 
 logger = logging.getLogger(__name__)
 
 KAFKA_PREFIX = "kafka."
 BOOTSTRAP_SERVERS = "bootstrap.servers"
 INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 
 DEFAULT_TRIGGER_DELAY = 15 * 60.0
 DEFAULT_POLL_TIMEOUT = 120.0
@@ -207,15 +217,19 @@ def is_read(options: Mapping[str, str]) -> bool:
 
 
 def check_read(options: Mapping[str, str]) -> Read:
-    """The options of a read of either kind; ConfigurationError if they fit neither."""
+    """The options of a read of either kind; ConfigurationError if they fit neither.
+
+    Which one is meant is not known here: the error is about what is wrong for a stream, where any option is as well
+    (a batch may not begin at the end), unless it is only that an option is for batches.
+    """
     try:
         return batch_read(options, quiet=True)
     except ConfigurationError as error:
         for_batch = error
-    try:
-        return stream_read(options)
-    except ConfigurationError:
-        raise for_batch from None
+    only_for_batch = {name.lower() for name, scope in OPTIONS.items() if scope is Scope.BATCH_READ}
+    if any(name.lower() in only_for_batch for name in options):
+        raise for_batch
+    return stream_read(options)
 
 
 def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
@@ -227,6 +241,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
     limits = [name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay") if name in given]
     if limits and not quiet:
         logger.warning("%s: of no effect in a batch read", ", ".join(limits))
+    given.trigger_limits()  # wrong ones are told all the same: at load, nobody knows yet that it is a batch
     starting = given.bound("starting", Edge.EARLIEST)
     if starting is Edge.LATEST or _has(starting, LATEST_OFFSET):
         raise wrong(
@@ -238,22 +253,19 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
             "endingOffsets", given.text("endingOffsets"), "a batch read cannot end at the beginning; write latest"
         )
     common = given.common(starting)
-    bounds.check_same_partitions(common["selection"], ending, "endingOffsets")
+    bounds.check_same_partitions(common["selection"], ending, bounds.option("ending", ending))
     return BatchRead(**common, ending=ending, pushdown=given.switch("pushdown", False))
 
 
 def stream_read(options: Mapping[str, str]) -> StreamRead:
     """The options of ``spark.readStream``; ConfigurationError, which says what to write instead, for wrong ones."""
     given = _Given(options, Scope.STREAM_READ)
-    most = given.whole("maxOffsetsPerTrigger", 1)
-    least = given.whole("minOffsetsPerTrigger", 1)
-    if most is not None and least is not None and least > most:
-        raise wrong("minOffsetsPerTrigger", least, f"at most maxOffsetsPerTrigger, which is {most}")
+    most, least, delay = given.trigger_limits()
     return StreamRead(
         **given.common(given.bound("starting", Edge.LATEST)),
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
-        max_trigger_delay=given.duration("maxTriggerDelay", DEFAULT_TRIGGER_DELAY),
+        max_trigger_delay=delay,
     )
 
 
@@ -361,10 +373,17 @@ class _Given:
         value = self.text(name)
         if value is None:
             return default
-        match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
+        match = re.fullmatch(r"(\d{1,18})\s*([a-z]*)", value.strip().lower())
         if match is None or (match[2] or "ms") not in _TIME_UNITS:
             raise wrong(name, value, "write a number with a unit, as 500ms, 30s, 15m, 1h or 1d")
         return int(match[1]) * _TIME_UNITS[match[2] or "ms"]
+
+    def trigger_limits(self) -> tuple[int | None, int | None, float]:
+        """Offsets of a trigger, at most and at least, and the seconds that it waits for the least."""
+        most, least = self.whole("maxOffsetsPerTrigger", 1), self.whole("minOffsetsPerTrigger", 1)
+        if most is not None and least is not None and least > most:
+            raise wrong("minOffsetsPerTrigger", least, f"at most maxOffsetsPerTrigger, which is {most}")
+        return most, least, self.duration("maxTriggerDelay", DEFAULT_TRIGGER_DELAY)
 
     def properties(self) -> Properties:
         given = {
@@ -418,7 +437,7 @@ class _Given:
         properties = self.properties()
         properties.isolation_level  # noqa: B018 — a wrong one is told now
         selection = self.selection()
-        bounds.check_same_partitions(selection, starting, "startingOffsets")
+        bounds.check_same_partitions(selection, starting, bounds.option("starting", starting))
         group = [name for name in ("groupIdPrefix", "kafka.group.id") if name in self]
         if len(group) > 1:
             raise ConfigurationError("options groupIdPrefix and kafka.group.id: write one of the two")

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from ..aio.backoff import Backoff
 from ..cluster.client import Client
-from ..consumer.offsets import EARLIEST, LATEST, list_offsets
-from ..errors import ConfigurationError, ErrorCode, KafkaTimeout, error_for
+from ..consumer.offsets import EARLIEST, LATEST, is_passing, list_offsets
+from ..errors import ConfigurationError, ErrorCode, KafkaError, error_for
 from ..protocol.messages import MetadataRequest
 from ..types import IsolationLevel, TopicPartition
 from . import bounds
@@ -132,16 +132,16 @@ class Planner:
         return {partition: None if answer is None else answer.offset for partition, answer in found.items()}
 
     def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
-        """Ask, and ask again as often as the options say when it took too long."""
+        """Ask, and ask again as often as the options say when it took too long, or failed in a way that passes."""
         here = runtime()
         with leased_client(here, self._read.properties) as client:
             tries = 0
             while True:
                 try:
                     return here.run(_awaited(question, client))
-                except KafkaTimeout:
+                except KafkaError as error:
                     tries += 1
-                    if tries > self._read.offset_retries:
+                    if tries > self._read.offset_retries or not is_passing(error):
                         raise
                 here.run(asyncio.sleep(self._read.offset_retry_interval))
 

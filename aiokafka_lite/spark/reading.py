@@ -21,14 +21,13 @@ from ..cluster.metadata import ClusterView
 from ..config import MIB, ConsumerConfig
 from ..consumer.fetched import AbortedTransactions
 from ..consumer.fetching import Fetching
-from ..consumer.offsets import EARLIEST, LATEST, list_offsets
+from ..consumer.offsets import EARLIEST, LATEST, is_passing, list_offsets
 from ..consumer.partition import PartitionState, Reset
 from ..consumer.subscription import Subscription
-from ..errors import ErrorCode, KafkaTimeout, OffsetOutOfRange, error_for
+from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from ..protocol.records import RecordBatch
-from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
 from .offsets import Range, Task
 
@@ -36,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 PROBE_INTERVAL = 1.0
 """Seconds without any news after which leaders are asked whether there is anything left in a range at all."""
+
+PROBE_TIMEOUT = 5.0
+"""Seconds for their answer: what is fetched meanwhile waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class RangeReader(Service):
         state, wanted = self._subscription[partition], self._left[partition]
         leader = self._client.view.leader_of(partition)
         topic = self._client.view.topics.get(partition.topic)
-        if leader is None or topic is None or topic.topic_id == ZERO_UUID or state.has_data or state.failure:
+        if leader is None or topic is None or state.has_data or state.failure:
             return
         offset = state.fetch_offset
         request = FetchRequest(
@@ -204,7 +206,14 @@ class RangeReader(Service):
                 )
             ],
         )
-        answer = await self._client.send(request, node=leader.node_id, purpose=Purpose.OTHER)
+        try:
+            answer = await self._client.send(
+                request, node=leader.node_id, purpose=Purpose.OTHER, timeout=PROBE_TIMEOUT, retry=False
+            )
+        except KafkaError as error:
+            if is_passing(error):
+                return  # the leader may just have moved, and the fetchers go after it: this only looks whether to end
+            raise
         for given in (each for of_topic in answer.responses for each in of_topic.partitions):
             committed = self._config.isolation is IsolationLevel.READ_COMMITTED
             end = given.last_stable_offset if committed else given.high_watermark

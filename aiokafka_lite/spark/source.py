@@ -19,12 +19,13 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from ..cluster.client import Client
 from ..errors import ConfigurationError, ErrorCode, error_for
 from ..types import TopicPartition
 from . import pushdown
-from .bounds import Offsets, Timestamps
+from .bounds import Offsets, Timestamps, option
 from .connection import consumer_config, leased_client
 from .data_source import COLUMNS
 from .offsets import (
@@ -47,7 +48,6 @@ from .runtime import Runtime, freeze_gc, runtime
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.datasource import Filter
-    from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +84,7 @@ def columns_of(schema: StructType, read: Read) -> tuple[str, ...]:
     """The columns to produce; ConfigurationError unless they are some of this source's, with its types."""
     if not schema.fields:
         raise ConfigurationError("the schema has no columns: leave it out, or name at least one")
+    names: list[str] = schema.fieldNames()
     for field in schema.fields:
         kind = COLUMNS.get(field.name)
         if kind is None:
@@ -92,9 +93,22 @@ def columns_of(schema: StructType, read: Read) -> tuple[str, ...]:
             raise ConfigurationError(
                 f"schema: the column {field.name} is {kind}, not {field.dataType.simpleString()}; cast it in the query"
             )
+        if not (field.nullable and _takes_nulls(field.dataType)):
+            raise ConfigurationError(f"schema: the column {field.name} must not be NOT NULL: write {field.name} {kind}")
+        if names.count(field.name) > 1:
+            raise ConfigurationError(f"schema: the column {field.name} is there twice: name it once")
         if field.name == "headers" and not read.include_headers:
             raise ConfigurationError("schema: the column headers needs the option includeHeaders=true")
-    return tuple(schema.fieldNames())
+    return tuple(names)
+
+
+def _takes_nulls(kind: DataType) -> bool:
+    """Whether null is allowed everywhere within a type, as Spark wants it to be said of the rows that come."""
+    if isinstance(kind, ArrayType):
+        return kind.containsNull and _takes_nulls(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(field.nullable and _takes_nulls(field.dataType) for field in kind.fields)
+    return True
 
 
 def read_task(read: Read, columns: tuple[str, ...], partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -147,11 +161,24 @@ class BatchReader(DataSourceReader):
     def _ranges(self) -> list[Range]:
         planner = Planner(self._read)
         partitions = planner.partitions()
-        start = planner.resolve(self._read.starting, partitions, "startingOffsets")
-        end = planner.resolve(self._read.ending, partitions, "endingOffsets")
+        start = planner.resolve(self._read.starting, partitions, option("starting", self._read.starting))
+        end = planner.resolve(self._read.ending, partitions, option("ending", self._read.ending))
         if isinstance(self._read.ending, Offsets):
             self._check_end(planner, start, end)
+        elif isinstance(self._read.starting, Offsets):
+            self._check_start(planner, start, end)
         return ranges(start, end)
+
+    def _check_start(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
+        """Offsets that the user gave: what begins after the log's end was read before, and is gone, or is a mistake."""
+        latest = planner.latest(each for each, offset in end.items() if offset < start[each])
+        for partition, offset in latest.items():
+            if start[partition] <= offset:
+                continue
+            what = f"option startingOffsets: {partition} ends at {offset}, before {start[partition]}"
+            if self._read.fail_on_data_loss:
+                raise ConfigurationError(f"{what}; write an offset that it has, or failOnDataLoss=false to go on")
+            logger.warning("%s; nothing is read of it", what)
 
     def _check_end(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
         """Offsets that the user gave: an end that is never reached would end in a timeout."""
@@ -224,8 +251,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins. The same at each call: Spark asks twice, and "latest" moves."""
         if self._initial is None:
             partitions = self._planner.partitions()
-            initial = self._planner.resolve(self._read.starting, partitions, "startingOffsets", latest=self._target)
-            if self._target is not None and isinstance(self._read.starting, Timestamps):
+            starting = self._read.starting
+            name = option("starting", starting)
+            initial = self._planner.resolve(starting, partitions, name, latest=self._target)
+            if self._target is not None and isinstance(starting, Timestamps):
                 # Found just now, and so perhaps after what was decided to be the end.
                 initial = {each: min(offset, self._target.get(each, offset)) for each, offset in initial.items()}
             self._initial = initial

@@ -218,9 +218,29 @@ async def test_a_schema_with_some_columns_is_enough_and_a_wrong_one_is_refused(
         ("value string", "the column value is binary, not string; cast it in the query"),
         ("body binary", "there is no column 'body'; there are key, value"),
         ("headers array<struct<key:string,value:binary>>", "needs the option includeHeaders=true"),
+        ("offset bigint not null", "the column offset must not be NOT NULL: write offset bigint"),
+        ("headers array<struct<key:string not null,value:binary>>", "the column headers must not be NOT NULL"),
+        ("value binary, value binary", "the column value is there twice"),
     ):
         with pytest.raises(PySparkException, match=told):
             await on_spark(lambda schema=schema: read(schema).collect())  # type: ignore[misc]
+
+
+async def test_offsets_that_the_log_does_not_have_yet_are_told_unless_losses_are_allowed(
+    spark: SparkSession, kafka: Kafka
+) -> None:
+    topic = await filled(kafka, partitions=2, count=30)
+
+    async def count(first: int, second: int, **options: Any) -> int:
+        starting = f'{{"{topic}": {{"0": {first}, "1": {second}}}}}'
+        given = {"subscribe": topic, "startingOffsets": starting, **options}
+        return await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, **given).count())
+
+    assert await count(15, 5) == 10
+    assert await count(16, 5, failOnDataLoss="false") == 10
+    for options in ({}, {"endingTimestamp": DAY + 3_600_000}):
+        with pytest.raises(PySparkException, match=f"startingOffsets: {topic}-0 ends at 15, before 16; write an"):
+            await count(16, 5, **options)
 
 
 async def test_mistakes_are_told_at_load(spark: SparkSession, kafka: Kafka) -> None:

@@ -59,6 +59,34 @@ async def test_a_range_is_done_when_nothing_is_left_in_it_though_its_end_has_no_
         assert await offsets(client, Range(partition, 0, 10)) == {partition: list(range(7))}
 
 
+async def test_a_leader_that_is_lost_while_it_is_asked_what_is_left_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "PROBE_INTERVAL", 0.05)
+    config = ConsumerConfig(auto_offset_reset="none", fetch_max_wait=0.1)
+    partition = TopicPartition("t", 0)
+    async with EmbeddedCluster(brokers=3, broker_session_timeout=0.5) as cluster:
+        servers = cluster.bootstrap_servers
+        await cluster.create_topic("t", partitions=1, replication_factor=3)
+        client_config = ClientConfig(bootstrap_servers=servers, request_timeout=1.0, metadata_max_age=0.2)
+        async with (
+            asyncio.timeout(SOON),
+            Producer(servers, request_timeout=1.0) as producer,
+            Client(client_config) as client,
+            RangeReader(client, config, (Range(partition, 0, 2),), fail_on_data_loss=True, poll_timeout=60) as reader,
+        ):
+            await producer.send("t", b"before", partition=0)
+            assert [len(each.batches) for each in await reader.take()] == [1]
+            leader = cluster.leader_of("t", 0)
+            rest = asyncio.create_task(reader.take())
+            await cluster.freeze(leader)
+            while client.view.leader_of(partition) in (None, leader):
+                await asyncio.sleep(0.05)
+            await producer.send("t", b"after", partition=0)
+            assert [len(each.batches) for each in await rest] == [1]
+            assert await reader.take() == []
+
+
 async def test_an_end_beyond_the_log_is_given_up_in_time(cluster: EmbeddedCluster) -> None:
     (partition,) = await filled(cluster, 3)
     async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client:

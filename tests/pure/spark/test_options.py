@@ -128,11 +128,26 @@ def test_every_option_that_there_is_can_be_given() -> None:
         ({"subscribePattern": "("}, "Python's regular expressions"),
         ({"assign": "t"}, 'as {"topic":[0,1]}'),
         ({"assign": '{"t":[-1]}'}, 'as {"topic":[0,1]}'),
+        ({"assign": '{"t":[0],"u":[]}'}, 'as {"topic":[0,1]}'),
+        ({"assign": '{"t":[0],"t":[1]}'}, "it names 't' twice"),
         ({"subscribe": "t", "startingOffsets": "first"}, "write earliest, latest, or an offset"),
         ({"subscribe": "t", "startingOffsets": '{"t":{"0":-3}}'}, "-2 is earliest, -1 latest"),
         ({"subscribe": "t", "startingOffsets": '{"t":{"x":1}}'}, "an offset for each partition"),
         ({"subscribe": "t", "startingOffsets": '{"u":{"0":1}}'}, "it names u-0, which the query does not read"),
+        ({"subscribe": "t", "startingOffsets": '{"t":{"0":1,"0":2}}'}, "it names '0' twice"),
+        ({"subscribe": "t", "startingOffsets": '{"t":{"0":1,"00":2}}'}, "it names t-0 twice"),
+        ({"subscribe": "t", "startingOffsets": f'{{"t":{{"0":{2**63}}}}}'}, "an offset for each partition"),
+        ({"subscribe": "t", "startingOffsets": f'{{"t":{{"{"9" * 5000}":1}}}}'}, "an offset for each partition"),
+        ({"subscribe": "t", "startingOffsets": "[" * 100_000}, "an offset for each partition"),
         ({"assign": '{"t":[0,1]}', "startingOffsets": '{"t":{"0":1}}'}, "it leaves out t-1"),
+        (
+            {"subscribe": "t", "startingOffsetsByTimestamp": '{"u":{"0":1}}'},
+            "option startingOffsetsByTimestamp: it names",
+        ),
+        (
+            {"assign": '{"t":[0,1]}', "startingOffsetsByTimestamp": '{"t":{"0":1}}'},
+            "option startingOffsetsByTimestamp: it leaves out t-1; write a time for every partition",
+        ),
         ({"subscribe": "t", "startingTimestamp": "today"}, "milliseconds since the epoch"),
         ({"subscribe": "t", "startingOffsetsByTimestampStrategy": "earliest"}, "write error or latest"),
         ({"subscribe": "t", "failOnDataLoss": "no"}, "write true or false"),
@@ -148,6 +163,10 @@ def test_every_option_that_there_is_can_be_given() -> None:
         ({"subscribe": "t", "kafka.interceptor.classes": "X"}, "transform the rows in Spark"),
         ({"subscribe": "t", "kafka.isolation.level": "committed"}, "write read_committed or read_uncommitted"),
         ({"subscribe": "t", "kafka.group.id": "g", "groupIdPrefix": "p"}, "write one of the two"),
+        ({"subscribe": "t", "maxOffsetsPerTrigger": "all"}, "write a whole number from 1"),
+        ({"subscribe": "t", "maxOffsetsPerTrigger": "1", "minOffsetsPerTrigger": "2"}, "at most maxOffsetsPerTrigger"),
+        ({"subscribe": "t", "maxTriggerDelay": "soon"}, "write a number with a unit"),
+        ({"subscribe": "t", "maxTriggerDelay": "9" * 400 + "d"}, "write a number with a unit"),
     ],
 )
 def test_what_is_wrong_in_a_read_says_what_to_write(given: dict[str, str], told: str) -> None:
@@ -177,6 +196,13 @@ def test_a_batch_ends_and_a_stream_does_not() -> None:
         stream(endingOffsets="latest")
     assert options.check_read(BARE | {"endingOffsets": "latest"})
     assert options.check_read(BARE | {"startingOffsets": "latest"})
+
+
+def test_what_is_wrong_is_told_although_it_may_be_a_stream_that_begins_at_the_end() -> None:
+    with pytest.raises(ConfigurationError, match="minPartitions='0'"):
+        options.check_read(BARE | {"startingOffsets": "latest", "minPartitions": "0"})
+    with pytest.raises(ConfigurationError, match="cannot begin at the end"):
+        options.check_read(BARE | {"startingOffsets": "latest", "endingOffsets": "latest"})
 
 
 def test_limits_of_a_trigger_are_of_no_effect_in_a_batch_which_is_said(caplog: pytest.LogCaptureFixture) -> None:
