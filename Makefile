@@ -55,7 +55,7 @@ test: .venv/.development
 	@.venv/bin/python -m pytest -q --numprocesses 3 --dist loadgroup $(PYTEST_ARGS)
 
 test-matrix: .venv/.development
-	@.venv/bin/python -m pytest -q tests/end_to_end --kafka=all --junitxml=.venv/matrix.xml $(PYTEST_ARGS)
+	@.venv/bin/python -m pytest -q --numprocesses 3 --dist loadgroup tests/end_to_end --kafka=all --junitxml=.venv/matrix.xml $(PYTEST_ARGS)
 	@.venv/bin/python docs/count_tests.py .venv/matrix.xml
 
 bench: .venv/.bench
