@@ -45,8 +45,10 @@ class KafkaLiteDataSource(DataSource):
     def _check(self) -> None:
         if options.is_read(self._options):
             read = options.check_read(self._options)
+            from .connection import consumer_config
             from .planning import check_topics
 
+            consumer_config(read.properties)  # what only tasks need is told now, too
             check_topics(read)
 
     @classmethod

@@ -2,6 +2,10 @@
 
 Topics, partitions and offsets are known of a range, so that a filter of them is exact and Spark need not look again.
 Times are not in order in a log: only where records of some age begin can be told, so that Spark filters them as well.
+
+Spark 4.3 keeps what a reader planned with the frame that was loaded, and not with the scan: a frame that is used twice,
+with another filter or none, gets the ranges of the last filter. Nothing here can tell, so the option is off by default,
+and its documentation asks for a ``load()`` for each filter.
 """
 
 from __future__ import annotations

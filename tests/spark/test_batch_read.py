@@ -259,6 +259,7 @@ async def test_mistakes_are_told_at_load(spark: SparkSession, kafka: Kafka) -> N
     assert "write exactly one of the options subscribe" in await told()
     assert "kafka.sasl.mechanizm" in await told(subscribe="t", kafka__sasl__mechanizm="PLAIN")
     topic = await kafka.create_topic(partitions=1)
+    assert "fetch_max_wait=-0.001" in await told(subscribe=topic, kafka__fetch__max__wait__ms="-1")
     assert f"there is no partition {topic}-5" in await told(assign=f'{{"{topic}": [0, 5]}}')
     secret = await told(subscribe="t", kafka__sasl__password="hunter2", kafka__security__protocol="SSSL")
     assert "hunter2" not in secret
