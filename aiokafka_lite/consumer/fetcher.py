@@ -460,12 +460,13 @@ class BrokerFetcher:
         if verdict is Verdict.REFRESH:
             logger.debug("%s: %s from broker %s", state.partition, code.name, self.node_id)
             leader = given.current_leader
-            if leader.leader_id >= 0:
-                self._client.update_leader(
-                    state.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
-                )
-            self._client.request_refresh()
-            self._back_off(state)
+            told = leader.leader_id >= 0 and self._client.update_leader(
+                state.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
+            )
+            # Who leads now, by a higher epoch, is asked at once: after a pause it may be another one again, and so on.
+            if not told:
+                self._client.request_refresh()
+                self._back_off(state)
         elif verdict is Verdict.RETRY:
             self._back_off(state)
         elif verdict is Verdict.RESET:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import tracemalloc
 from collections import Counter
@@ -377,6 +378,29 @@ async def test_a_leader_that_moves_costs_no_record(orders: EmbeddedCluster) -> N
             await orders.move_leader("orders", moves % 3)
         offsets += [record.offset for record in await take(consumer, 60)]
     assert sorted(offsets) == sorted([*range(100)] * 3)
+
+
+async def test_leaders_that_move_faster_than_a_backoff_keep_no_partition_from_being_read(
+    orders: EmbeddedCluster,
+) -> None:
+    """Who is told of the new leader asks it at once: after a pause it would often not be the leader any longer."""
+    partitions = [TopicPartition("orders", number) for number in range(3)]
+    for partition in partitions:
+        fill(orders, partition, 900)
+
+    async def move_on_and_on() -> None:
+        for moves in itertools.count():
+            await asyncio.sleep(0.02)
+            await orders.move_leader("orders", moves % 3)
+
+    moving = asyncio.create_task(move_on_and_on())
+    async with consumer_of(orders, max_partition_fetch_bytes=400, fetch_max_bytes=400) as consumer:
+        consumer.assign(partitions)
+        await asyncio.sleep(1.0)  # as long as it takes to fail some times in a row
+        async with asyncio.timeout(5.0):
+            offsets = [record.offset for record in await take(consumer, 3000)]
+    moving.cancel()
+    assert sorted(offsets) == sorted([*range(1000)] * 3)
 
 
 async def test_a_broker_that_is_killed_costs_no_record(orders: EmbeddedCluster) -> None:
