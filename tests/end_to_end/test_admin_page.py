@@ -10,6 +10,7 @@ from types import FunctionType
 import pytest
 
 from aiokafka_lite import Admin
+from aiokafka_lite.admin import ConfigResource
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_admin import until
 from tests.end_to_end.test_readme import until_it_prints
@@ -21,6 +22,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "admin.md"
 async def test_the_examples_of_the_page_run_one_after_the_other(
     kafka: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if kafka.speaks("2.3") and not kafka.speaks("2.5"):
+        pytest.skip("Kafka 2.4 fails when something is appended to a setting that was never set")
     first, *others = [block.text for block in blocks(PAGE)]
     printed = await until_it_prints("too-wide is not", "-c", first.replace("localhost:9092", kafka.bootstrap_servers))
     assert "orders is there" in printed
@@ -37,8 +40,13 @@ async def test_the_examples_of_the_page_run_one_after_the_other(
                 return found is not None and [each.leader is not None for each in found.partitions] == [True] * 6
 
             await until(has_six_leaders)
+
+        async def is_compacted() -> bool:
+            settings = (await admin.configs.describe(orders))[orders]
+            return settings["cleanup.policy"].value == "delete,compact"
+
+        orders = ConfigResource.topic("orders")
+        await until(is_compacted)
         (await admin.topics.delete("orders")).raise_for_errors()
     printed = capsys.readouterr().out
-    assert "max.message.bytes 2000000 TOPIC" in printed
-    assert "cleanup.policy delete,compact TOPIC" in printed
     assert "orders,0,0" in printed

@@ -118,7 +118,7 @@ async def test_killed_at_random_every_row_is_there_exactly_once(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     use_java()
-    records = PER_BATCH * (4 + 3 * KILLS)
+    records = PER_BATCH * (4 + 4 * KILLS)  # at most three batches come between two kills
     await cluster.create_topic("killed", partitions=PARTITIONS)
     async with Producer(cluster.bootstrap_servers) as producer:
         sent = await producer.send_many("killed", [b"%d" % number for number in range(records)])

@@ -56,7 +56,7 @@ async def values_in(servers: str, topic: str) -> list[str]:
 
 async def test_killed_at_random_no_row_is_missing_in_the_topic(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     use_java()
-    records = PER_BATCH * (2 + 2 * KILLS)
+    records = PER_BATCH * (2 + 4 * KILLS)  # at most three batches come between two kills
     for topic in ("killed", "killed-copied"):
         await cluster.create_topic(topic, partitions=PARTITIONS)
     async with Producer(cluster.bootstrap_servers) as producer:
