@@ -340,7 +340,9 @@ class _Given:
             meant = f"did you mean {_BY_LOWER_CASE[close[0]]}?" if close else f"there are {', '.join(OPTIONS)}"
             raise ConfigurationError(f"option {name}: there is no such option; {meant}")
         if not OPTIONS[known] & self._scope:
-            raise ConfigurationError(f"option {known}: it is not for {_SCOPE_NAMES[self._scope]}; {_elsewhere(known)}")
+            # What is for neither kind of read is told so, as which kind is meant may not be known yet.
+            here = "a read" if OPTIONS[known] is Scope.WRITE else _SCOPE_NAMES[self._scope]
+            raise ConfigurationError(f"option {known}: it is not for {here}; {_elsewhere(known)}")
 
     def text(self, name: str) -> str | None:
         return self._values.get(name.lower())

@@ -182,7 +182,7 @@ REFUSED = {
     "column topic: it is int": ("'v' AS value, 1 AS topic", {"topic": None}),
     "the column topic is null in some row": ("'v' AS value, CAST(NULL AS STRING) AS topic", {"topic": None}),
     "partition=7: topic 't' has partitions 0 to 1": ("'v' AS value, 7 AS partition", {}),
-    "option topic: it is not for a batch read; write subscribe": ("'v' AS value", {"subscribe": "t"}),
+    "option topic: it is not for a read; write subscribe": ("'v' AS value", {"subscribe": "t"}),
     "option kafka.acks": ("'v' AS value", {"kafka.acks": "most"}),
     "option kafka.linger": ("'v' AS value", {"kafka.linger": "5"}),
     "kafka.bootstrap.servers is missing": ("'v' AS value", {"servers": None}),
