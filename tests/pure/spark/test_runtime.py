@@ -136,5 +136,5 @@ def test_the_collector_is_relieved_once_in_a_process(monkeypatch: pytest.MonkeyP
     assert after > before
     kept = [[] for _ in range(1000)]
     runtimes.freeze_gc()
-    assert gc.get_freeze_count() == after
+    assert gc.get_freeze_count() <= after  # less when something that was frozen has died meanwhile
     assert kept
