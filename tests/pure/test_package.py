@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import aiokafka_lite
+from aiokafka_lite.protocol import messages
 
 PACKAGE = Path(aiokafka_lite.__file__).parent
 
@@ -68,7 +69,7 @@ def test_each_public_name_is_there(name: str) -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["aiokafka_lite", "aiokafka_lite.consumer", "aiokafka_lite.group", "aiokafka_lite.protocol.messages"],
+    ["aiokafka_lite", "aiokafka_lite.consumer", "aiokafka_lite.group"],
 )
 def test_type_checkers_are_told_of_the_names_that_programs_find(package: str) -> None:
     """Three lists in one file: what is imported for types, what is found at run time, what is exported."""
@@ -85,6 +86,24 @@ def test_type_checkers_are_told_of_the_names_that_programs_find(package: str) ->
     found = {(home, name) for home, names in module._HOMES.items() for name in names}
     assert imported == found
     assert {name for _, name in found} == set(module.__all__) - {"__version__"}
+
+
+def test_each_message_is_found_in_the_family_that_declares_it() -> None:
+    """Type checkers read the families themselves; programs go by the table."""
+    families = {path.stem for path in Path(messages.__file__).parent.glob("*.py")} - {"__init__"}
+    declared = {
+        (family, name)
+        for family in families
+        for name, value in vars(import_module(f"{messages.__name__}.{family}")).items()
+        if getattr(value, "__module__", None) == f"{messages.__name__}.{family}" and not name.startswith("_")
+    }
+    found = {(home, name) for home, names in messages._HOMES.items() for name in names}
+    assert declared <= found
+    assert all(getattr(messages, name) is not None for _, name in found)
+    tree = ast.parse(Path(messages.__file__).read_text())
+    for_types = next(node for node in tree.body if isinstance(node, ast.If))
+    stars = {node.module for node in for_types.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"}
+    assert stars == families == set(messages._HOMES)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
