@@ -268,4 +268,5 @@ _HOMES = {
     ),
 }
 if not TYPE_CHECKING:  # a checker would take any name whatever for one of ours
+    __all__ = [name for names in _HOMES.values() for name in names]
     __getattr__ = lazy.attributes(__name__, _HOMES)
