@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, TypedDict
 
 from .errors import ConfigurationError
 from .security import MECHANISMS, SECURITY_PROTOCOLS, Secret, TokenProvider, is_pem, tls_context
@@ -329,6 +329,34 @@ def _check_credential(name: str, value: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise ConfigurationError(f"{name}: it cannot be written as UTF-8") from None
+
+
+class ClientSettings(TypedDict, total=False):
+    """The settings of `ClientConfig` that every client takes as keyword arguments."""
+
+    client_id: str
+    client_rack: str
+    request_timeout: float
+    api_timeout: float
+    connect_timeout: float
+    retry_backoff: float
+    retry_backoff_max: float
+    reconnect_backoff: float
+    reconnect_backoff_max: float
+    metadata_max_age: float
+    connections_max_idle: float
+    max_response_size: int
+    security_protocol: str
+    ssl_context: ssl.SSLContext | None
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_key_password: str | None
+    ssl_check_hostname: bool
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_oauth_token_provider: TokenProvider | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

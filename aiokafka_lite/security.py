@@ -12,7 +12,7 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Self, TypedDict
+from typing import Self
 
 from .errors import ConfigurationError
 
@@ -24,22 +24,6 @@ TokenProvider = Callable[[], str | Awaitable[str]]
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.+?)-----END \1-----", re.DOTALL)
 _PEM_LINE = 64
-
-
-class SecuritySettings(TypedDict, total=False):
-    """The settings of security as keyword arguments of every client; ``ClientConfig`` explains each."""
-
-    security_protocol: str
-    ssl_context: ssl.SSLContext | None
-    ssl_cafile: str | None
-    ssl_certfile: str | None
-    ssl_keyfile: str | None
-    ssl_key_password: str | None
-    ssl_check_hostname: bool
-    sasl_mechanism: str | None
-    sasl_username: str | None
-    sasl_password: str | None
-    sasl_oauth_token_provider: TokenProvider | None
 
 
 class Secret(str):

@@ -9,9 +9,8 @@ import anyio.abc
 
 from ..aio.service import Service
 from ..cluster.client import Client
-from ..config import ClientConfig
+from ..config import ClientConfig, ClientSettings
 from ..net.connector import Connector
-from ..security import SecuritySettings
 from .calls import Calls
 from .cluster import Cluster
 from .configs import Configs
@@ -25,23 +24,6 @@ from .topics import Topics
 
 if TYPE_CHECKING:
     from ..cluster.diagnosis import Diagnosis
-
-
-class AdminSettings(SecuritySettings, total=False):
-    """What ``Admin`` takes besides servers; ``ClientConfig`` explains each."""
-
-    client_id: str
-    client_rack: str
-    request_timeout: float
-    api_timeout: float
-    connect_timeout: float
-    retry_backoff: float
-    retry_backoff_max: float
-    reconnect_backoff: float
-    reconnect_backoff_max: float
-    metadata_max_age: float
-    connections_max_idle: float
-    max_response_size: int
 
 
 class Admin(Service):
@@ -63,14 +45,14 @@ class Admin(Service):
         bootstrap_servers: str | Iterable[str],
         *,
         connector: Connector | None = None,
-        **settings: Unpack[AdminSettings],
+        **settings: Unpack[ClientSettings],
     ) -> None:
         super().__init__()
-        unknown = sorted(settings.keys() - AdminSettings.__annotations__.keys())
+        unknown = sorted(settings.keys() - ClientSettings.__annotations__.keys())
         if unknown:
             from ..setting_names import unknown_setting  # here, as most programs have none
 
-            raise unknown_setting(unknown[0], {*AdminSettings.__annotations__, "bootstrap_servers"})
+            raise unknown_setting(unknown[0], {*ClientSettings.__annotations__, "bootstrap_servers"})
         config = ClientConfig(bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False, **settings)
         self._client = Client(config, connector=connector)
         calls = Calls(self._client, self)

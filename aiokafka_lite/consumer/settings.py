@@ -9,30 +9,17 @@ from typing import TYPE_CHECKING
 
 from ..cluster.bootstrap import parse_bootstrap_servers
 from ..cluster.topics import check_topic_name
-from ..config import ClientConfig, ConsumerConfig, GroupConfig, IsolationName, OffsetReset
+from ..config import ClientConfig, ClientSettings, ConsumerConfig, GroupConfig, IsolationName, OffsetReset
 from ..errors import ConfigurationError, InvalidTopic
-from ..security import SecuritySettings
 
 if TYPE_CHECKING:
     from ..group.coordinator import Topics
     from ..group.strategies import AssignmentStrategy
 
 
-class ConsumerSettings(SecuritySettings, total=False):
+class ConsumerSettings(ClientSettings, total=False):
     """What ``Consumer`` takes besides servers, topics and group: the fields of its configurations."""
 
-    client_id: str
-    client_rack: str
-    request_timeout: float
-    api_timeout: float
-    connect_timeout: float
-    retry_backoff: float
-    retry_backoff_max: float
-    reconnect_backoff: float
-    reconnect_backoff_max: float
-    metadata_max_age: float
-    connections_max_idle: float
-    max_response_size: int
     allow_auto_create_topics: bool
     auto_offset_reset: OffsetReset
     isolation_level: IsolationName

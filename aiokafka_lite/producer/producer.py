@@ -9,13 +9,11 @@ partition's leader (`BrokerProducer`). Whatever happens to it after that happens
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import random as _random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import repeat, zip_longest
 from operator import index
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Unpack
@@ -29,7 +27,7 @@ from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..cluster.topics import check_topic_name
-from ..config import Acks, ClientConfig, ProducerConfig, check_function, check_methods, check_timeout
+from ..config import check_function, check_methods, check_timeout
 from ..errors import (
     BrokerError,
     BufferFull,
@@ -45,8 +43,8 @@ from ..errors import (
 from ..net.connector import Connector
 from ..protocol.messages import InitProducerIdRequest
 from ..protocol.records import HEADER_SIZE, check_available, check_level
-from ..security import SecuritySettings
 from ..types import Compression, Header, RecordMetadata, TopicPartition
+from .arguments import pairs_of
 from .batch import Batch
 from .broker import BrokerProducer
 from .bulk import ANY, BulkDelivery, Written, placed, rows_of
@@ -68,6 +66,7 @@ from .serializer import (
     serialize,
     serialize_async,
 )
+from .settings import ProducerSettings, configs
 from .topic import UNASSIGNED, HeldRecord, HeldRecords, TopicProducer
 from .turns import Turns
 from .verdict import is_retriable
@@ -78,8 +77,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _new_tuple = tuple.__new__
-
-_MISSING = object()
 
 RECORD_OVERHEAD = 24
 """Bytes that a record takes besides key, value and headers: the most that its lengths and deltas can need."""
@@ -111,35 +108,6 @@ CLOSE_TIMEOUT = 30.0
 
 ABRUPT_CLOSE_TIMEOUT = 4.0
 """The same, when the body of ``async with`` has raised."""
-
-
-class ProducerSettings(SecuritySettings, total=False):
-    """The settings of `ClientConfig` and `ProducerConfig` as keyword arguments."""
-
-    client_id: str
-    client_rack: str
-    request_timeout: float
-    api_timeout: float
-    connect_timeout: float
-    retry_backoff: float
-    retry_backoff_max: float
-    reconnect_backoff: float
-    reconnect_backoff_max: float
-    metadata_max_age: float
-    connections_max_idle: float
-    max_response_size: int
-    allow_auto_create_topics: bool
-    acks: Acks
-    idempotence: bool | None
-    linger: float
-    batch_size: int
-    max_request_size: int
-    buffer_memory: int
-    max_in_flight_requests_per_connection: int
-    compression: str | Compression
-    compression_level: int | None
-    delivery_timeout: float
-    max_block: float
 
 
 class Producer(Service):
@@ -174,9 +142,8 @@ class Producer(Service):
         **settings: Unpack[ProducerSettings],
     ) -> None:
         super().__init__()
-        of_client, of_producer = _divided(dict(settings))
-        client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
-        self.config = config = ProducerConfig(**of_producer)  # type: ignore[arg-type]
+        client_config, config = configs(bootstrap_servers, settings)
+        self.config = config
         codec = Compression.parse(config.compression)
         check_available(codec)
         check_level(codec, config.compression_level)
@@ -393,7 +360,7 @@ class Producer(Service):
         ``max_block`` seconds.
         """
         results: list[RecordMetadata | Exception | Delivery] = []
-        for value, key in _pairs(topic, values, keys):
+        for value, key in pairs_of(topic, values, keys):
             try:
                 if self._serializes_async:
                     results.append(await self._accept_in_turn(topic, value, key, headers, partition, timestamp))
@@ -1058,45 +1025,3 @@ class Producer(Service):
 
     def __repr__(self) -> str:
         return f"<Producer {self._client.config.client_id} {self.state.name} buffered={self._budget.used}>"
-
-
-def _pairs(topic: str, values: Iterable[object], keys: Iterable[object] | None) -> Iterator[tuple[object, object]]:
-    """Each value with its key; SerializationError, before anything is sent if it can be told by then."""
-    for name, given in (("values", values), ("keys", keys if keys is not None else ())):
-        if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
-            raise SerializationError(
-                f"{name}={given!r:.80} for topic {topic!r}: a list or the like with one for each record is needed"
-            )
-    if keys is None:
-        return zip(values, repeat(None))
-    if isinstance(values, Sized) and isinstance(keys, Sized) and len(values) != len(keys):
-        raise SerializationError(
-            f"{len(values)} values and {len(keys)} keys for topic {topic!r}: as many are needed, None for no key"
-        )
-    return _zip_strictly(topic, values, keys)
-
-
-def _zip_strictly(topic: str, values: Iterable[object], keys: Iterable[object]) -> Iterator[tuple[object, object]]:
-    for number, (value, key) in enumerate(zip_longest(values, keys, fillvalue=_MISSING)):
-        if value is _MISSING or key is _MISSING:
-            more, fewer = ("keys", "values") if value is _MISSING else ("values", "keys")
-            raise SerializationError(
-                f"there are {number} {fewer} and more {more} for topic {topic!r}: as many are needed; those {number}"
-                " records are on their way"
-            )
-        yield value, key
-
-
-def _divided(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Settings of the client and those of the producer; ConfigurationError for one that neither has."""
-    of_client = {field.name for field in dataclasses.fields(ClientConfig)} - {"bootstrap_servers"}
-    of_producer = {field.name for field in dataclasses.fields(ProducerConfig)}
-    for name in settings:
-        if name not in of_client and name not in of_producer:
-            from ..setting_names import unknown_setting  # here, as most programs have none
-
-            raise unknown_setting(name, of_client | of_producer | {"bootstrap_servers"})
-    return (
-        {name: value for name, value in settings.items() if name in of_client},
-        {name: value for name, value in settings.items() if name in of_producer},
-    )
