@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 import anyio.abc
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..aio.service import Service, unwrapped
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name

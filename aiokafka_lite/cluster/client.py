@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 import anyio
 import anyio.abc
 
-from ..aio.backoff import Backoff
 from ..aio.loop_delay import LoopDelay
+from ..aio.outages import Outages
+from ..aio.retry import Backoff
 from ..aio.service import Service
-from ..aio.troubles import Troubles
 from ..config import ClientConfig
 from ..errors import (
     BrokerError,
@@ -88,10 +88,10 @@ class Client(Service):
         self._random = random
         self._connector = connector or TcpConnector(config.connect_timeout, config.ssl_context)
         self._login = _login_of(config)
-        self.troubles = Troubles()
+        self.outages = Outages()
         self.loop_delay = LoopDelay()
         self._brokers = Brokers(parse_bootstrap_servers(config.servers), self._make_broker, random)
-        self._updater = Updater(config, self._brokers, random, self.troubles)
+        self._updater = Updater(config, self._brokers, random, self.outages)
         self._coordinators = Coordinators(
             lambda: self._brokers.by_load(self.view),
             lambda broker: self._learn_unreachable(Role.ANY, broker),
@@ -107,7 +107,7 @@ class Client(Service):
             spawn=self.start_child,
             login=self._login,
             random=self._random,
-            troubles=self.troubles,
+            outages=self.outages,
         )
 
     # The lifetime.

@@ -64,7 +64,7 @@ class ClusterReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TroubleReport:
+class OutageReport:
     """What went wrong in one place: how often, how many seconds ago first and last, and for how long without an end."""
 
     place: str
@@ -95,7 +95,7 @@ class Diagnosis:
     settings: Mapping[str, str]
     cluster: ClusterReport
     brokers: tuple[BrokerReport, ...]
-    troubles: tuple[TroubleReport, ...]
+    outages: tuple[OutageReport, ...]
     event_loop: LoopReport
     tasks: tuple[str, ...]
 
@@ -117,7 +117,7 @@ def common(service: Service, client: Client, *configs: object) -> dict[str, obje
         "settings": {name: value for config in (client.config, *configs) for name, value in changed(config)},
         "cluster": _cluster(client),
         "brokers": tuple(map(_broker, client.brokers)),
-        "troubles": tuple(_troubles(client)),
+        "outages": tuple(_outages(client)),
         "event_loop": _loop(client),
         "tasks": tuple(sorted(counted((*service.task_names, *client.task_names)))),
     }
@@ -164,7 +164,7 @@ def now() -> float:
 
 def _cluster(client: Client) -> ClusterReport:
     view = client.view
-    silence = [each.error for each in client.troubles.all() if each.place == "metadata" and each.began is not None]
+    silence = [each.error for each in client.outages.all() if each.place == "metadata" and each.began is not None]
     return ClusterReport(
         bootstrap_servers=",".join(client.config.servers),
         cluster_id=view.cluster_id,
@@ -202,9 +202,9 @@ def _connection(purpose: str, connection: Connection) -> ConnectionReport:
     )
 
 
-def _troubles(client: Client) -> Iterator[TroubleReport]:
-    for trouble in client.troubles.all():
-        yield TroubleReport(
+def _outages(client: Client) -> Iterator[OutageReport]:
+    for trouble in client.outages.all():
+        yield OutageReport(
             place=trouble.place,
             error=trouble.error,
             count=trouble.count,

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable
 
 import anyio
 
-from ..aio.backoff import Backoff
-from ..aio.troubles import Troubles
+from ..aio.outages import Outages
+from ..aio.retry import Backoff
 from ..config import ClientConfig
 from ..errors import (
     AuthenticationError,
@@ -61,13 +61,13 @@ _RELIABLE_EPOCHS = 9
 
 
 _PLACE = "metadata"
-"""Where troubles are counted."""
+"""Where outages are counted."""
 
 
 class Updater:
     """Owner of the view. ``run`` is its only task; everything else is called on the same loop and does not wait."""
 
-    def __init__(self, config: ClientConfig, brokers: Brokers, random: Callable[[], float], troubles: Troubles) -> None:
+    def __init__(self, config: ClientConfig, brokers: Brokers, random: Callable[[], float], outages: Outages) -> None:
         self.view = ClusterView()
         self.tracked = TrackedTopics(TOPIC_IDLE)
         self.failures: dict[str, KafkaError] = {}  # since the last answer, the latest of each address
@@ -75,7 +75,7 @@ class Updater:
         self.creates_topics = config.allow_auto_create_topics
         self._brokers = brokers
         self._random = random
-        self._troubles = troubles
+        self._outages = outages
         self._callbacks: dict[int, Callable[[ClusterView], None]] = {}
         self._next_callback = 0
 
@@ -212,7 +212,7 @@ class Updater:
         if over:
             return True
         self._brokers.resurrect()
-        if self._troubles.failed(_PLACE, ConnectionLost(self.describe_failures(), sent=False)):
+        if self._outages.failed(_PLACE, ConnectionLost(self.describe_failures(), sent=False)):
             logger.warning("no broker answers a request for metadata: %s", self.describe_failures())
         if self.view.updated_at is None and self._is_hopeless():
             self._refuse(_joined(self.failures))
@@ -296,7 +296,7 @@ class Updater:
             now=now,
             epochs_reliable=epochs_reliable,
         )
-        spell = self._troubles.over(_PLACE)
+        spell = self._outages.over(_PLACE)
         if spell is not None:
             logger.warning("a broker answers a request for metadata again, after %s", spell)
         news = not view.same_as(self.view)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 import anyio
 import anyio.abc
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
@@ -549,9 +549,9 @@ class Consumer(Service, Generic[K, V]):
             try:
                 found = await offsets.fetch([state.partition for state in states])
             except KafkaTimeout as error:
-                if self._client.troubles.failed("committed offsets", error):
+                if self._client.outages.failed("committed offsets", error):
                     logger.warning("%r: %s", self, error)
-        spell = self._client.troubles.over("committed offsets")
+        spell = self._client.outages.over("committed offsets")
         if spell is not None:
             logger.warning("%r: committed offsets are known, after %s", self, spell)
         for state in states:

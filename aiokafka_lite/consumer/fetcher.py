@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ClientConfig, ConsumerConfig
@@ -242,7 +242,7 @@ class BrokerFetcher:
                 await self._sleep_until(plan.retry_at)
 
     def _log_the_end(self, message: str) -> None:
-        spell = self._client.troubles.over(self._place)
+        spell = self._client.outages.over(self._place)
         if spell is not None:
             logger.warning(message, self.node_id, spell)
 
@@ -272,13 +272,13 @@ class BrokerFetcher:
             self._session.lost()
             if not is_passing(error):
                 raise
-            level = logging.WARNING if self._client.troubles.failed(self._place, error) else logging.DEBUG
+            level = logging.WARNING if self._client.outages.failed(self._place, error) else logging.DEBUG
             logger.log(level, "fetching from broker %s failed, and is tried again: %s", self.node_id, error)
             self._leave([state for state, _ in plan.states.values()])
             self._client.request_refresh()
             await asyncio.sleep(self._backoff.next())
             return
-        if self._client.troubles:
+        if self._client.outages:
             self._log_the_end("broker %s is fetched from again, after %s")
         code = ErrorCode.of(response.error_code)
         self._session.answered(response.session_id, code)
@@ -503,7 +503,7 @@ class BrokerFetcher:
             self._ask_for_more(state, len(data))
         elif not fresh:
             repeated = ProtocolError(f"broker {self.node_id} sent only what is before offset {state.fetch_offset}")
-            if self._client.troubles.failed(f"fetching {state.partition}", repeated):
+            if self._client.outages.failed(f"fetching {state.partition}", repeated):
                 logger.warning("%s: %s; not logged again", state.partition, repeated)
             self._back_off(state)
         return True

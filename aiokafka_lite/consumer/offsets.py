@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import anyio
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..aio.service import unwrapped
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView

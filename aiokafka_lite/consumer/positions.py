@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, TopicView
 from ..config import ClientConfig, ConsumerConfig
@@ -109,13 +109,13 @@ class PositionKeeper:
         except KafkaError as error:
             if not is_passing(error):
                 raise
-            level = logging.WARNING if self._client.troubles.failed(place, error) else logging.DEBUG
+            level = logging.WARNING if self._client.outages.failed(place, error) else logging.DEBUG
             logger.log(level, "looking up offsets at broker %s failed, and is tried again: %s", node_id, error)
             for state, version, _ in asked:
                 self._unanswered(state, version, error)
             self.wake()
             return
-        spell = self._client.troubles.over(place)
+        spell = self._client.outages.over(place)
         if spell is not None:
             logger.warning("broker %s answers lookups of offsets again, after %s", node_id, spell)
         errors = {**low_errors, **high_errors}

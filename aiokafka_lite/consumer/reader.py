@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..config import ClientConfig, ConsumerConfig
 from ..errors import KafkaError
 from ..types import Record, TopicPartition

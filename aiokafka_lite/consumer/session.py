@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 import anyio
 import anyio.abc
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..config import ClientConfig, ConsumerConfig, GroupConfig, check_function

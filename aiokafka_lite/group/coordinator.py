@@ -18,7 +18,7 @@ from typing import Protocol
 
 import anyio
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ClientConfig, GroupConfig
@@ -377,7 +377,7 @@ class Coordinator:
             self._report(error_for(wire_code, f"{api} of group {self._config.group_id!r}"))
 
     def _report(self, error: KafkaError) -> None:
-        level = logging.INFO if self._client.troubles.failed(self._place, error) else logging.DEBUG
+        level = logging.INFO if self._client.outages.failed(self._place, error) else logging.DEBUG
         logger.log(level, "%r: %s", self.member, error)
         self._on_error(error)
 
@@ -461,7 +461,7 @@ class Coordinator:
             return False
         code = ErrorCode.of(response.error_code)
         self._learn(response.error_code, node_id, "Heartbeat")
-        spell = self._client.troubles.over(self._place) if code is ErrorCode.NONE else None
+        spell = self._client.outages.over(self._place) if code is ErrorCode.NONE else None
         if spell is not None:
             logger.info("%r: all is well again, after %s", self.member, spell)
         self._post(HeartbeatAnswer(identity, code))

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ClientConfig, GroupConfig, check_timeout
@@ -357,12 +357,12 @@ class Offsets:
         return result
 
     def _log_outcome(self, result: CommitResult) -> None:
-        troubles, place = self._client.troubles, f"commits of group {self._config.group_id}"
+        outages, place = self._client.outages, f"commits of group {self._config.group_id}"
         if result.refused:
             error = CommitFailed(result.refused)
-            level = logging.WARNING if troubles.failed(place, error) else logging.DEBUG
+            level = logging.WARNING if outages.failed(place, error) else logging.DEBUG
             logger.log(level, "group %s: %s", self._config.group_id, error)
-        elif result.committed and (spell := troubles.over(place)) is not None:
+        elif result.committed and (spell := outages.over(place)) is not None:
             logger.warning("group %s commits again, after %s", self._config.group_id, spell)
 
     async def _try_commit(self, attempt: _Attempt) -> bool:

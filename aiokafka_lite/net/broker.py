@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
-from ..aio.backoff import Backoff
-from ..aio.troubles import Troubles
+from ..aio.outages import Outages
+from ..aio.retry import Backoff
 from ..config import ClientConfig
 from ..errors import ConnectionLost, KafkaError
 from ..protocol.messages import ApiVersionsRequest
@@ -58,7 +58,7 @@ class Broker:
     """A broker's address and its connections. Owned by one client, in one loop; made without I/O.
 
     A negative ``node_id`` is a bootstrap address, of which it is not known yet which broker answers there.
-    ``random`` gives numbers in [0, 1) for the jitter of the backoff. What fails is noted in ``troubles``.
+    ``random`` gives numbers in [0, 1) for the jitter of the backoff. What fails is noted in ``outages``.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Broker:
         spawn: Spawn,
         login: Login | None = None,
         random: Callable[[], float] = _random.random,
-        troubles: Troubles | None = None,
+        outages: Outages | None = None,
     ) -> None:
         self.node = node
-        self._troubles = Troubles() if troubles is None else troubles
+        self._outages = Outages() if outages is None else outages
         self._config = config
         self._connector = connector
         self._spawn = spawn
@@ -125,7 +125,7 @@ class Broker:
 
     @property
     def place(self) -> str:
-        """How troubles name it."""
+        """How outages name it."""
         return f"broker {self.node.node_id} at {self.address}" if self.node.node_id >= 0 else self.address
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ class Broker:
         """Take what metadata says now. At a new address, connections to the old one end when they are answered."""
         moved = (node.host, node.port) != (self.node.host, self.node.port)
         if moved:
-            self._troubles.forget(self.place)
+            self._outages.forget(self.place)
         self.node = node
         if not moved:
             return
@@ -192,7 +192,7 @@ class Broker:
         for timer in (self._idle_timer, self._well_timer):
             if timer is not None:
                 timer.cancel()
-        self._troubles.forget(self.place)
+        self._outages.forget(self.place)
         for connection in tuple(self._connections.values()):
             self._end(connection)
         for connection in tuple(self._ending):
@@ -281,7 +281,7 @@ class Broker:
         if self._idle_timer is None:
             loop = asyncio.get_running_loop()
             self._idle_timer = loop.call_later(self._config.connections_max_idle, self._close_idle)
-        if self._troubles and self._well_timer is None:
+        if self._outages and self._well_timer is None:
             pause = max(self._last_pause, _HELD_WELL)
             self._well_timer = asyncio.get_running_loop().call_later(pause, self._held, connection)
         if connection.session_ends:
@@ -305,7 +305,7 @@ class Broker:
     def _held(self, connection: Connection) -> None:
         """Some time after a connection was made; a broker that drops each one soon is not well yet."""
         self._well_timer = None
-        spell = self._troubles.over(self.place) if connection.ready else None
+        spell = self._outages.over(self.place) if connection.ready else None
         if spell is not None:
             logger.info("%r is well again, after %s", self, spell)
 
@@ -317,7 +317,7 @@ class Broker:
 
     def _note(self, message: str, *arguments: object, error: KafkaError) -> None:
         # A bootstrap address is tried while nothing else answers; whoever does so says it, and then it is left alone.
-        is_news = self.node.node_id >= 0 and self._troubles.failed(self.place, error)
+        is_news = self.node.node_id >= 0 and self._outages.failed(self.place, error)
         level = logging.INFO if is_news else logging.DEBUG
         logger.log(level, message, *arguments)
 

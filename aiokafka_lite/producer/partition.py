@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..protocol.state import next_state
 from ..types import TopicPartition
 from .batch import Batch

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Unpack
 import anyio
 import anyio.abc
 
-from ..aio.backoff import Backoff
 from ..aio.byte_budget import ByteBudget
+from ..aio.retry import Backoff
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
@@ -1003,11 +1003,11 @@ class Producer(Service):
                 if not is_retriable(error) or (isinstance(error, BrokerError) and not error.code.retriable):
                     self._router.fail_all(error, fatal=True)
                     return
-                level = logging.WARNING if self._client.troubles.failed("producer id", error) else logging.DEBUG
+                level = logging.WARNING if self._client.outages.failed("producer id", error) else logging.DEBUG
                 logger.log(level, "no producer id yet: %s", error)
                 await asyncio.sleep(backoff.next())
                 continue
-            spell = self._client.troubles.over("producer id")
+            spell = self._client.outages.over("producer id")
             if spell is not None:
                 logger.warning("there is a producer id, after %s", spell)
             self._identity_wanted.clear()

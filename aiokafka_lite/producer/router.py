@@ -40,7 +40,7 @@ Ts = TypeVarTuple("Ts")
 NO_LIMIT = 2**62
 
 _PLACE = "writing"
-"""Where troubles are counted."""
+"""Where outages are counted."""
 
 RATIO_STEP = 0.02
 """By how much the expected compression ratio may fall with one batch."""
@@ -335,14 +335,14 @@ class Router:
         partition, batch = parcel
         self.counters.retries += 1
         self._held_up.add(partition.topic_partition)
-        level = logging.INFO if self.client.troubles.failed(_PLACE, error) else logging.DEBUG
+        level = logging.INFO if self.client.outages.failed(_PLACE, error) else logging.DEBUG
         logger.log(level, "%r is sent again: %s", batch, error)
         self.act(partition, partition.failed(batch, error, unknown_sequence=unknown_sequence))
 
     def _goes_on(self, partition: PartitionProducer) -> None:
         """One trouble for all partitions, as a broker that is down is that of each which it leads."""
         self._held_up.discard(partition.topic_partition)
-        spell = None if self._held_up else self.client.troubles.over(_PLACE)
+        spell = None if self._held_up else self.client.outages.over(_PLACE)
         if spell is not None:
             logger.info("batches are written again without a retry, after %s", spell)
         self._late.discard(partition.topic_partition)
@@ -362,7 +362,7 @@ class Router:
             return UNKNOWN_OFFSET
         if answer.base_offset < 0:
             error = ProtocolError(f"{parcel.batch!r} is written, it says, at offset {answer.base_offset}")
-            if self.client.troubles.failed(f"offsets that {peer!r} answers", error):
+            if self.client.outages.failed(f"offsets that {peer!r} answers", error):
                 logger.warning("%r: %s; not logged again", peer, error)
             return UNKNOWN_OFFSET
         return answer.base_offset
@@ -400,7 +400,7 @@ class Router:
             self.act(partition, partition.split(batch, []))
             return
         error = error_for(ErrorCode.MESSAGE_TOO_LARGE, f"{batch!r} is larger than the broker takes and is split")
-        if self.client.troubles.failed(f"batches for topic {batch.topic}", error):
+        if self.client.outages.failed(f"batches for topic {batch.topic}", error):
             logger.warning("%s: lower batch_size; not logged again for this topic", error)
         records = _records_of(batch)
         half = len(records) // 2

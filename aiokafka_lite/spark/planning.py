@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..consumer.offsets import EARLIEST, LATEST, is_passing, list_offsets
 from ..errors import ConfigurationError, ErrorCode, KafkaError, error_for

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import anyio
 import anyio.abc
 
-from ..aio.backoff import Backoff
+from ..aio.retry import Backoff
 from ..aio.service import Service
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView

@@ -105,8 +105,8 @@ async def test_brokers_that_are_down_are_told_of_without_waiting_for_them(cluste
         assert "cannot connect" in diagnosis.cluster.unreachable
         assert diagnosis.cluster.metadata_age is not None
         assert diagnosis.cluster.metadata_age >= 60
-        troubles = {each.place: each for each in diagnosis.troubles}
-        broker = troubles[f"broker 1 at {cluster.bootstrap_servers}"]
+        outages = {each.place: each for each in diagnosis.outages}
+        broker = outages[f"broker 1 at {cluster.bootstrap_servers}"]
         assert broker.count > 5
         assert broker.lasts_for == pytest.approx(60, abs=1)
         assert broker.error.startswith(ConnectionLost.__name__)

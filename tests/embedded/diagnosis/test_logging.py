@@ -40,7 +40,7 @@ def plain(text: str) -> str:
     # Which of its connections is the first to go, and which question is the first without an answer, is by chance.
     text = re.sub(r"open=[a-z,]+", "open=SOME", re.sub(r"connection for [a-z]+", "connection for ONE", text))
     text = re.sub(r"(STABLE.*>): (CANNOT CONNECT|LOST|a heartbeat was not answered)$", r"\1: TROUBLE", text)
-    return re.sub(r"\d+ failures? in \d+\.\d s", "N FAILURES", text)
+    return re.sub(r"\d+ failed attempts? in \d+\.\d s", "N FAILURES", text)
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.aio.backoff import Backoff
 from aiokafka_lite.aio.byte_budget import ByteBudget
+from aiokafka_lite.aio.retry import Backoff
 
 
 def test_pauses_double_up_to_the_maximum_and_begin_again() -> None:

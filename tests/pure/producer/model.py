@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from aiokafka_lite.aio.backoff import Backoff
+from aiokafka_lite.aio.retry import Backoff
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
 from aiokafka_lite.producer.batch import Batch
 from aiokafka_lite.producer.idempotence import Identities, ProducerIdentity, advance

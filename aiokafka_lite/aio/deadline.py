@@ -1,0 +1,52 @@
+"""One way to bound a call in time: ``with deadline(seconds, describe): ...`` raises KafkaTimeout.
+
+Use it wherever a timeout becomes an error that a user sees. Use ``anyio.move_on_after`` where a timeout is part of the
+normal flow, for example a long poll that returns nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from types import TracebackType
+
+import anyio
+
+from ..errors import KafkaTimeout
+
+
+class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
+    """Cancel the body after ``seconds`` and raise KafkaTimeout with the text that ``describe()`` returns then.
+
+    ``None`` is no bound. Zero or less is over at the first await. A KafkaTimeout or TimeoutError that the body itself
+    raises passes through unchanged, and so does a cancellation from outside: the caller never has to ask whose timeout
+    it was.
+
+    This is an anyio cancel scope, so a body that catches the cancellation is cancelled again at its next await.
+    """
+
+    __slots__ = ("_describe", "_scope")
+
+    def __init__(self, seconds: float | None, describe: Callable[[], str]) -> None:
+        at = math.inf if seconds is None else asyncio.get_running_loop().time() + seconds
+        self._scope = anyio.CancelScope(deadline=at)
+        self._describe = describe
+
+    @classmethod
+    def at(cls, time: float, describe: Callable[[], str]) -> deadline:
+        """The same with a point in time of the loop's clock instead of a duration."""
+        made = cls(None, describe)
+        made._scope.deadline = time
+        return made
+
+    def __enter__(self) -> None:
+        self._scope.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        suppressed = bool(self._scope.__exit__(kind, error, traceback))
+        if self._scope.cancelled_caught:
+            raise KafkaTimeout(self._describe()) from None
+        return suppressed

@@ -1,0 +1,124 @@
+"""Outages: failures that are retried, counted by place, and logged once when they begin and once when they end.
+
+An outage of ten minutes is thousands of failures and two lines in the log: the first failure is logged at WARNING (or
+the level that the caller names), later ones of the same outage at DEBUG, and the recovery at INFO with the number of
+failed attempts. The counts stay for ``diagnose()``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MAX_PLACES = 100
+"""Places that are remembered. The one that has been healthy for longest is dropped first."""
+
+
+class Ended(NamedTuple):
+    """An outage that is over: the number of failed attempts, and its length in seconds."""
+
+    failures: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.failures} failed attempt{'' if self.failures == 1 else 's'} in {self.seconds:.1f} s"
+
+
+@dataclass(slots=True)
+class Outage:
+    """The failures of one place. Times are the loop's; ``began`` is None while the place is healthy."""
+
+    place: str
+    error: str
+    count: int
+    first: float
+    last: float
+    began: float | None
+    count_before: int = 0
+    """``count`` when the present outage began."""
+
+
+class Outages:
+    """The outages of one client. The client owns it; all calls are made on its loop and cost one dictionary look-up.
+
+    ``report`` and ``recovered`` also log. A caller that logs in its own way uses ``failed`` and ``over``.
+    """
+
+    def __init__(self) -> None:
+        self._by_place: dict[str, Outage] = {}  # the latest failure last
+        self._ongoing: set[str] = set()
+
+    def __bool__(self) -> bool:
+        """Whether any place fails now. The hot path asks this before it calls ``recovered``."""
+        return bool(self._ongoing)
+
+    def report(
+        self,
+        logger: logging.Logger,
+        place: str,
+        error: BaseException,
+        message: str,
+        *arguments: object,
+        level: int = logging.WARNING,
+    ) -> None:
+        """Count a failure and log ``message % arguments``: at ``level`` if an outage begins with it, else at DEBUG."""
+        logger.log(level if self.failed(place, error) else logging.DEBUG, message, *arguments, stacklevel=2)
+
+    def recovered(self, logger: logging.Logger, place: str, message: str, *arguments: object) -> bool:
+        """An attempt succeeded. If that ends an outage, log ``message`` and what the outage was, and return True.
+
+        The log reads ``<message> after 3 failed attempts in 2.0 s``.
+        """
+        ended = self.over(place)
+        if ended is None:
+            return False
+        logger.info(f"{message} after %s", *arguments, ended, stacklevel=2)  # noqa: G004 - the message is a template
+        return True
+
+    def failed(self, place: str, error: BaseException) -> bool:
+        """Count a failure. True if an outage begins with it."""
+        now = asyncio.get_running_loop().time()
+        outage = self._by_place.pop(place, None)
+        if outage is None:
+            outage = Outage(place, "", 0, now, now, None)
+            self._make_room()
+        self._by_place[place] = outage
+        begins = outage.began is None
+        if begins:
+            outage.began, outage.count_before = now, outage.count
+            self._ongoing.add(place)
+        outage.count += 1
+        outage.last = now
+        outage.error = f"{type(error).__name__}: {error}"
+        return begins
+
+    def over(self, place: str) -> Ended | None:
+        """An attempt succeeded. Return the outage that it ended, or None if the place was healthy before."""
+        if place not in self._ongoing:
+            return None
+        self._ongoing.remove(place)
+        outage = self._by_place[place]
+        assert outage.began is not None
+        ended = Ended(outage.count - outage.count_before, asyncio.get_running_loop().time() - outage.began)
+        outage.began = None
+        return ended
+
+    def forget(self, place: str) -> None:
+        """The place no longer exists: its outage neither lasts nor ends with a recovery."""
+        self._ongoing.discard(place)
+        outage = self._by_place.get(place)
+        if outage is not None:
+            outage.began = None
+
+    def all(self) -> list[Outage]:
+        """All places that ever failed, the latest failure first."""
+        return list(reversed(self._by_place.values()))
+
+    def _make_room(self) -> None:
+        if len(self._by_place) < MAX_PLACES:
+            return
+        place = next((place for place in self._by_place if place not in self._ongoing), next(iter(self._by_place)))
+        self._ongoing.discard(place)
+        del self._by_place[place]

@@ -1,0 +1,67 @@
+"""When to try again: whether an error is retriable, and how long to wait before the next attempt.
+
+These are the rules that every component shares. A component that needs an exception to them (a fetch answers
+UNKNOWN_SERVER_ERROR by trying again, as Java's consumer does) states the exception where it classifies the answer.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable
+
+from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
+
+_MAX_DOUBLINGS = 64
+"""After this many doublings any initial value is above any maximum; more would overflow a float."""
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same request may succeed later, on a new connection or at another broker.
+
+    Lost connections and timeouts are retriable. So is a ProtocolError: the connection is closed, and the next one may
+    reach a healthy peer. A broker's answer is retriable if Kafka marks its code so (https://kafka.apache.org/protocol),
+    and so is BROKER_NOT_AVAILABLE: this client raises it itself for a broker that has just left the cluster. A refused
+    login, a missing version and wrong arguments are not retriable.
+    """
+    if isinstance(error, BrokerError):
+        return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
+    return isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError)
+
+
+class Backoff:
+    """Exponential backoff with jitter, in seconds.
+
+    Each ``next()`` is twice the previous one and never above ``maximum``. A random share of up to ``jitter`` is
+    subtracted, so that clients that failed together do not retry together. ``random`` returns numbers in [0, 1).
+    Use ``after(failures)`` to share one Backoff between callers that count their attempts themselves.
+    """
+
+    __slots__ = ("_failures", "_initial", "_jitter", "_maximum", "_random")
+
+    def __init__(
+        self, initial: float, maximum: float, jitter: float = 0.2, random: Callable[[], float] = _random.random
+    ) -> None:
+        self._initial = min(initial, maximum)
+        self._maximum = maximum
+        self._jitter = jitter
+        self._random = random
+        self._failures = 0
+
+    def next(self) -> float:
+        """Count a failure and return the seconds to wait before the next attempt."""
+        self._failures += 1
+        return self.after(self._failures - 1)
+
+    def after(self, failures: int) -> float:
+        """The seconds to wait after ``failures`` failures in a row before this one. Counts nothing."""
+        return self._step(failures) * (1 - self._jitter * self._random())
+
+    def reset(self) -> None:
+        """Start again at ``initial``, after an attempt that succeeded."""
+        self._failures = 0
+
+    def _step(self, failures: int) -> float:
+        return min(self._maximum, self._initial * 2.0 ** min(failures, _MAX_DOUBLINGS))
+
+    def __repr__(self) -> str:
+        return f"<Backoff next={self._step(self._failures):.3f}s maximum={self._maximum:.3f}s>"

@@ -1,0 +1,29 @@
+"""The time of day and the random numbers of a client, in one value that every component receives from its owner.
+
+Durations never come from here: they use the loop's own clock, so that tests can run in virtual time.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..arguments import check_function
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """``clock`` returns seconds since the epoch, for record timestamps; ``random`` a number in [0, 1), for jitter.
+
+    A test that passes both, and runs in virtual time, gets the same trace from the same seed. Raises
+    ConfigurationError if one of them is not a function.
+    """
+
+    clock: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
+        check_function("clock", self.clock)
+        check_function("random", self.random)

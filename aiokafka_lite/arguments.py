@@ -1,0 +1,194 @@
+"""Checks of what users pass in, made before anything is done with it, so that an error names the wrong argument.
+
+Three rules. A message reads ``<name> must be <what>, got <value>``. A wrong argument of a method is a TypeError or, if
+only its value is out of range, a ValueError; a wrong setting or timeout is a ConfigurationError. Nothing here knows
+what an argument is for, so that every component can use it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard, TypeVar
+
+from .errors import ConfigurationError
+from .types import OffsetAndMetadata, TopicPartition
+
+T = TypeVar("T")
+
+INT16_MAX = 2**15 - 1
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+MAX_STRING = INT16_MAX
+"""Bytes of UTF-8 that a string of the protocol can have."""
+
+_SHOWN = 80
+"""Characters of a wrong value that an error shows."""
+
+
+def shown(value: object) -> str:
+    """The value for an error text, shortened."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def must_be(name: str, what: str, value: object) -> str:
+    """The text of every error here: ``partition must be a whole number >= 0, got 'x'``."""
+    return f"{name} must be {what}, got {shown(value)}"
+
+
+# Settings, timeouts and callables: ConfigurationError.
+
+
+def check_timeout(timeout: float | None, name: str = "timeout") -> None:
+    """Raise ConfigurationError unless it is a number of seconds, or None. One below zero is over at once."""
+    if timeout is not None and not _is_seconds(timeout):
+        raise ConfigurationError(must_be(name, "a number of seconds, or None", timeout))
+
+
+def check_wait(timeout: float | None, name: str = "timeout") -> None:
+    """The same for a call that has no default bound, where None is an error too."""
+    if not _is_seconds(timeout):
+        raise ConfigurationError(must_be(name, "a number of seconds", timeout))
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def check_methods(name: str, value: object, *methods: str) -> None:
+    """Raise ConfigurationError unless ``value`` has these methods and is not a class of such objects."""
+    if isinstance(value, type):
+        raise ConfigurationError(f"{name} must be an object, got the class {value.__name__}; pass {value.__name__}()")
+    if not all(callable(getattr(value, method, None)) for method in methods):
+        needed = " and ".join(f"{method}()" for method in methods)
+        raise ConfigurationError(must_be(name, f"an object with {needed}", value))
+
+
+def check_function(name: str, value: object) -> None:
+    """Raise ConfigurationError unless ``value`` can be called."""
+    if not callable(value):
+        raise ConfigurationError(must_be(name, "a function", value))
+
+
+# Arguments of methods: TypeError and ValueError.
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is an int and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def whole(name: str, value: object, low: int = 0, high: int = INT32_MAX) -> int:
+    """A whole number from ``low`` to ``high``, both included."""
+    at_most = "" if high in (INT32_MAX, INT64_MAX) else f" and <= {high}"
+    what = f"a whole number >= {low}{at_most}"
+    if not is_whole(value):
+        raise TypeError(must_be(name, what, value))
+    if not low <= value <= high:
+        raise ValueError(must_be(name, what, value))
+    return int(value)
+
+
+def text(name: str, value: object) -> str:
+    """A string that a request can carry."""
+    if not isinstance(value, str):
+        raise TypeError(must_be(name, "a string", value))
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError(must_be(name, "a string that UTF-8 can encode", value)) from None
+    if size > MAX_STRING:
+        raise ValueError(f"{name} must be at most {MAX_STRING} bytes long, got {size} bytes: {shown(value)}")
+    return value
+
+
+def several(given: Iterable[T], what: str) -> list[T]:
+    """A list of an iterable. A string is refused: it would be taken for its letters."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(must_be(what, "an iterable", given))
+    return list(given)
+
+
+def names(given: str | Iterable[str], what: str) -> list[str]:
+    """One name or several, each once. ``what`` names one of them, for example "topic"."""
+    listed = [given] if isinstance(given, str) else several(given, f"{what}s")
+    return list(dict.fromkeys(text(what, name) for name in listed))
+
+
+def mapping(name: str, given: object, keys: str) -> Mapping[Any, Any]:
+    """A mapping; ``keys`` says what its keys are."""
+    if not isinstance(given, Mapping):
+        raise TypeError(must_be(name, f"a mapping of {keys}", given))
+    return given
+
+
+# Partitions and offsets.
+
+
+def partition(given: object) -> TopicPartition:
+    """One partition. A plain tuple of topic and number is accepted."""
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise TypeError(must_be("partition", "a TopicPartition(topic, number)", given))
+    topic, number = given
+    if not isinstance(topic, str) or not is_whole(number):
+        raise TypeError(must_be("partition", "a topic name and a whole number", given))
+    if not 0 <= number <= INT32_MAX:
+        raise ValueError(must_be("partition", "a topic name and a whole number >= 0", given))
+    return TopicPartition(text("topic", topic), number)
+
+
+def partitions(given: object) -> list[TopicPartition]:
+    """Partitions, each once. One alone is refused, as it is a tuple itself."""
+    if isinstance(given, TopicPartition):
+        raise TypeError(f"partitions must be an iterable of TopicPartition, got one alone; pass [{given!r}]")
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(must_be("partitions", "an iterable of TopicPartition", given))
+    return list(dict.fromkeys(partition(each) for each in given))
+
+
+def by_partition(name: str, given: object) -> dict[TopicPartition, Any]:
+    """A mapping whose keys are partitions."""
+    return {partition(key): value for key, value in mapping(name, given, "TopicPartition to values").items()}
+
+
+def by_topic(given: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers under the names of their topics."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in given:
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
+def offset(value: object, name: str = "offset") -> int:
+    """An offset: that of the next record to read."""
+    return whole(name, value, 0, INT64_MAX)
+
+
+def timestamps(given: object) -> dict[TopicPartition, int]:
+    """Milliseconds since the epoch by partition."""
+    return {
+        each: whole(f"timestamp of {each} in milliseconds", value, 0, INT64_MAX)
+        for each, value in by_partition("timestamps", given).items()
+    }
+
+
+def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What is to be committed, by partition."""
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
+    for each, value in by_partition("offsets", given).items():
+        if not isinstance(value, OffsetAndMetadata):
+            raise TypeError(must_be(f"offset of {each}", "an OffsetAndMetadata(offset)", value))
+        check_mark(value.offset, value.metadata, value.leader_epoch)
+        checked[each] = value
+    return checked
+
+
+def check_mark(value: object, metadata: object, leader_epoch: object) -> None:
+    """The three parts of an offset to commit. Checked in the call: a later error would end the commit task instead."""
+    offset(value)
+    if not isinstance(metadata, str):
+        raise TypeError(must_be("metadata", "a string", metadata))
+    if leader_epoch is not None:
+        whole("leader_epoch", leader_epoch)
