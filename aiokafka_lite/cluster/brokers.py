@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import anyio
 
+from ..aio.runtime import Runtime
 from ..errors import ErrorCode, error_for
 from ..net.broker import Broker
 from ..types import Node
@@ -27,12 +28,12 @@ class Brokers:
     """
 
     def __init__(
-        self, bootstrap: Sequence[Address], make: Callable[[Node], Broker], random: Callable[[], float]
+        self, bootstrap: Sequence[Address], make: Callable[[Node], Broker], runtime: Runtime
     ) -> None:
         self.bootstrap = tuple(bootstrap)
         self._seed_ids = {address: -1 - position for position, address in enumerate(bootstrap)}
         self._make = make
-        self._random = random
+        self._runtime = runtime
         self._brokers: dict[int, Broker] = {}
         self._aside: set[int] = set()
         self._listed: set[int] = set()
@@ -110,7 +111,7 @@ class Brokers:
             if broker.node.node_id not in self._aside:
                 tried.add(_place(broker.node))
                 yield broker
-        for address in shuffled(self.bootstrap, self._random):
+        for address in shuffled(self.bootstrap, self._runtime.random):
             if address not in tried:
                 yield self.of(Node(self._seed_ids[address], address.host, address.port))
 
@@ -140,7 +141,7 @@ class Brokers:
 
         def reluctance(broker: Broker) -> tuple[bool, bool, int, float]:
             in_flight = sum(connection.in_flight for connection in broker.connections)
-            return broker.retry_at > now, not broker.connected, in_flight, self._random()
+            return broker.retry_at > now, not broker.connected, in_flight, self._runtime.random()
 
         return sorted(map(self.of, live), key=reluctance)
 

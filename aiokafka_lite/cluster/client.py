@@ -8,7 +8,7 @@ repeats what is safe to repeat until the deadline.
 from __future__ import annotations
 
 import asyncio
-import random as _random
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from enum import Enum
@@ -20,6 +20,7 @@ import anyio.abc
 from ..aio.loop_delay import LoopDelay
 from ..aio.outages import Outages
 from ..aio.retry import Backoff
+from ..aio.runtime import Runtime
 from ..aio.service import Service
 from ..config import ClientConfig
 from ..errors import (
@@ -65,7 +66,9 @@ Target = int | Node | TopicPartition | CoordinatorKey | Role
 class Client(Service):
     """One application's view of one cluster. Constructing it does no I/O; ``start`` finds the cluster.
 
-    ``connector`` makes connections (TCP if None), ``random`` gives numbers in [0, 1) for jitter and shuffling.
+    ``connector`` makes connections (TCP if None). Every component of the
+    client takes the time of day and random numbers from ``runtime``.
+
     All methods belong to the loop of ``start``. Waiting calls have a deadline (``api_timeout`` unless told otherwise)
     and may be cancelled: what they share with others goes on.
     """
@@ -75,7 +78,7 @@ class Client(Service):
         config: ClientConfig,
         *,
         connector: Connector | None = None,
-        random: Callable[[], float] = _random.random,
+        runtime: Runtime | None = None,
     ) -> None:
         super().__init__()
         check_connector(connector)
@@ -85,13 +88,13 @@ class Client(Service):
                 'give it the context, and set security_protocol to "PLAINTEXT" or "SASL_PLAINTEXT"'
             )
         self.config = config
-        self._random = random
+        self.runtime = runtime or Runtime()
         self._connector = connector or TcpConnector(config.connect_timeout, config.ssl_context)
         self._login = _login_of(config)
         self.outages = Outages()
         self.loop_delay = LoopDelay()
-        self._brokers = Brokers(parse_bootstrap_servers(config.servers), self._make_broker, random)
-        self._updater = Updater(config, self._brokers, random, self.outages)
+        self._brokers = Brokers(parse_bootstrap_servers(config.servers), self._make_broker, self.runtime)
+        self._updater = Updater(config, self._brokers, self.runtime, self.outages)
         self._coordinators = Coordinators(
             lambda: self._brokers.by_load(self.view),
             lambda broker: self._learn_unreachable(Role.ANY, broker),
@@ -106,9 +109,14 @@ class Client(Service):
             connector=self._connector,
             spawn=self.start_child,
             login=self._login,
-            random=self._random,
+            random=self.runtime.random,
             outages=self.outages,
         )
+
+    def retry_backoff(self, *, at_most: float = math.inf) -> Backoff:
+        """A new backoff: ``retry_backoff`` to ``retry_backoff_max``, or to ``at_most`` seconds if that is less."""
+        maximum = min(self.config.retry_backoff_max, at_most)
+        return Backoff(self.config.retry_backoff, maximum, random=self.runtime.random)
 
     # The lifetime.
 
@@ -362,7 +370,7 @@ class Client(Service):
         self, attempt: Callable[[], Awaitable[R]], what: str, bound: float, *, wants_metadata: bool = False
     ) -> R:
         """Try until it succeeds, fails for good, or the time is over; ``wants_metadata`` waits for it to be fresh."""
-        backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max, random=self._random)
+        backoff = self.retry_backoff()
         last: KafkaError | None = None
 
         def describe() -> str:

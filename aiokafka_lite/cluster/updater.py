@@ -25,6 +25,7 @@ import anyio
 
 from ..aio.outages import Outages
 from ..aio.retry import Backoff
+from ..aio.runtime import Runtime
 from ..config import ClientConfig
 from ..errors import (
     AuthenticationError,
@@ -67,14 +68,14 @@ _PLACE = "metadata"
 class Updater:
     """Owner of the view. ``run`` is its only task; everything else is called on the same loop and does not wait."""
 
-    def __init__(self, config: ClientConfig, brokers: Brokers, random: Callable[[], float], outages: Outages) -> None:
+    def __init__(self, config: ClientConfig, brokers: Brokers, runtime: Runtime, outages: Outages) -> None:
         self.view = ClusterView()
         self.tracked = TrackedTopics(TOPIC_IDLE)
         self.failures: dict[str, KafkaError] = {}  # since the last answer, the latest of each address
         self._config = config
         self.creates_topics = config.allow_auto_create_topics
         self._brokers = brokers
-        self._random = random
+        self._runtime = runtime
         self._outages = outages
         self._callbacks: dict[int, Callable[[ClusterView], None]] = {}
         self._next_callback = 0
@@ -89,7 +90,7 @@ class Updater:
         self._wanted: dict[str, int] = {}  # the newest ticket that wants this topic
         self._unheard: set[str] = set()  # wanted, and never asked for yet: not paced
 
-        self._pace = Backoff(config.retry_backoff, config.retry_backoff_max, random=random)
+        self._pace = Backoff(config.retry_backoff, config.retry_backoff_max, random=runtime.random)
         self._not_before = 0.0
         self._last_whole = 0.0
         self._settling = False  # a tracked topic lacks leaders or is in a passing error: ask again without being told
@@ -183,7 +184,7 @@ class Updater:
         return self._last_whole + self._config.metadata_max_age
 
     async def _ask_until_answered(self) -> None:
-        backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max, random=self._random)
+        backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max, random=self._runtime.random)
         answered = await self._round()
         while not answered:
             await asyncio.sleep(backoff.next())

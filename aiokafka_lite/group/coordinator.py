@@ -173,7 +173,7 @@ class Coordinator:
         self._generation = self.member.generation
         self._closing = False
         self._gone = asyncio.Event()
-        self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
+        self._backoff = client.retry_backoff()
         self._pattern: anyio.CancelScope | None = None
         self._matches_changed = asyncio.Event()
         self._tracked: frozenset[str] = frozenset()
@@ -392,7 +392,7 @@ class Coordinator:
         """
         interval = self._config.heartbeat_interval
         loop = asyncio.get_running_loop()
-        backoff = Backoff(self._client_config.retry_backoff, min(interval, self._client_config.retry_backoff_max))
+        backoff = self._client.retry_backoff(at_most=interval)
         soon = Backoff(SOON, interval, jitter=0.0)
         pause, blocked = interval, False
         while True:
@@ -558,8 +558,12 @@ class Coordinator:
     async def _watch_pattern(self, pattern: re.Pattern[str]) -> None:
         """Subscribe to the topics that match, as they come and go; one that metadata misses is looked for at once."""
         known: frozenset[str] | None = None
-        backoff = Backoff(self._client_config.retry_backoff, self._client_config.retry_backoff_max)
-        pause = Backoff(self._client_config.retry_backoff, self._client_config.metadata_max_age)
+        backoff = self._client.retry_backoff()
+        pause = Backoff(
+            self._client_config.retry_backoff,
+            self._client_config.metadata_max_age,
+            random=self._client.runtime.random,
+        )
         while True:
             try:
                 response = await self._client.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))

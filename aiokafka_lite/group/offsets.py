@@ -340,7 +340,7 @@ class Offsets:
         try:
             async with asyncio.timeout(limit) as scope, self._one_at_a_time:
                 attempt = _Attempt(dict(choose()))
-                backoff = Backoff(self._client_config.retry_backoff, self._client_config.retry_backoff_max)
+                backoff = self._client.retry_backoff()
                 await _until_done(lambda: self._try_commit(attempt), backoff)
         except TimeoutError:
             if not scope.expired():
@@ -435,7 +435,7 @@ class Offsets:
         wanted = checked_partitions(partitions)
         limit = self._client_config.api_timeout if timeout is None else timeout
         lookup = _Lookup(dict.fromkeys(wanted))
-        backoff = Backoff(self._client_config.retry_backoff, self._client_config.retry_backoff_max)
+        backoff = self._client.retry_backoff()
         try:
             async with asyncio.timeout(limit) as scope:
                 await _until_done(lambda: self._try_fetch(lookup), backoff)

@@ -23,6 +23,7 @@ import anyio.abc
 
 from ..aio.byte_budget import ByteBudget
 from ..aio.retry import Backoff
+from ..aio.runtime import Runtime
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
@@ -151,7 +152,7 @@ class Producer(Service):
         check_function("random", random, "gives numbers from 0 up to 1")
         if partitioner is not None:
             check_methods("partitioner", partitioner, "partition", "on_new_batch")
-        self._client = Client(client_config, connector=connector, random=random)
+        self._client = Client(client_config, connector=connector, runtime=Runtime(clock, random))
         self._partitioner = DefaultPartitioner(random=random) if partitioner is None else partitioner
         self._interceptors = Interceptors(interceptors) or None  # none at all cost a record nothing
         self._key_serializer, self._value_serializer = (

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from aiokafka_lite.aio import virtual_time
+from aiokafka_lite.aio.runtime import Runtime
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
@@ -66,7 +67,7 @@ def client_of(cluster: EmbeddedCluster, connector: Connector | None = None, **se
     config = ClientConfig(**{"bootstrap_servers": cluster.bootstrap_servers, **settings})
     connector = connector or cluster.connector
     assert connector is not None
-    return Client(config, connector=connector, random=random.Random(7).random)
+    return Client(config, connector=connector, runtime=Runtime(random=random.Random(7).random))
 
 
 @asynccontextmanager
