@@ -153,8 +153,8 @@ class Consumer(Service, Generic[K, V]):
         from ..group.offsets import Offsets
 
         if not self._shared_topics:
-            self._offsets = Offsets(self._client, config, self._client_config)
-            self._attending = Attendance(self._reader, self._subscription, self._offsets)
+            self._offsets = Offsets(self._client, config, self._client_config, collect=lambda: attendance.collect())
+            self._attending = attendance = Attendance(self._reader, self._subscription, self._offsets)
             return
         reading = GroupReading(self._reader, self._subscription, listener, RebalanceHandle(self), self._changed)
         self._coordinator = Coordinator(

@@ -41,7 +41,6 @@ class Attendance:
         self._read: set[TopicPartition] = set()  # of which anything was handed out since they came
         reader.minds_handed = True
         reader.before_settle = self._mark_iterated
-        offsets.collect = self.collect
 
     def __enter__(self) -> None:
         self._asking += 1
@@ -177,6 +176,9 @@ class GroupReading:
                 state.hold = Hold.NOT
                 self._subscription.update_ready(state)
         self._on_change()
+
+    def collect_marks(self) -> None:
+        self.attendance.collect()
 
     def idle_for(self, now: float) -> float:
         return self.attendance.idle_for(now)

@@ -113,6 +113,9 @@ class Reading(Protocol):
     ) -> None:
         """A generation is settled: read what it added, from the committed offsets on, besides what there is."""
 
+    def collect_marks(self) -> None:
+        """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""
+
     def idle_for(self, now: float) -> float:
         """Seconds since the user came back for records; 0 while it waits for some. ``now`` is the loop's time."""
 
@@ -157,6 +160,7 @@ class Coordinator:
             client_config,
             identity=lambda: self.member.identity if self.member.generation >= 0 else None,
             is_rebalancing=lambda: self.member.is_rebalancing,
+            collect=reading.collect_marks,
             on_refused=lambda identity, code: self._post(CommitRefused(identity, code)),
             on_error=on_error,
         )

@@ -201,15 +201,16 @@ class Offsets:
         *,
         identity: Callable[[], Identity | None] = lambda: NOBODY,
         is_rebalancing: Callable[[], bool] = lambda: False,
+        collect: Callable[[], None] = lambda: None,
         on_refused: Callable[[Identity, ErrorCode], None] = lambda identity, code: None,
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
-        self.collect: Callable[[], None] = lambda: None
         self._client = client
         self._config = config
         self._client_config = client_config
         self._identity = identity
         self._is_rebalancing = is_rebalancing
+        self._collect = collect
         self._on_refused = on_refused
         self._on_error = on_error
         self._link = Link(client, config.group_id)
@@ -300,7 +301,7 @@ class Offsets:
         interval = self._config.auto_commit_interval
         while True:
             await asyncio.sleep(interval)
-            self.collect()
+            self._collect()
             if self._to_commit():
                 await self.commit(timeout=max(interval, self._client_config.request_timeout))
 
@@ -308,7 +309,7 @@ class Offsets:
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
         """Commit what is marked and not yet committed, of these partitions or of all."""
-        self.collect()
+        self._collect()
         wanted = None if partitions is None else list(partitions)
         return await self._commit(lambda: self._to_commit(wanted), timeout)
 
