@@ -122,12 +122,12 @@ def virtual_hours_per_second() -> float:
             node, stream = cluster.nodes[cluster.leader_of("t", 0)], FramedStreamReader(1 << 20, "node")
             assert cluster.connector is not None
             await cluster.connector.connect(node.host, node.port, lambda: stream)
-            protocol, loop = ClientProtocol("node"), asyncio.get_running_loop()
+            protocol, loop = ClientProtocol[None]("node"), asyncio.get_running_loop()
             data = ProduceRequestPartition(index=0, records=encode_batch([(1000, None, VALUE, ())]))
             topic = ProduceRequestTopic(name="t", partition_data=[data])
             request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
             while loop.time() < 3600:
-                stream.write([protocol.encode_request(request, 9, None)[1]])
+                stream.write([protocol.encode_request(request, 9, None, None)])
                 await stream.read_frame()
                 await asyncio.sleep(1)
             stream.abort()

@@ -141,10 +141,10 @@ def _requests(loop: asyncio.AbstractEventLoop, count: int) -> dict[str, Callable
             await connection.send(request)
 
     def codec() -> None:
-        protocol = ClientProtocol("h:1")
+        protocol = ClientProtocol[None]("h:1")
         frame = bytearray(answer[4:])
         for _ in range(count):
-            _, sent = protocol.encode_request(request, 4, "bench")
+            sent = protocol.encode_request(request, 4, "bench", None)
             frame[0:4] = sent[8:12]
             protocol.receive(bytes(frame))
 

@@ -23,7 +23,7 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..aio.framed_stream import Frame, FramedStream
 from ..errors import (
@@ -36,11 +36,10 @@ from ..errors import (
     ProtocolError,
     error_for,
 )
-from ..protocol.connection import ClientProtocol
+from ..protocol.connection import ClientProtocol, InFlight
 from ..protocol.messages import ApiVersionsRequest
 from ..protocol.schema import Message, Request
 from ..protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
-from ..protocol.throttling import client_throttles
 from ..protocol.versions import VersionTable, version_after_refusal
 from ..version import VERSION
 from .connector import Connector, format_address
@@ -84,22 +83,14 @@ class Purpose(Enum):
 
 
 class _Promise:
-    """An answer that has not come. ``deadline`` is in loop time; ``version`` is of the request as written."""
+    """A response that has not arrived. ``deadline`` is in loop time, ``timeout`` in seconds."""
 
-    __slots__ = ("deadline", "future", "request", "timeout", "version")
+    __slots__ = ("deadline", "future", "timeout")
 
-    def __init__(
-        self, future: asyncio.Future[Any], request: type[Message], version: int, timeout: float, deadline: float
-    ) -> None:
+    def __init__(self, future: asyncio.Future[Any], timeout: float, deadline: float) -> None:
         self.future = future
-        self.request = request
-        self.version = version
         self.timeout = timeout
         self.deadline = deadline
-
-    @property
-    def api(self) -> str:
-        return self.request.__name__.removesuffix("Request")
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():
@@ -155,11 +146,10 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._state = ConnectionState.NEW
         self._wire = _Wire(self, max_response_size, self.peer)
-        self._protocol = ClientProtocol(self.peer)
+        self._protocol: ClientProtocol[_Promise] = ClientProtocol(self.peer)
         self._versions: VersionTable | None = None
         self._picked: dict[type[Message], int] = {}
         self._capped: dict[type[Message], int] = {}  # the last ones under ``at_most``, for diagnoses
-        self._promises: deque[_Promise] = deque()  # written, in the order of writing
         self._held: deque[_Held] = deque()  # not written: the broker throttles, or wants to know again who we are
         self._holding = False
         self._opening = True
@@ -219,7 +209,7 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """Requests without an answer yet, those that wait to be written included."""
-        return len(self._promises) + len(self._held)
+        return len(self._protocol.in_flight) + len(self._held)
 
     @property
     def versions(self) -> VersionTable:
@@ -232,7 +222,7 @@ class Connection:
     def agreed_versions(self) -> dict[str, int]:
         """The version that each API is spoken in, of those that were used on this connection."""
         used = self._picked | self._capped
-        return {request.__name__.removesuffix("Request"): version for request, version in used.items()}
+        return {_api(request): version for request, version in used.items()}
 
     def __repr__(self) -> str:
         broker = "" if self.node_id is None else f" broker={self.node_id}"
@@ -296,7 +286,7 @@ class Connection:
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
         while True:
             future = self._loop.create_future()
-            self._write(request, _Promise(future, ApiVersionsRequest, version, 0.0, float("inf")))
+            self._write(request, version, _Promise(future, 0.0, float("inf")))
             answer = await future
             self._check_not_closed()
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
@@ -316,11 +306,10 @@ class Connection:
 
     def _ask(self, request: Request[R]) -> Awaitable[R]:
         """Write a request of the connection's own, whether or not others are held back."""
-        cls = type(request)
         future: asyncio.Future[R] = self._loop.create_future()
         seconds = self._request_timeout
-        promise = _Promise(future, cls, self.versions.pick(cls), seconds, self._loop.time() + seconds)
-        self._write(request, promise)
+        promise = _Promise(future, seconds, self._loop.time() + seconds)
+        self._write(request, self.versions.pick(type(request)), promise)
         if self._timer is None or promise.deadline < self._timer.when():
             self._set_timer(promise.deadline)
         return future
@@ -383,17 +372,16 @@ class Connection:
         version. Raises ``ConnectionLost(sent=False)`` when closed, ``UnsupportedVersion``, and ValueError for a request
         that the version cannot carry. The promise may be dropped or cancelled.
         """
-        cls = type(request)
-        version = self._version_of(cls, at_most)
+        version = self._version_of(type(request), at_most)
         seconds = self._request_timeout if timeout is None else timeout
         loop = self._loop
         future: asyncio.Future[R] = loop.create_future()
         now = self.last_used = loop.time()
-        promise = _Promise(future, cls, version, seconds, now + seconds)
+        promise = _Promise(future, seconds, now + seconds)
         if self._holding:
             self._held.append(_Held(request, version, promise))
         else:
-            self._write(request, promise)
+            self._write(request, version, promise)
         if self._timer is None or promise.deadline < self._timer.when():
             self._set_timer(promise.deadline)
         return future
@@ -426,34 +414,33 @@ class Connection:
             version = self._picked[cls] = self.versions.pick(cls)
         return version
 
-    def _write(self, request: Request[Any], promise: _Promise) -> None:
-        _, frame = self._protocol.encode_request(request, promise.version, self._client_id)
-        # First the promise, then the bytes: a transport that fails at once calls back from within write().
-        self._promises.append(promise)
+    def _write(self, request: Request[Any], version: int, promise: _Promise) -> None:
+        # The promise is in flight before the bytes are written: a transport that fails at once calls back from write().
+        frame = self._protocol.encode_request(request, version, self._client_id, promise)
         self._wire.write((frame,))
 
     def _write_unanswered(self, request: Request[Any], version: int) -> None:
-        _, frame = self._protocol.encode_request(request, version, self._client_id, answered=False)
+        frame = self._protocol.encode_unanswered_request(request, version, self._client_id)
         self._wire.write((frame,))
 
     # Answers.
 
     def _frames_received(self, frames: list[Frame]) -> None:
-        protocol, promises = self._protocol, self._promises
+        protocol = self._protocol
         for frame in frames:
             if self._state is ConnectionState.CLOSED:
                 return
             try:
-                _, response = protocol.receive(frame)
+                request, response = protocol.receive(frame)
             except ProtocolError as error:
                 self.close(error)
                 return
-            promise = promises.popleft()
-            throttle_time_ms: int = getattr(response, "throttle_time_ms", 0)
-            if throttle_time_ms > 0:
-                self._throttle(promise, throttle_time_ms)
-            if not promise.future.done():
-                promise.future.set_result(response)
+            throttle_ms = response.client_throttle_ms(request.version)
+            if throttle_ms > 0:
+                self._throttle(throttle_ms)
+            future = request.promise.future
+            if not future.done():
+                future.set_result(response)
         if self._retiring:
             self._close_if_idle()
 
@@ -474,16 +461,14 @@ class Connection:
 
     def _likely_reason(self) -> str:
         """Kafka says what it speaks to anyone, and hangs up on the first request of one who should have logged in."""
-        if self._login is not None or self._opening or not self._promises:
+        if self._login is not None or self._opening or not self._protocol.in_flight:
             return ""
-        answered = self._protocol.next_correlation_id - len(self._promises)
+        answered = self._protocol.next_correlation_id - len(self._protocol.in_flight)
         return f" at the first request; {_WANTS_SASL}" if answered == self._first_correlation_id else ""
 
     # Throttling (KIP-219), for as long as the broker says, but at most for LONGEST_THROTTLE.
 
-    def _throttle(self, promise: _Promise, throttle_time_ms: int) -> None:
-        if not client_throttles(cast(type[Request[Any]], promise.request), promise.version):
-            return
+    def _throttle(self, throttle_time_ms: int) -> None:
         seconds = min(throttle_time_ms / 1000, LONGEST_THROTTLE)
         until = self._loop.time() + seconds
         if until > self.throttled_until:
@@ -523,7 +508,7 @@ class Connection:
             self._write_unanswered(held.request, held.version)
         elif not held.promise.future.done():
             held.promise.deadline = self._loop.time() + held.promise.timeout
-            self._write(held.request, held.promise)
+            self._write(held.request, held.version, held.promise)
 
     # Deadlines: one timer, set to the earliest of them when it was last set. Answers do not touch it.
 
@@ -540,19 +525,19 @@ class Connection:
             # The loop was blocked, or the machine slept: answers may have come that nobody has had a chance to read.
             self._set_timer(now + min(late, GRACE))
             return
-        for promise in self._promises:
-            if promise.deadline <= now + _TICK:
-                self._time_out(promise)
+        for request in self._protocol.in_flight:
+            if request.promise.deadline <= now + _TICK:
+                self._time_out(request)
                 return
         self._give_up_held(now)
-        deadlines = [promise.deadline for promise in self._promises]
+        deadlines = [request.promise.deadline for request in self._protocol.in_flight]
         deadlines += [held.promise.deadline for held in self._held if held.promise is not None]
         if deadlines:
             self._set_timer(min(deadlines))
 
-    def _time_out(self, promise: _Promise) -> None:
-        text = f"{self.peer} did not answer {promise.api} within {promise.timeout:g} s"
-        promise.fail(KafkaTimeout(text))
+    def _time_out(self, request: InFlight[_Promise]) -> None:
+        text = f"{self.peer} did not answer {_api(request.request)} within {request.promise.timeout:g} s"
+        request.promise.fail(KafkaTimeout(text))
         self.close(KafkaTimeout(text))
 
     def _give_up_held(self, now: float) -> None:
@@ -567,7 +552,9 @@ class Connection:
             else:
                 reason = "the broker has not yet accepted who we are once more"
             promise.fail(
-                KafkaTimeout(f"{promise.api} was not sent to {self.peer} within {promise.timeout:g} s: {reason}")
+                KafkaTimeout(
+                    f"{_api(type(held.request))} was not sent to {self.peer} within {promise.timeout:g} s: {reason}"
+                )
             )
         self._held = kept
 
@@ -591,10 +578,9 @@ class Connection:
             self._wire.abort()
         logger.debug("%r: %s", self, error or "closed here")
         self.closed.set_result(error)
-        promises, held = self._promises, self._held
-        self._promises, self._held = deque(), deque()
-        for promise in promises:
-            promise.fail(self._loss(error, sent=True))
+        held, self._held = self._held, deque()
+        for request in self._protocol.take_in_flight():
+            request.promise.fail(self._loss(error, sent=True))
         for entry in held:
             if entry.promise is not None:
                 entry.promise.fail(self._loss(error, sent=False))
@@ -630,6 +616,10 @@ class Connection:
 
     def _advance(self, event: ConnectionEvent) -> None:
         self._state = next_state(CONNECTION, self._state, event)
+
+
+def _api(request: type[Message]) -> str:
+    return request.__name__.removesuffix("Request")
 
 
 class _Wire(FramedStream):

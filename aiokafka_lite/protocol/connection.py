@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import ProtocolError
 from ..facts import fact
@@ -23,80 +24,93 @@ from .messages import ApiVersionsRequest, ApiVersionsResponse
 from .schema import Message, Request, Response
 from .versions import decode_api_versions
 
+P = TypeVar("P")
+
 _REQUEST_HEADER = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
 
-class Outstanding(NamedTuple):
-    """A request whose answer has not come."""
+class InFlight(NamedTuple, Generic[P]):
+    """A request without a response yet. ``promise`` is the connection's own; the protocol only returns it."""
 
     correlation_id: int
     request: type[Request[Any]]
     version: int
+    promise: P
 
 
-class ClientProtocol:
-    """What one connection of a client has asked and still waits for. Owned by that connection."""
+class ClientProtocol(Generic[P]):
+    """The requests in flight on one connection of a client, in the order of writing. Owned by that connection."""
 
-    __slots__ = ("_next", "_outstanding", "peer")
+    __slots__ = ("_in_flight", "_next", "peer")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self._next = 0
-        self._outstanding: deque[Outstanding] = deque()
+        self._in_flight: deque[InFlight[P]] = deque()
 
     def __repr__(self) -> str:
-        return f"<ClientProtocol peer={self.peer} outstanding={len(self._outstanding)}>"
+        return f"<ClientProtocol peer={self.peer} in_flight={len(self._in_flight)}>"
 
     @property
-    def outstanding(self) -> int:
-        """How many answers have not come."""
-        return len(self._outstanding)
+    def in_flight(self) -> Sequence[InFlight[P]]:
+        """The requests without a response, the oldest first. Read only."""
+        return self._in_flight
 
     @property
     def next_correlation_id(self) -> int:
-        """What the next request gets."""
+        """The correlation id of the next request."""
         return self._next
 
-    def encode_request(
-        self, request: Request[Any], version: int, client_id: str | None, *, answered: bool = True
-    ) -> tuple[int, bytearray]:
-        """Return the correlation id and the whole frame, ready to write. Frames must be written in call order.
+    def encode_request(self, request: Request[Any], version: int, client_id: str | None, promise: P) -> bytearray:
+        """Return the whole frame, ready to write; ``receive`` returns ``promise`` with the response.
 
-        ``answered=False`` is for the one request that a broker does not answer, Produce with acks=0. Raises
-        ``ValueError`` when the version cannot carry the request; nothing is outstanding then.
+        Frames must be written in call order. Raises ``ValueError`` when the version cannot carry the request; the
+        request is not in flight then.
         """
+        correlation_id = self._next
+        out = self.encode_unanswered_request(request, version, client_id)
+        self._in_flight.append(InFlight(correlation_id, type(request), version, promise))
+        return out
+
+    def encode_unanswered_request(self, request: Request[Any], version: int, client_id: str | None) -> bytearray:
+        """Return the frame of the one request without a response: Produce with acks=0. Raises as ``encode_request``."""
         correlation_id = self._next
         out = open_frame()
         encode_request_header(type(request), version, correlation_id, client_id, out)
         encode_message(request, version, out)
         close_frame(out)
         self._next = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
-        if answered:
-            self._outstanding.append(Outstanding(correlation_id, type(request), version))
-        return correlation_id, out
+        return out
 
-    def receive(self, frame: Buffer) -> tuple[int, Response]:
-        """Read an answer: return its correlation id and the response.
+    def receive(self, frame: Buffer) -> tuple[InFlight[P], Response]:
+        """Decode a response. Return the request that it answers, which is no longer in flight, and the response.
 
-        Brokers answer in order, so only the oldest outstanding request can be meant. Raises ``ProtocolError`` when
-        another one is, or none, or when the answer cannot be read; the stream is of no use after that.
+        Brokers respond in order, so the response must be to the oldest request. Raises ``ProtocolError`` if it is not,
+        or if it cannot be decoded; the stream cannot be used after that.
         """
         if len(frame) < _CORRELATION_ID.size:
-            raise ProtocolError(f"{self.peer} answered with {len(frame)} bytes, too few for a header")
+            raise ProtocolError(f"{self.peer} sent a response of {len(frame)} bytes, too few for a header")
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
-        if not self._outstanding:
-            raise ProtocolError(f"{self.peer} answered a request that nobody made (correlation id {correlation_id})")
-        oldest = self._outstanding[0]
+        if not self._in_flight:
+            raise ProtocolError(
+                f"{self.peer} sent a response with correlation id {correlation_id}, but no request is in flight"
+            )
+        oldest = self._in_flight[0]
         if correlation_id != oldest.correlation_id:
             raise ProtocolError(
-                f"{self.peer} answered correlation id {correlation_id} where {oldest.correlation_id} "
-                f"({oldest.request.__name__}) was next"
+                f"{self.peer} sent a response with correlation id {correlation_id}, but {oldest.correlation_id} "
+                f"({oldest.request.__name__}) is next"
             )
         response = decode_response(oldest.request, oldest.version, frame, self.peer)
-        self._outstanding.popleft()
-        return correlation_id, response
+        self._in_flight.popleft()
+        return oldest, response
+
+    def take_in_flight(self) -> Sequence[InFlight[P]]:
+        """Return the requests in flight, the oldest first, and forget them: the connection is closed."""
+        taken, self._in_flight = self._in_flight, deque()
+        return taken
 
 
 def encode_request_header(

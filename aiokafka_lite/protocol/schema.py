@@ -221,6 +221,36 @@ def nested(
     return _field("struct", versions, default, nullable=nullable, item=item, tag=tag, ignorable=ignorable)
 
 
+class Since(int):
+    """The first version of a message that has some feature; made by ``since`` in the message's class.
+
+    It is the version's number, so ``context.version >= FetchRequest.TOPIC_IDS`` asks whether a request may use the
+    feature, and ``versions.supports(FetchRequest.TOPIC_IDS)`` whether a connection offers it.
+    """
+
+    message: type[Message]
+    name: str
+    kafka: str
+
+    def __set_name__(self, owner: type[Message], name: str) -> None:
+        self.message, self.name = owner, name
+
+    @property
+    def before(self) -> int:
+        """The last version without the feature: ``at_most=FetchRequest.TOPIC_IDS.before``."""
+        return self - 1
+
+
+def since(version: int, *, kafka: str = "") -> Since:
+    """Declare a feature in a message class: ``TOPIC_IDS = since(13)``.
+
+    ``kafka`` is the first release of Kafka with that version, for errors: ``ZSTD = since(7, kafka="2.1")``.
+    """
+    made = Since(version)
+    made.kafka = kafka
+    return made
+
+
 class Struct:
     """Base of everything that a codec can be compiled for."""
 
@@ -238,9 +268,22 @@ class Message(Struct):
 
 
 class Response(Message):
-    """Base of every response."""
+    """Base of every response.
+
+    ``CLIENT_THROTTLES`` is the first version in which ``throttle_time_ms`` asks the client to pause. Up to Kafka 1.1
+    the broker held a throttled response back, so the pause was over when the response arrived. Since 2.0 the broker
+    responds at once, stops reading from the connection, and expects the client to send nothing for that long
+    (KIP-219). APIs that are younger than Kafka 2.0 always ask the client.
+    """
 
     __slots__ = ()
+    CLIENT_THROTTLES: ClassVar[Since] = since(0)
+
+    def client_throttle_ms(self, version: int) -> int:
+        """Milliseconds for which the client must not send; ``version`` is the response's version."""
+        if version < self.CLIENT_THROTTLES:
+            return 0
+        return getattr(self, "throttle_time_ms", 0)
 
 
 class Request(Message, Generic[R]):

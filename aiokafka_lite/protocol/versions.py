@@ -7,12 +7,12 @@ layers above hand over a request and get the answer.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, overload
 
 from ..errors import ErrorCode, ProtocolError, UnsupportedVersion
 from .codec import Buffer, decode_message
 from .messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from .schema import MAX_VERSION, Message, Versions
+from .schema import MAX_VERSION, Message, Since, Versions
 
 
 class VersionTable:
@@ -45,8 +45,24 @@ class VersionTable:
         """The range that the broker offers, whether or not we speak any of it; None when it lacks the API."""
         return self._ranges.get(cls.api_key)
 
-    def supports(self, cls: type[Message], version: int) -> bool:
-        """Whether both sides speak this very version."""
+    @overload
+    def supports(self, feature: Since, /) -> bool: ...
+    @overload
+    def supports(self, message: type[Message], version: int, /) -> bool: ...
+    def supports(self, of: Since | type[Message], version: int = 0, /) -> bool:
+        """Whether both sides speak the version in which a feature begins: ``supports(FetchRequest.TOPIC_IDS)``."""
+        cls, version = (of.message, of) if isinstance(of, Since) else (of, version)
+        return self._both_speak(cls, version)
+
+    def require(self, feature: Since, what: str) -> None:
+        """Raise ``UnsupportedVersion`` unless both sides support the feature.
+
+        ``what`` is the subject of the error: ``what`` "requires Kafka 2.1 or newer".
+        """
+        if not self.supports(feature):
+            raise UnsupportedVersion(f"{what} requires Kafka {feature.kafka} or newer, and {self.peer} is older")
+
+    def _both_speak(self, cls: type[Message], version: int) -> bool:
         offered = self.offered(cls)
         return offered is not None and version in offered and version in cls.versions
 
@@ -56,7 +72,7 @@ class VersionTable:
         if offered is None:
             return None
         version = min(offered.last, cls.versions.last, at_most)
-        return version if self.supports(cls, version) else None
+        return version if self._both_speak(cls, version) else None
 
     def pick(self, cls: type[Message], at_most: int = MAX_VERSION) -> int:
         """The newest version that both sides speak, not above ``at_most``.

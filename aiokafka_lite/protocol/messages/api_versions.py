@@ -10,7 +10,7 @@ A broker that lacks the version asked for answers in version 0; see ``versions.d
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, boolean, int16, int32, int64, message, string, struct
+from ..schema import Request, Response, array, boolean, int16, int32, int64, message, since, string, struct
 
 
 @struct
@@ -44,6 +44,8 @@ class FinalizedFeatureKey:
 class ApiVersionsResponse(Response):
     """What the broker speaks. With UNSUPPORTED_VERSION it comes in version 0 and may be empty."""
 
+    CLIENT_THROTTLES = since(2)
+
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
@@ -56,6 +58,9 @@ class ApiVersionsResponse(Response):
 @message(key=18, versions=(0, 4), flexible=3)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     """Ask what the broker speaks. Name and version of the software may contain ``[a-zA-Z0-9.-]`` only."""
+
+    SOFTWARE_NAME = since(3)
+    FEATURES = since(3, kafka="2.7")
 
     client_software_name: str = string("3+", default="", ignorable=True)
     client_software_version: str = string("3+", default="", ignorable=True)

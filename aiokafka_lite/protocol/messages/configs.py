@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, boolean, int8, int16, int32, message, string, struct
+from ..schema import Request, Response, array, boolean, int8, int16, int32, message, since, string, struct
 
 
 @struct
@@ -50,6 +50,8 @@ class DescribeConfigsResult:
 class DescribeConfigsResponse(Response):
     """A result for each resource that was asked for."""
 
+    CLIENT_THROTTLES = since(2)
+
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)
 
@@ -66,6 +68,9 @@ class DescribeConfigsResource:
 @message(key=32, versions=(1, 4), flexible=4)
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     """Ask for settings. Those of a broker must be asked from that broker."""
+
+    SYNONYMS = since(1)
+    DOCUMENTATION = since(3)
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean("1+", default=False)
@@ -85,6 +90,8 @@ class AlterConfigsResponseResource:
 @message(key=33, versions=(0, 2), flexible=2)
 class AlterConfigsResponse(Response):
     """A result for each resource; some may have failed."""
+
+    CLIENT_THROTTLES = since(1)
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResponseResource] = array(AlterConfigsResponseResource)

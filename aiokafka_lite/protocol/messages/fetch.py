@@ -24,6 +24,7 @@ from ..schema import (
     message,
     nested,
     record_set,
+    since,
     string,
     struct,
     uuid,
@@ -117,6 +118,8 @@ class FetchResponse(Response):
     In a fetch session, partitions with nothing new are left out. ``node_endpoints`` is tagged.
     """
 
+    CLIENT_THROTTLES = since(8)
+
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", default=0, ignorable=True)
     session_id: int = int32("7+", default=0)
@@ -175,6 +178,13 @@ class FetchRequest(Request[FetchResponse]):
     The broker waits up to ``max_wait_ms`` for ``min_bytes``. A session id of 0 with epoch 0 asks for a new session,
     with epoch -1 for none. ``replica_id`` moved into ``replica_state`` with v15; consumers leave both alone.
     """
+
+    SESSIONS = since(7)
+    ZSTD = since(10, kafka="2.1")
+    ANY_REPLICA = since(11)
+    DIVERGING_EPOCHS = since(12)
+    TOPIC_IDS = since(13)
+    LEADER_HINTS = since(16)
 
     cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0, ignorable=True)
     replica_id: int = int32("0-14", default=-1)

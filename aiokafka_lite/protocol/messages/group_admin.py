@@ -11,7 +11,22 @@
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, blob, boolean, int8, int16, int32, message, nested, string, struct, uuid
+from ..schema import (
+    Request,
+    Response,
+    array,
+    blob,
+    boolean,
+    int8,
+    int16,
+    int32,
+    message,
+    nested,
+    since,
+    string,
+    struct,
+    uuid,
+)
 
 UNKNOWN_OPERATIONS = -(2**31)
 
@@ -46,6 +61,8 @@ class DescribedGroup:
 class DescribeGroupsResponse(Response):
     """A description for each group that was asked for."""
 
+    CLIENT_THROTTLES = since(2)
+
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)
 
@@ -53,6 +70,8 @@ class DescribeGroupsResponse(Response):
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     """Ask a coordinator about groups that it coordinates."""
+
+    GROUP_ID_NOT_FOUND = since(6)
 
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean("3+", default=False)
@@ -71,6 +90,8 @@ class ListedGroup:
 @message(key=16, versions=(0, 5), flexible=3)
 class ListGroupsResponse(Response):
     """The groups that this broker coordinates, and no others."""
+
+    CLIENT_THROTTLES = since(2)
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
@@ -96,6 +117,8 @@ class DeletableGroupResult:
 @message(key=42, versions=(0, 2), flexible=2)
 class DeleteGroupsResponse(Response):
     """A result for each group."""
+
+    CLIENT_THROTTLES = since(1)
 
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, blob, boolean, int8, int16, int32, message, string, struct
+from ..schema import Request, Response, array, blob, boolean, int8, int16, int32, message, since, string, struct
 
 
 @struct
@@ -31,6 +31,8 @@ class FindCoordinatorResponseCoordinator:
 class FindCoordinatorResponse(Response):
     """Coordinators: one in the fields of its own before v4, a list from then on."""
 
+    CLIENT_THROTTLES = since(2)
+
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16("0-3", default=0)
     error_message: str | None = string("1-3", nullable="1-3", default="", ignorable=True)
@@ -46,6 +48,8 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
 
     ``key`` is for versions below 4, ``coordinator_keys`` for the others.
     """
+
+    MANY_KEYS = since(4)
 
     key: str = string("0-3", default="")
     key_type: int = int8("1+", default=0)
@@ -69,6 +73,8 @@ class JoinGroupResponse(Response):
     MEMBER_ID_REQUIRED comes with the member id to join again with. ``protocol_name`` is null only when joining
     failed.
     """
+
+    CLIENT_THROTTLES = since(3)
 
     throttle_time_ms: int = int32("2+", default=0, ignorable=True)
     error_code: int = int16()
@@ -97,6 +103,12 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     v0 the session timeout serves for both. Protocols come in order of preference.
     """
 
+    REBALANCE_TIMEOUT = since(1)
+    MEMBER_ID_REQUIRED = since(4)
+    STATIC_MEMBERS = since(5, kafka="2.3")
+    NULLABLE_PROTOCOL = since(7)
+    SKIP_ASSIGNMENT = since(9)
+
     group_id: str = string()
     session_timeout_ms: int = int32()
     rebalance_timeout_ms: int = int32("1+", default=-1, ignorable=True)
@@ -110,6 +122,8 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupResponse(Response):
     """What this member is assigned, in the group's own protocol."""
+
+    CLIENT_THROTTLES = since(2)
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
@@ -130,6 +144,8 @@ class SyncGroupRequestAssignment:
 class SyncGroupRequest(Request[SyncGroupResponse]):
     """Hand in the assignments (the leader) or none (the others), and wait for one's own."""
 
+    PROTOCOL_NAMES = since(5)
+
     group_id: str = string()
     generation_id: int = int32()
     member_id: str = string()
@@ -142,6 +158,8 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
 @message(key=12, versions=(0, 4), flexible=4)
 class HeartbeatResponse(Response):
     """Whether the member still belongs. REBALANCE_IN_PROGRESS asks it to join again."""
+
+    CLIENT_THROTTLES = since(2)
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
@@ -170,6 +188,8 @@ class LeaveGroupResponseMember:
 class LeaveGroupResponse(Response):
     """From v3 on each member has its own error beside the one for the whole."""
 
+    CLIENT_THROTTLES = since(2)
+
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
     members: list[LeaveGroupResponseMember] = array(LeaveGroupResponseMember, "3+", default=[])
@@ -187,6 +207,8 @@ class LeaveGroupRequestMember:
 @message(key=13, versions=(0, 5), flexible=4)
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
     """Leave at once instead of when the session runs out. ``member_id`` is for versions below 3."""
+
+    MANY_MEMBERS = since(3)
 
     group_id: str = string()
     member_id: str = string("0-2", default="")

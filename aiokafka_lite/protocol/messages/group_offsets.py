@@ -9,7 +9,21 @@
 
 from __future__ import annotations
 
-from ..schema import ZERO_UUID, Request, Response, array, boolean, int16, int32, int64, message, string, struct, uuid
+from ..schema import (
+    ZERO_UUID,
+    Request,
+    Response,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    message,
+    since,
+    string,
+    struct,
+    uuid,
+)
 
 
 @struct
@@ -32,6 +46,8 @@ class OffsetCommitResponseTopic:
 @message(key=8, versions=(2, 10), flexible=8)
 class OffsetCommitResponse(Response):
     """A result for each partition; there is none for the whole."""
+
+    CLIENT_THROTTLES = since(4)
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
@@ -59,6 +75,9 @@ class OffsetCommitRequestTopic:
 @message(key=8, versions=(2, 10), flexible=8)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """Commit offsets. Generation -1 and no member id commit for a group without members."""
+
+    GROUP_ID_NOT_FOUND = since(9)
+    TOPIC_IDS = since(10)
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32("1+", default=-1, ignorable=True)
@@ -120,6 +139,8 @@ class OffsetFetchResponseGroup:
 class OffsetFetchResponse(Response):
     """Committed offsets: ``topics`` and ``error_code`` before v8, ``groups`` from then on."""
 
+    CLIENT_THROTTLES = since(4)
+
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7", default=[])
     error_code: int = int16("2-7", default=0, ignorable=True)
@@ -159,6 +180,11 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
 
     Null topics ask for all, which version 1 cannot do.
     """
+
+    TOP_LEVEL_ERROR = since(2)
+    REQUIRE_STABLE = since(7)
+    MANY_GROUPS = since(8)
+    TOPIC_IDS = since(10)
 
     group_id: str = string("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7", default=[])
@@ -209,6 +235,8 @@ class OffsetDeleteRequestTopic:
 @message(key=47, versions=(0, 0))
 class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
     """Forget offsets of topics that the group is not subscribed to (KIP-496)."""
+
+    INTRODUCED = since(0, kafka="2.4")
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, boolean, int8, int16, int32, message, string, struct
+from ..schema import Request, Response, array, boolean, int8, int16, int32, message, since, string, struct
 
 
 @struct
@@ -46,6 +46,9 @@ class ElectLeadersTopic:
 @message(key=43, versions=(0, 2), flexible=2)
 class ElectLeadersRequest(Request[ElectLeadersResponse]):
     """Hold elections: type 0 for the preferred replica, 1 for any live one; null means every partition."""
+
+    INTRODUCED = since(0, kafka="2.2")
+    UNCLEAN = since(1, kafka="2.4")
 
     election_type: int = int8("1+", default=0)
     topic_partitions: list[ElectLeadersTopic] | None = array(ElectLeadersTopic, nullable="0+")
@@ -100,6 +103,9 @@ class ReassignableTopic:
 class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResponse]):
     """Move replicas to other brokers."""
 
+    INTRODUCED = since(0, kafka="2.4")
+    KEEP_REPLICATION_FACTOR = since(1, kafka="4.1")
+
     timeout_ms: int = int32(default=60000)
     allow_replication_factor_change: bool = boolean("1+", default=True)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
@@ -144,6 +150,8 @@ class ListPartitionReassignmentsTopic:
 @message(key=46, versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
     """Ask what is on the move; null means everywhere."""
+
+    INTRODUCED = since(0, kafka="2.4")
 
     timeout_ms: int = int32(default=60000)
     topics: list[ListPartitionReassignmentsTopic] | None = array(

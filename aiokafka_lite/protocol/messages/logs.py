@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, boolean, int16, int32, int64, message, string, struct
+from ..schema import Request, Response, array, boolean, int16, int32, int64, message, since, string, struct
 
 
 @struct
@@ -31,6 +31,8 @@ class DeleteRecordsTopicResult:
 @message(key=21, versions=(0, 2), flexible=2)
 class DeleteRecordsResponse(Response):
     """A result for each partition."""
+
+    CLIENT_THROTTLES = since(1)
 
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)
@@ -94,6 +96,8 @@ class DescribeLogDirsResult:
 class DescribeLogDirsResponse(Response):
     """The directories of one broker."""
 
+    CLIENT_THROTTLES = since(1)
+
     throttle_time_ms: int = int32()
     error_code: int = int16("3+", default=0, ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
@@ -110,6 +114,9 @@ class DescribableLogDirTopic:
 @message(key=35, versions=(1, 5), flexible=2)
 class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
     """Ask what the logs take up; null means all of them."""
+
+    INTRODUCED = since(1, kafka="2.0")
+    TOP_LEVEL_ERROR = since(3)
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 

@@ -23,6 +23,7 @@ from ..schema import (
     int32,
     message,
     nested,
+    since,
     string,
     struct,
     uuid,
@@ -73,6 +74,8 @@ class MetadataResponseTopic:
 class MetadataResponse(Response):
     """The cluster as one broker sees it, perhaps a little late."""
 
+    CLIENT_THROTTLES = since(6)
+
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)
@@ -96,6 +99,9 @@ class MetadataRequest(Request[MetadataResponse]):
 
     Below v4 a broker that creates topics by itself does so for every unknown name.
     """
+
+    RELIABLE_EPOCHS = since(9)
+    BY_TOPIC_ID = since(12, kafka="3.1")
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
@@ -131,6 +137,8 @@ class DescribeClusterResponse(Response):
 @message(key=60, versions=(0, 2), flexible=0)
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
     """Ask for the cluster. ``endpoint_type`` is 1 for brokers, 2 for controllers."""
+
+    FENCED_BROKERS = since(2, kafka="4.0")
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, int8, int16, int32, int64, message, string, struct
+from ..schema import Request, Response, array, int8, int16, int32, int64, message, since, string, struct
 
 
 @struct
@@ -34,6 +34,8 @@ class ListOffsetsResponseTopic:
 @message(key=2, versions=(1, 11), flexible=6)
 class ListOffsetsResponse(Response):
     """An offset for each partition."""
+
+    CLIENT_THROTTLES = since(3)
 
     throttle_time_ms: int = int32("2+", default=0, ignorable=True)
     topics: list[ListOffsetsResponseTopic] = array(ListOffsetsResponseTopic)
@@ -62,6 +64,12 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
 
     Consumers send -1 as ``replica_id``; with read_committed the end is the last stable offset.
     """
+
+    LEADER_EPOCHS = since(4)
+    MAX_TIMESTAMP = since(7, kafka="3.0")
+    EARLIEST_LOCAL = since(8, kafka="3.4")
+    LATEST_TIERED = since(9, kafka="3.9")
+    EARLIEST_PENDING_UPLOAD = since(11, kafka="4.2")
 
     replica_id: int = int32()
     isolation_level: int = int8("2+", default=0)
@@ -115,6 +123,9 @@ class OffsetForLeaderEpochRequestTopic:
 @message(key=23, versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
     """Ask leaders where epochs end, which tells whether a log was truncated. Consumers send -1 as ``replica_id``."""
+
+    LEADER_EPOCHS = since(2, kafka="2.1")
+    FOR_CONSUMERS = since(3)
 
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderEpochRequestTopic] = array(OffsetForLeaderEpochRequestTopic)

@@ -21,6 +21,7 @@ from ..schema import (
     message,
     nested,
     record_set,
+    since,
     string,
     struct,
     uuid,
@@ -86,6 +87,8 @@ class ProduceResponseNodeEndpoint:
 class ProduceResponse(Response):
     """A result for each partition; there is none for the whole."""
 
+    CLIENT_THROTTLES = since(6)
+
     responses: list[ProduceResponseTopic] = array(ProduceResponseTopic)
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     node_endpoints: list[ProduceResponseNodeEndpoint] = array(ProduceResponseNodeEndpoint, "10+", default=[], tag=0)
@@ -114,6 +117,10 @@ class ProduceRequest(Request[ProduceResponse]):
 
     With ``acks=0`` no answer comes. ``timeout_ms`` bounds the wait for followers after the leader has written.
     """
+
+    ZSTD = since(7, kafka="2.1")
+    LEADER_HINTS = since(10)
+    TOPIC_IDS = since(13)
 
     transactional_id: str | None = string("3+", nullable="3+", default=None)
     acks: int = int16()

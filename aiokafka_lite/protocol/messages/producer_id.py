@@ -6,12 +6,14 @@ PRODUCER_FENCED, v6 is for two-phase commit (KIP-939).
 
 from __future__ import annotations
 
-from ..schema import Request, Response, boolean, int16, int32, int64, message, string
+from ..schema import Request, Response, boolean, int16, int32, int64, message, since, string
 
 
 @message(key=22, versions=(0, 6), flexible=2)
 class InitProducerIdResponse(Response):
     """The id and the epoch to produce with."""
+
+    CLIENT_THROTTLES = since(1)
 
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, boolean, float64, int8, int16, int32, message, string, struct
+from ..schema import Request, Response, array, boolean, float64, int8, int16, int32, message, since, string, struct
 
 
 @struct
@@ -65,6 +65,8 @@ class AlterClientQuotasRequestEntry:
 class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
     """Set and remove quotas."""
 
+    INTRODUCED = since(0, kafka="2.6")
+
     entries: list[AlterClientQuotasRequestEntry] = array(AlterClientQuotasRequestEntry)
     validate_only: bool = boolean()
 
@@ -115,6 +117,8 @@ class DescribeClientQuotasComponent:
 @message(key=48, versions=(0, 1), flexible=1)
 class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
     """Ask for the quotas of entities that match; strict ones have no other parts in their name."""
+
+    INTRODUCED = since(0, kafka="2.6")
 
     components: list[DescribeClientQuotasComponent] = array(DescribeClientQuotasComponent)
     strict: bool = boolean()

@@ -6,7 +6,7 @@ v1 of that tells how long the session lasts (KIP-368), v2 is flexible.
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, blob, int16, int64, message, string
+from ..schema import Request, Response, array, blob, int16, int64, message, since, string
 
 
 @message(key=17, versions=(0, 1))
@@ -20,6 +20,8 @@ class SaslHandshakeResponse(Response):
 @message(key=17, versions=(0, 1))
 class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
     """Ask to log in by a mechanism."""
+
+    AUTHENTICATE_REQUESTS = since(1, kafka="1.0")
 
     mechanism: str = string()
 

@@ -12,7 +12,21 @@ CreatePartitions v3 on (KIP-599); older versions are only slowed down.
 
 from __future__ import annotations
 
-from ..schema import ZERO_UUID, Request, Response, array, boolean, int8, int16, int32, message, string, struct, uuid
+from ..schema import (
+    ZERO_UUID,
+    Request,
+    Response,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    message,
+    since,
+    string,
+    struct,
+    uuid,
+)
 
 
 @struct
@@ -49,6 +63,8 @@ class CreatableTopicResult:
 class CreateTopicsResponse(Response):
     """A result for each topic."""
 
+    CLIENT_THROTTLES = since(3)
+
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)
 
@@ -84,6 +100,9 @@ class CreatableTopic:
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
     """Create topics. The answer may come before every broker knows them."""
 
+    BROKER_DEFAULTS = since(4, kafka="2.4")
+    RETURNS_CONFIGS = since(5)
+
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = boolean("1+", default=False)
@@ -103,6 +122,8 @@ class DeletableTopicResult:
 class DeleteTopicsResponse(Response):
     """A result for each topic."""
 
+    CLIENT_THROTTLES = since(2)
+
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)
 
@@ -118,6 +139,8 @@ class DeleteTopicState:
 @message(key=20, versions=(1, 6), flexible=4)
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     """Delete topics: ``topic_names`` before v6, ``topics`` from then on."""
+
+    BY_TOPIC_ID = since(6)
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+", default=[])
     topic_names: list[str] = array(string, "0-5", default=[], ignorable=True)
@@ -136,6 +159,8 @@ class CreatePartitionsTopicResult:
 @message(key=37, versions=(0, 3), flexible=2)
 class CreatePartitionsResponse(Response):
     """A result for each topic."""
+
+    CLIENT_THROTTLES = since(1)
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -33,7 +33,7 @@ class Peer:
     def __init__(self, cluster: EmbeddedCluster, node: int = 1) -> None:
         self.cluster = cluster
         self.node = cluster.nodes[node]
-        self.protocol = ClientProtocol("node")
+        self.protocol: ClientProtocol[None] = ClientProtocol("node")
         self.stream = FramedStreamReader(1 << 30, "node")
 
     async def __aenter__(self) -> Self:
@@ -53,7 +53,10 @@ class Peer:
         await self.stream.wait_closed()
 
     def send(self, request: Request[Any], version: int, *, answered: bool = True) -> None:
-        _, frame = self.protocol.encode_request(request, version, "peer", answered=answered)
+        if answered:
+            frame = self.protocol.encode_request(request, version, "peer", None)
+        else:
+            frame = self.protocol.encode_unanswered_request(request, version, "peer")
         self.stream.write([frame])
 
     async def receive(self) -> Any:

@@ -75,7 +75,7 @@ async def test_an_unknown_api_ends_the_connection_and_is_no_defect(
 
 async def test_a_request_cut_anywhere_ends_the_connection_or_waits(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
-    _, frame = ClientProtocol("x").encode_request(fetch_request("t", 0), 12, "peer")
+    frame = ClientProtocol[None]("x").encode_request(fetch_request("t", 0), 12, "peer", None)
     for cut in range(4, len(frame)):
         async with Peer(one) as peer:
             peer.stream.write([struct.pack(">i", cut - 4) + bytes(frame[4:cut])])

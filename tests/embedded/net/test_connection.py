@@ -243,7 +243,7 @@ async def test_a_second_answer_to_the_first_question_is_a_protocol_error() -> No
 
     error = await refused_opening(Peer(script))
     assert isinstance(error, ProtocolError)
-    assert "nobody made" in str(error)
+    assert "no request is in flight" in str(error)
 
 
 async def test_a_connection_that_is_closed_in_the_last_turn_of_the_handshake_says_so() -> None:

@@ -54,7 +54,7 @@ class Side:
         host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
         self._address = host, int(port)
         self._stream: FramedStreamReader | None = None
-        self._protocol = ClientProtocol(name)
+        self._protocol: ClientProtocol[None] = ClientProtocol(name)
         self.topic_ids: dict[str, bytes] = {}
         self.members: list[str] = []
         self.generation = -1
@@ -93,10 +93,10 @@ class Side:
         """The answer, or what the broker did instead. After CLOSED the next request goes over a new connection."""
         silent = isinstance(request, ProduceRequest) and request.acks == 0
         stream = await self._connected()
-        _, frame = self._protocol.encode_request(request, version, CLIENT_ID, answered=not silent)
-        stream.write([frame])
         if silent:
+            stream.write([self._protocol.encode_unanswered_request(request, version, CLIENT_ID)])
             return await self._outcome_of_silence(stream)
+        stream.write([self._protocol.encode_request(request, version, CLIENT_ID, None)])
         answer: R | Outcome = await self._answer(stream)
         if not isinstance(answer, Outcome):
             self._learn(answer)
@@ -104,8 +104,7 @@ class Side:
 
     async def _outcome_of_silence(self, stream: FramedStreamReader) -> Outcome:
         """A request behind the silent one tells whether that one closed the connection."""
-        _, frame = self._protocol.encode_request(ApiVersionsRequest(), 0, CLIENT_ID)
-        stream.write([frame])
+        stream.write([self._protocol.encode_request(ApiVersionsRequest(), 0, CLIENT_ID, None)])
         return Outcome.CLOSED if await self._answer(stream) is Outcome.CLOSED else Outcome.SILENT
 
     async def _answer(self, stream: FramedStreamReader) -> Any:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from aiokafka_lite.errors import ErrorCode, ProtocolError
 from aiokafka_lite.protocol.connection import (
     ClientProtocol,
+    InFlight,
     ParsedRequest,
     RequestHeader,
     UnknownRequest,
@@ -44,9 +45,14 @@ def body(frame: bytes | bytearray) -> bytes:
     return bytes(frame[PREFIX:])
 
 
-def asked(client: ClientProtocol, request: Request[Any], version: int) -> RequestHeader:
-    """What the broker reads of a request that the client makes."""
-    parsed = parse_request(body(client.encode_request(request, version, "me")[1]))
+def encoded(request: Request[Any], version: int, client_id: str | None = "me") -> bytes:
+    """The frame of a connection's first request, without its size."""
+    return body(ClientProtocol[None]("broker 1").encode_request(request, version, client_id, None))
+
+
+def asked(client: ClientProtocol[str], request: Request[Any], version: int, promise: str = "") -> RequestHeader:
+    """The header that the broker reads of a request."""
+    parsed = parse_request(body(client.encode_request(request, version, "me", promise)))
     assert isinstance(parsed, ParsedRequest)
     assert parsed.request == request
     return parsed.header
@@ -64,19 +70,19 @@ def test_requests_and_responses_cross_in_every_version(cls: type[Any], data: st.
     request, response = data.draw(struct_in(cls, version)), data.draw(struct_in(cls.response, version))
     if isinstance(response, ApiVersionsResponse):
         response.error_code = 0
-    client = ClientProtocol("broker 1")
-    header = asked(client, request, version)
+    client = ClientProtocol[str]("broker 1")
+    header = asked(client, request, version, "promise")
     assert header == RequestHeader(cls.api_key, version, 0, "me")
-    assert client.receive(answer(header, response)) == (0, response)
-    assert client.outstanding == 0
+    assert client.receive(answer(header, response)) == (InFlight(0, cls, version, "promise"), response)
+    assert not client.in_flight
 
 
 def test_golden_request_headers() -> None:
-    client = ClientProtocol("broker 1")
-    client.encode_request(HEARTBEAT, 3, "me")
-    old = client.encode_request(HEARTBEAT, 3, "me")[1]
-    flexible = client.encode_request(HEARTBEAT, 4, "me")[1]
-    nameless = client.encode_request(MetadataRequest(topics=None), 1, None)[1]
+    client = ClientProtocol[None]("broker 1")
+    client.encode_request(HEARTBEAT, 3, "me", None)
+    old = client.encode_request(HEARTBEAT, 3, "me", None)
+    flexible = client.encode_request(HEARTBEAT, 4, "me", None)
+    nameless = client.encode_request(MetadataRequest(topics=None), 1, None, None)
     assert body(old)[:12] == b"\0\x0c" + b"\0\3" + b"\0\0\0\1" + b"\0\2me"
     assert body(flexible)[:13] == b"\0\x0c" + b"\0\4" + b"\0\0\0\2" + b"\0\2me" + b"\0"
     assert body(nameless) == b"\0\3" + b"\0\1" + b"\0\0\0\3" + b"\xff\xff" + b"\xff\xff\xff\xff"
@@ -95,58 +101,67 @@ def test_the_header_of_an_api_versions_response_is_always_the_oldest() -> None:
 
 
 def test_correlation_ids_count_up_and_wrap_to_zero() -> None:
-    client = ClientProtocol("broker 1")
-    assert [client.encode_request(HEARTBEAT, 0, None)[0] for _ in range(3)] == [0, 1, 2]
+    client = ClientProtocol[str]("broker 1")
+    assert [asked(client, HEARTBEAT, 0).correlation_id for _ in range(3)] == [0, 1, 2]
     client._next = 2**31 - 1
-    assert [client.encode_request(HEARTBEAT, 0, None)[0] for _ in range(2)] == [2**31 - 1, 0]
+    assert [asked(client, HEARTBEAT, 0).correlation_id for _ in range(2)] == [2**31 - 1, 0]
 
 
-def test_answers_are_matched_in_the_order_of_the_requests() -> None:
-    client = ClientProtocol("broker 1")
-    headers = [asked(client, HEARTBEAT, version) for version in (0, 1, 4)]
+def test_responses_are_matched_in_the_order_of_the_requests() -> None:
+    client = ClientProtocol[str]("broker 1")
+    headers = [asked(client, HEARTBEAT, version, f"v{version}") for version in (0, 1, 4)]
     for number, header in enumerate(headers):
-        assert client.outstanding == 3 - number
-        response = HeartbeatResponse(error_code=number)
-        assert client.receive(answer(header, response)) == (number, response)
+        assert len(client.in_flight) == 3 - number
+        request, response = client.receive(answer(header, HeartbeatResponse(error_code=number)))
+        assert (request.correlation_id, request.promise) == (number, f"v{header.version}")
+        assert response == HeartbeatResponse(error_code=number)
 
 
-def test_an_answer_to_another_request_than_the_oldest_is_refused() -> None:
-    client = ClientProtocol("broker 1")
+def test_a_closed_connection_takes_the_requests_in_flight_back() -> None:
+    client = ClientProtocol[str]("broker 1")
+    for promise in ("first", "second"):
+        client.encode_request(HEARTBEAT, 0, "me", promise)
+    assert [each.promise for each in client.take_in_flight()] == ["first", "second"]
+    assert not client.in_flight
+
+
+def test_a_response_to_another_request_than_the_oldest_is_refused() -> None:
+    client = ClientProtocol[str]("broker 1")
     headers = [asked(client, HEARTBEAT, 0) for _ in range(2)]
     with pytest.raises(
-        ProtocolError, match=r"broker 1 answered correlation id 1 where 0 \(HeartbeatRequest\) was next"
+        ProtocolError, match=r"broker 1 sent a response with correlation id 1, but 0 \(HeartbeatRequest\) is next"
     ):
         client.receive(answer(headers[1], HeartbeatResponse(error_code=0)))
-    assert client.outstanding == 2
+    assert len(client.in_flight) == 2
 
 
-def test_an_answer_to_nothing_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="broker 1 answered a request that nobody made"):
-        ClientProtocol("broker 1").receive(bytes(6))
+def test_a_response_without_a_request_is_refused() -> None:
+    with pytest.raises(ProtocolError, match=r"broker 1 sent a response .* but no request is in flight"):
+        ClientProtocol[None]("broker 1").receive(bytes(6))
 
 
 def test_a_request_without_an_answer_is_not_waited_for() -> None:
-    client = ClientProtocol("broker 1")
+    client = ClientProtocol[str]("broker 1")
     produce = ProduceRequest(acks=0, timeout_ms=0, topic_data=[])
-    assert client.encode_request(produce, 9, None, answered=False)[0] == 0
-    assert client.outstanding == 0
+    assert client.encode_unanswered_request(produce, 9, None)
+    assert not client.in_flight
     assert asked(client, HEARTBEAT, 0).correlation_id == 1
 
 
-def test_a_request_that_cannot_be_encoded_leaves_nothing_outstanding() -> None:
-    client = ClientProtocol("broker 1")
+def test_a_request_that_cannot_be_encoded_is_not_in_flight() -> None:
+    client = ClientProtocol[str]("broker 1")
     with pytest.raises(ValueError, match=r"HeartbeatRequest\.group_instance_id v0"):
         client.encode_request(
-            HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i"), 0, ""
+            HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i"), 0, "", "promise"
         )
-    assert client.outstanding == 0
-    assert client.encode_request(HEARTBEAT, 0, None)[0] == 0
+    assert not client.in_flight
+    assert client.next_correlation_id == 0
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0", b"\0\0\0"])
 def test_an_answer_without_a_correlation_id_is_refused(frame: bytes) -> None:
-    client = ClientProtocol("broker 1")
-    client.encode_request(HEARTBEAT, 0, None)
+    client = ClientProtocol[None]("broker 1")
+    client.encode_request(HEARTBEAT, 0, None, None)
     with pytest.raises(ProtocolError, match="too few for a header"):
         client.receive(frame)
 
@@ -154,18 +169,18 @@ def test_an_answer_without_a_correlation_id_is_refused(frame: bytes) -> None:
 @pytest.mark.parametrize("version", [0, 4])
 @pytest.mark.parametrize("left_over", [b"\0", b"garbage"])
 def test_bytes_left_over_are_refused_after_an_answer_but_not_after_a_request(version: int, left_over: bytes) -> None:
-    client = ClientProtocol("broker 1")
+    client = ClientProtocol[str]("broker 1")
     header = asked(client, HEARTBEAT, version)
     with pytest.raises(ProtocolError, match=f"{len(left_over)} bytes are left over"):
         client.receive(answer(header, HeartbeatResponse(error_code=0)) + left_over)
-    parsed = parse_request(body(client.encode_request(HEARTBEAT, version, "me")[1]) + left_over)
+    parsed = parse_request(encoded(HEARTBEAT, version) + left_over)
     assert isinstance(parsed, ParsedRequest)
     assert parsed.request == HEARTBEAT
 
 
 @pytest.mark.parametrize("version", [0, 4])
 def test_an_answer_cut_short_anywhere_is_refused_and_names_the_peer(version: int) -> None:
-    client = ClientProtocol("broker 1")
+    client = ClientProtocol[str]("broker 1")
     whole = answer(asked(client, HEARTBEAT, version), HeartbeatResponse(error_code=0))
     for cut in range(len(whole)):
         with pytest.raises(ProtocolError, match="broker 1"):
@@ -174,17 +189,17 @@ def test_an_answer_cut_short_anywhere_is_refused_and_names_the_peer(version: int
 
 @pytest.mark.parametrize("version", [0, 4])
 def test_a_request_cut_short_anywhere_is_refused(version: int) -> None:
-    whole = body(ClientProtocol("broker 1").encode_request(HEARTBEAT, version, "me")[1])
+    whole = encoded(HEARTBEAT, version)
     for cut in range(len(whole)):
         with pytest.raises(ProtocolError):
             parse_request(whole[:cut])
 
 
 def test_tagged_fields_of_a_header_are_skipped() -> None:
-    client = ClientProtocol("broker 1")
+    client = ClientProtocol[str]("broker 1")
     whole = answer(asked(client, HEARTBEAT, 4), HeartbeatResponse(error_code=3))
-    assert client.receive(whole[:4] + b"\1\7\2ab" + whole[5:]) == (0, HeartbeatResponse(error_code=3))
-    request = body(client.encode_request(HEARTBEAT, 4, "me")[1])
+    assert client.receive(whole[:4] + b"\1\7\2ab" + whole[5:])[1] == HeartbeatResponse(error_code=3)
+    request = encoded(HEARTBEAT, 4)
     parsed = parse_request(request[:12] + b"\1\7\2ab" + request[13:])
     assert isinstance(parsed, ParsedRequest)
     assert parsed.request == HEARTBEAT
@@ -213,14 +228,14 @@ def test_what_is_not_spoken_here_is_a_value_not_an_error(key: int, version: int)
 
 
 def test_an_unknown_api_versions_request_is_answered_in_version_0() -> None:
-    client = ClientProtocol("broker 1")
-    client.encode_request(ApiVersionsRequest(), 4, "me")
+    client = ClientProtocol[str]("broker 1")
+    client.encode_request(ApiVersionsRequest(), 4, "me", "")
     offered = ApiVersionsResponse(
         error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)]
     )
     frame = body(encode_unsupported_api_versions(RequestHeader(18, 4, 0, "me"), offered))
     assert frame == b"\0\0\0\0" + b"\0\x23" + b"\0\0\0\1" + b"\0\x12\0\0\0\3"
-    assert client.receive(frame) == (0, offered)
+    assert client.receive(frame)[1] == offered
 
 
 def test_names_are_told_where_they_are_known() -> None:
@@ -229,9 +244,8 @@ def test_names_are_told_where_they_are_known() -> None:
 
 
 def test_a_frame_may_be_a_view() -> None:
-    client = ClientProtocol("broker 1")
-    frame = client.encode_request(MetadataRequest(topics=[]), 12, "me")[1]
-    parsed = parse_request(memoryview(frame)[PREFIX:])
+    client = ClientProtocol[str]("broker 1")
+    parsed = parse_request(memoryview(client.encode_request(MetadataRequest(topics=[]), 12, "me", ""))[PREFIX:])
     assert isinstance(parsed, ParsedRequest)
     response = MetadataResponse(brokers=[], topics=[])
-    assert client.receive(memoryview(encode_response(parsed.header, response))[PREFIX:]) == (0, response)
+    assert client.receive(memoryview(encode_response(parsed.header, response))[PREFIX:])[1] == response

@@ -255,5 +255,5 @@ def test_whole_request_frames_are_those_of_kafka_python() -> None:
     for version in (1, 8, 9, 12):
         request = other(topics=None, version=version)
         request.with_header(correlation_id=0, client_id="me")
-        ours = ClientProtocol("broker").encode_request(MetadataRequest(topics=None), version, "me")[1]
+        ours = ClientProtocol[None]("broker").encode_request(MetadataRequest(topics=None), version, "me", None)
         assert request.encode(version=version, header=True, framed=True) == bytes(ours)

@@ -14,8 +14,10 @@ from aiokafka_lite.protocol.messages import (
     FetchRequest,
     MetadataRequest,
     ProduceRequest,
+    ProduceResponse,
+    SaslHandshakeResponse,
 )
-from aiokafka_lite.protocol.schema import Versions
+from aiokafka_lite.protocol.schema import Since, Versions
 from aiokafka_lite.protocol.versions import VersionTable, decode_api_versions, version_after_refusal
 
 REFUSED = int(ErrorCode.UNSUPPORTED_VERSION)
@@ -148,3 +150,30 @@ def test_other_answers_are_read_in_the_version_asked_for() -> None:
     assert decode_api_versions(encoded(response, 4), 0, 4)[0] == response
     with pytest.raises(ProtocolError):
         decode_api_versions(encoded(response, 4), 0, 0)
+
+
+def test_a_feature_is_supported_from_its_first_version_on() -> None:
+    assert isinstance(FetchRequest.TOPIC_IDS, Since)
+    for newest, supported in ((FetchRequest.TOPIC_IDS.before, False), (FetchRequest.TOPIC_IDS, True), (99, True)):
+        assert table(fetch=(0, newest)).supports(FetchRequest.TOPIC_IDS) is supported
+    assert not table().supports(FetchRequest.TOPIC_IDS)
+
+
+def test_a_required_feature_names_the_release_that_brought_it() -> None:
+    with pytest.raises(UnsupportedVersion, match=r"compression='zstd' requires Kafka 2\.1 or newer, .*broker 1"):
+        table(produce=(0, 6)).require(ProduceRequest.ZSTD, "compression='zstd'")
+    table(produce=(0, 7)).require(ProduceRequest.ZSTD, "zstd")
+
+
+def test_every_feature_begins_in_a_version_that_is_spoken_here() -> None:
+    features = [feature for cls in REQUESTS.values() for feature in vars(cls).values() if isinstance(feature, Since)]
+    assert len(features) > 40
+    for feature in features:
+        assert feature in feature.message.versions
+        assert getattr(feature.message, feature.name) is feature
+
+
+def test_the_client_pauses_only_for_responses_that_the_broker_did_not_hold_back() -> None:
+    response = ProduceResponse(responses=[], throttle_time_ms=100)
+    assert [response.client_throttle_ms(version) for version in (5, 6, 13)] == [0, 100, 100]
+    assert SaslHandshakeResponse(error_code=0, mechanisms=[]).client_throttle_ms(1) == 0
