@@ -199,7 +199,8 @@ def columns() -> Table:
     """Rows of Arrow to the body of a batch: as columns, and turned into objects and encoded one by one."""
     import pyarrow
 
-    from aiokafka_lite.producer.columns import Rows, places_of_keys
+    from aiokafka_lite.protocol.records.columns import Rows
+    from aiokafka_lite.protocol.records.murmur2 import partitions_for_keys
 
     keys, values = [b"key-%05d" % number for number in range(10 * COUNT)], [b"v" * 100] * (10 * COUNT)
     batch = pyarrow.record_batch({"key": keys, "value": values})
@@ -207,7 +208,7 @@ def columns() -> Table:
 
     def by_column() -> None:
         rows = Rows("t", batch, TIME)
-        places_of_keys(rows.keys, 4)
+        partitions_for_keys(rows.keys, 4)
         rows.encode(0, len(keys))
 
     def one_by_one() -> None:

@@ -185,7 +185,7 @@ def imports() -> None:
     """What a worker imports for a task that pyspark has not imported by then."""
     code = (
         "import time, pyarrow, numpy, pyspark.sql.datasource, pyspark.sql.streaming.datasource, asyncio;"
-        "t = time.perf_counter(); import aiokafka_lite.spark.source, aiokafka_lite.spark.arrow, "
+        "t = time.perf_counter(); import aiokafka_lite.spark.source, aiokafka_lite.spark.decoding, "
         "aiokafka_lite.spark.reading; print(time.perf_counter() - t)"
     )
     told = [

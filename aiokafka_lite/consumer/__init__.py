@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
-    from .arrow import BytesColumn
-    from .columns import Batch
+    from .columns import Batch, BytesColumn
     from .consumer import Batches, Consumer, GroupMetadata
     from .deserializer import Deserializer, IntDeserializer, JsonDeserializer, StrDeserializer
     from .deserializing import OnDeserializationError
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from .session import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
 
 _HOMES = {
-    "arrow": ("BytesColumn",),
-    "columns": ("Batch",),
+    "columns": ("Batch", "BytesColumn"),
     "consumer": ("Batches", "Consumer", "GroupMetadata"),
     "deserializer": ("Deserializer", "IntDeserializer", "JsonDeserializer", "StrDeserializer"),
     "deserializing": ("OnDeserializationError",),

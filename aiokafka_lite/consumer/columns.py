@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
+from ..protocol.records.columns import BytesColumn as BytesColumn
+from ..protocol.records.columns import bytes_column, int64_array, to_arrow
 from ..types import Header, Record, TimestampType
-from .arrow import BytesColumn, bytes_column, int64_array, record_batch
 from .fetched import Chunk, make_record
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Batch:
         where there is none; timestampType: int32 (0 of the producer, 1 of the log, -1 none). ``headers`` adds a list of
         key (string) and value (binary), null for a record without. ``columns`` are those wanted, in their order.
         """
-        return record_batch(self, columns, headers)
+        return to_arrow(self, columns, headers=headers)
 
     def __repr__(self) -> str:
         span = f"{self.offsets[0]}..{self.offsets[-1]}" if self.offsets else "none"

@@ -12,8 +12,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import SerializationError
+from ..extras import extra
+from ..protocol.records.columns import Rows, by_number
+from ..protocol.records.murmur2 import partitions_for_keys
 from .batch import Batch
-from .columns import Rows, by_partition, extra, places_of_keys
 from .delivery import Fate
 
 Choice: TypeAlias = Callable[[bytes | None, bytes | None], int]
@@ -134,9 +136,9 @@ def placed(rows: Rows, count: int, choose: Choice | None) -> Iterator[tuple[int,
         places[free] = [choose(key, value) for key, value in zip(keys, rows.values.take(free).to_pylist())]
     elif rows.keys is not None and len(free):
         present = rows.keys.is_valid().to_numpy(zero_copy_only=False)
-        places = np.where(present & (places == ANY), places_of_keys(rows.keys, count), places)
+        places = np.where(present & (places == ANY), partitions_for_keys(rows.keys, count), places)
     if (places == places[0]).all():
         yield int(places[0]), rows
         return
-    for partition, numbers in by_partition(places):
+    for partition, numbers in by_number(places):
         yield partition, rows.take(numbers)

@@ -44,12 +44,12 @@ from ..errors import (
 from ..net.connector import Connector
 from ..protocol.messages import InitProducerIdRequest
 from ..protocol.records import HEADER_SIZE, check_available, check_level
+from ..protocol.records.columns import Rows, slices
 from ..types import Compression, Header, RecordMetadata, TopicPartition
 from .arguments import pairs_of
 from .batch import Batch
 from .broker import BrokerProducer
 from .bulk import ANY, BulkDelivery, Written, placed, rows_of
-from .columns import Rows, slices
 from .delivery import Delivery, Fate, Loss
 from .idempotence import Identities, ProducerIdentity
 from .interceptor import Interceptors, ProducerInterceptor, ProducerRecord

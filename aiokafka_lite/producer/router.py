@@ -23,10 +23,10 @@ from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
 from ..protocol.records import HEADER_SIZE, BatchBuilder, RecordBatch
+from ..protocol.records.columns import EncodedRecords
 from ..types import Compression, TopicPartition
 from .batch import Batch
 from .broker import REQUEST_OVERHEAD, BrokerProducer, Parcel
-from .columns import Encoded
 from .delivery import UNKNOWN_OFFSET, Fate, Lateness, Loss
 from .metrics import BrokerMetrics, Counters
 from .partition import Next, PartitionProducer
@@ -120,7 +120,7 @@ class Router:
             self._opened_this_turn.append((partition, batch))
         return batch
 
-    def full_batch(self, partition: PartitionProducer, encoded: Encoded) -> Batch:
+    def full_batch(self, partition: PartitionProducer, encoded: EncodedRecords) -> Batch:
         """A batch of records that are encoded already, behind all that the partition has. Nothing is added to it."""
         partition.seal()
         builder = self._new_builder(self._batch_size)

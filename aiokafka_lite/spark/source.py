@@ -123,7 +123,7 @@ def read_task(read: Read, columns: tuple[str, ...], partition: InputPartition) -
 def _read_with(
     here: Runtime, client: Client, read: Read, columns: tuple[str, ...], task: Task
 ) -> Iterator[pyarrow.RecordBatch]:
-    from .arrow import Decoder
+    from .decoding import Decoder
     from .reading import RangeReader
 
     if read.freeze_gc:

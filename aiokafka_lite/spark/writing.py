@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, SerializationError
 from ..producer import BulkDelivery, Producer, Written
-from ..producer.columns import by_partition
 from ..properties import producer_settings
+from ..protocol.records.columns import by_number
 from .options import KAFKA_PREFIX, Properties
 from .runtime import Runtime, freeze_gc, runtime
 
@@ -158,5 +158,5 @@ def _by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[s
     if len(topics) == 1:
         yield topics[0], rows
         return
-    for number, places in by_partition(encoded.indices.to_numpy()):
+    for number, places in by_number(encoded.indices.to_numpy()):
         yield topics[number], rows.take(places)

@@ -20,14 +20,15 @@ from aiokafka_lite.consumer.fetched import AbortedTransactions
 from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.messages import AbortedTransaction
 from aiokafka_lite.protocol.records import RecordBatch, encode_batch
-from aiokafka_lite.spark.arrow import TYPES, Decoder
+from aiokafka_lite.protocol.records.columns import READ_COLUMNS, arrow_types
+from aiokafka_lite.spark.decoding import Decoder
 from aiokafka_lite.spark.offsets import Range
 from aiokafka_lite.spark.reading import Fetched
 from aiokafka_lite.types import Compression, TimestampType, TopicPartition
 from tests.pure.records.test_legacy import message, wrapper
 
 ORDERS = TopicPartition("orders", 3)
-EVERYTHING = tuple(TYPES)
+EVERYTHING = READ_COLUMNS
 FOREVER = 2**62
 
 Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -82,7 +83,7 @@ def one_by_one(batch: RecordBatch, partition: TopicPartition = ORDERS) -> Iterat
             "topic": partition.topic,
             "partition": partition.partition,
             "offset": offset,
-            "timestamp": pyarrow.scalar(time * 1000, TYPES["timestamp"]).as_py() if fits else None,
+            "timestamp": pyarrow.scalar(time * 1000, arrow_types()["timestamp"]).as_py() if fits else None,
             "timestampType": int(batch.timestamp_type),
             "headers": [{"key": name, "value": value} for name, value in headers] or None,
         }

@@ -14,7 +14,8 @@ from aiokafka_lite.protocol.records import encode_records, murmur2, partition_fo
 pa = pytest.importorskip("pyarrow")
 np = pytest.importorskip("numpy")
 
-from aiokafka_lite.producer.columns import MOST_RECORDS, Rows, murmur2_of, places_of_keys, slices  # noqa: E402
+from aiokafka_lite.protocol.records.columns import MAX_RECORDS, Rows, slices  # noqa: E402
+from aiokafka_lite.protocol.records.murmur2 import murmur2_of_column, partitions_for_keys  # noqa: E402
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOW = 1_700_000_000_000
@@ -64,8 +65,8 @@ def test_columns_are_encoded_as_records_are(rows: list[Any], data: st.DataObject
 @given(st.lists(st.binary(max_size=70), min_size=1), st.integers(1, 1000), st.integers(0, 3))
 def test_keys_are_placed_as_they_are_one_by_one(keys: list[bytes], count: int, skipped: int) -> None:
     column = pa.array([b"skipped"] * skipped + keys, pa.large_binary()).slice(skipped)
-    assert murmur2_of(column).tolist() == [murmur2(key) & 0xFFFFFFFF for key in keys]
-    assert places_of_keys(column, count).tolist() == [partition_for_key(key, count) for key in keys]
+    assert murmur2_of_column(column).tolist() == [murmur2(key) & 0xFFFFFFFF for key in keys]
+    assert partitions_for_keys(column, count).tolist() == [partition_for_key(key, count) for key in keys]
 
 
 def test_rows_without_a_timestamp_get_the_time_of_the_call() -> None:
@@ -106,20 +107,20 @@ def test_a_column_that_is_all_null_is_nulls() -> None:
 @pytest.mark.parametrize(
     "columns, complaint",
     [
-        ({"key": ["k"]}, "column 'value' .* missing"),
-        ({"value": [1]}, "column 'value' .* int64; binary or string"),
-        ({"value": ["v"], "key": [1.5]}, "column 'key' .* double; binary or string"),
-        ({"value": ["v"], "offset": [1]}, "column 'offset' .* there are key, value, headers, partition, timestamp"),
+        ({"key": ["k"]}, "column 'value' .* is required"),
+        ({"value": [1]}, "column 'value' .* must be binary or string, got int64"),
+        ({"value": ["v"], "key": [1.5]}, "column 'key' .* must be binary or string, got double"),
+        ({"value": ["v"], "offset": [1]}, "columns .* must be some of key, .*, timestamp.*, got 'offset'"),
         ({"value": ["v"], "headers": ["h"]}, "column 'headers' .* list of structs"),
         ({"value": ["v"], "headers": [[{"name": "h"}]]}, "column 'headers' .* key and value"),
-        ({"value": ["v"], "headers": [[{"key": None, "value": b""}]]}, "key of a header is null"),
-        ({"value": ["v"], "headers": [[None, {"key": "k", "value": b""}]]}, "a header is null"),
+        ({"value": ["v"], "headers": [[{"key": None, "value": b""}]]}, "no key null, got a null"),
+        ({"value": ["v"], "headers": [[None, {"key": "k", "value": b""}]]}, "no header and no key null, got a null"),
         ({"value": ["v"], "partition": ["0"]}, "column 'partition' .* whole numbers"),
         ({"value": ["v"], "timestamp": ["now"]}, "column 'timestamp' .* milliseconds"),
-        ({"value": ["v"], "timestamp": [-1]}, "column 'timestamp' .* before 1970"),
+        ({"value": ["v"], "timestamp": [-1]}, "column 'timestamp' .* 1970 or later"),
     ],
 )
-def test_a_wrong_column_is_told_with_what_is_needed(columns: dict[str, Any], complaint: str) -> None:
+def test_a_wrong_column_is_refused_with_the_type_it_must_have(columns: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SerializationError, match=complaint):
         Rows("orders", pa.record_batch(columns), NOW)
 
@@ -134,4 +135,4 @@ def test_batches_are_as_large_as_they_may_be_and_leave_no_row_out(sizes: list[in
 
 
 def test_a_batch_has_no_more_records_than_the_table_of_deltas() -> None:
-    assert list(slices(np.full(MOST_RECORDS + 5, 30), 1 << 30)) == [(0, MOST_RECORDS), (MOST_RECORDS, MOST_RECORDS + 5)]
+    assert list(slices(np.full(MAX_RECORDS + 5, 30), 1 << 30)) == [(0, MAX_RECORDS), (MAX_RECORDS, MAX_RECORDS + 5)]

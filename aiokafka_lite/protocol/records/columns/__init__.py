@@ -1,0 +1,44 @@
+"""Records as columns of NumPy and Arrow: ``Consumer.batches()``, ``send_arrow`` and the Spark data source use this.
+
+``to_arrow`` and ``ArrowDecoder`` make columns of records (``read``), ``Rows`` makes records of columns (``write``).
+NumPy and pyarrow come with the extra ``arrow`` and are imported by the functions that need them. ``BytesColumn`` needs
+neither.
+"""
+
+from aiokafka_lite.protocol.records.columns.read import (
+    READ_COLUMNS,
+    SPARK_COLUMNS,
+    ArrowDecoder,
+    BytesColumn,
+    PackedBatch,
+    arrow_types,
+    bytes_column,
+    int64_array,
+    to_arrow,
+)
+from aiokafka_lite.protocol.records.columns.write import (
+    MAX_RECORDS,
+    WRITE_COLUMNS,
+    EncodedRecords,
+    Rows,
+    by_number,
+    slices,
+)
+
+__all__ = [
+    "MAX_RECORDS",
+    "READ_COLUMNS",
+    "SPARK_COLUMNS",
+    "WRITE_COLUMNS",
+    "ArrowDecoder",
+    "BytesColumn",
+    "EncodedRecords",
+    "PackedBatch",
+    "Rows",
+    "arrow_types",
+    "by_number",
+    "bytes_column",
+    "int64_array",
+    "slices",
+    "to_arrow",
+]

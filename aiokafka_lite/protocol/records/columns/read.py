@@ -1,0 +1,466 @@
+"""Records to columns: from lists of Python values, and from packed batches of the log.
+
+Rules of this file:
+
+1. No Python object per record. The exceptions are headers, batches of the formats v0 and v1, and the start of each
+   record: only the length of a record says where the next one begins, so one small loop (``_walk``) finds the starts.
+2. NumPy reads a field of all records together; Arrow copies keys and values out of the packed bytes.
+3. Many batches, of several partitions, are decoded in one pass: a pass has a fixed cost, and most batches are small
+   (``benchmarks/spark.py``).
+4. Bytes that are not records raise the error that ``corrupt`` makes. No length and no offset is trusted: each check
+   here has its counterpart in ``codec.decode_records``, and tests compare the two on damaged batches.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from aiokafka_lite.arguments import must_be
+from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ProtocolError
+from aiokafka_lite.extras import extra
+from aiokafka_lite.protocol.records.batch import RecordBatch
+from aiokafka_lite.protocol.records.codec import SMALLEST_RECORD, decode_headers
+from aiokafka_lite.protocol.records.varint import read_raw_varint
+from aiokafka_lite.types import Header, TimestampType, TopicPartition
+
+if TYPE_CHECKING:
+    import numpy.typing
+    import pyarrow
+
+    Numbers = numpy.typing.NDArray[Any]
+
+SPARK_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""The columns of Spark's own Kafka source, in its order. ``headers`` is optional there too."""
+
+READ_COLUMNS = (*SPARK_COLUMNS, "headers")
+"""All columns that records can be read into."""
+
+_MICROSECONDS_END = (1 << 63) // 1000
+
+
+@cache
+def arrow_types() -> Mapping[str, pyarrow.DataType]:
+    """The Arrow type of each of ``READ_COLUMNS``. ConfigurationError without pyarrow."""
+    pa = extra("pyarrow")
+    return {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    }
+
+
+# From lists.
+
+
+@dataclass(frozen=True, slots=True)
+class BytesColumn:
+    """Keys or values in one buffer: entry ``i`` is ``data[offsets[i] : offsets[i + 1]]``; ``nulls`` has the null ones.
+
+    ``offsets`` are 64-bit numbers, one more than there are entries. This is Arrow's layout of large binary columns.
+    """
+
+    data: bytes
+    offsets: array[int]
+    nulls: frozenset[int]
+
+
+def bytes_column(values: Sequence[bytes | None]) -> BytesColumn:
+    """Join keys or values into one buffer. Needs neither NumPy nor Arrow."""
+    nulls: frozenset[int] = frozenset()
+    if None in values:
+        nulls = frozenset(index for index, value in enumerate(values) if value is None)
+    present = [value or b"" for value in values] if nulls else values
+    data = b"".join(present)  # type: ignore[arg-type]
+    return BytesColumn(data, array("q", accumulate(map(len, present), initial=0)), nulls)  # type: ignore[arg-type]
+
+
+def int64_array(numbers: Sequence[int]) -> Any:
+    """Numbers as a NumPy array."""
+    return extra("numpy").array(numbers, dtype="int64")
+
+
+class Columns(Protocol):
+    """The records of one partition as lists of one length: ``consumer.Batch``."""
+
+    topic: str
+    partition: int
+    timestamp_type: TimestampType
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[tuple[Header, ...]]
+
+
+def to_arrow(records: Columns, names: Sequence[str] | None = None, *, headers: bool = False) -> pyarrow.RecordBatch:
+    """The columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted, as an Arrow record batch.
+
+    ConfigurationError for an unknown column, and without pyarrow.
+    """
+    pa, types = extra("pyarrow"), arrow_types()
+    wanted = list(SPARK_COLUMNS if names is None else names) + (["headers"] if headers else [])
+    for name in wanted:
+        if name not in types:
+            raise ConfigurationError(must_be("columns", f"some of {', '.join(types)}", names))
+    arrays = [_FROM_LISTS[name](records, types[name]) for name in wanted]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, types[name]) for name in wanted]))
+
+
+def _repeated(value: object, count: int, kind: Any) -> Any:
+    pa = extra("pyarrow")
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _timestamps(times: Numbers, kind: Any) -> Any:
+    """Milliseconds as UTC microseconds: null for -1 (no timestamp), and for a time that microseconds cannot hold."""
+    pa, np = extra("pyarrow"), extra("numpy")
+    nulls = (times < 0) | (times >= _MICROSECONDS_END)
+    if nulls.any():
+        return pa.array(np.where(nulls, 0, times) * 1000, mask=nulls).cast(kind)
+    return pa.array(times * 1000).cast(kind)
+
+
+_FROM_LISTS: Mapping[str, Callable[[Columns, Any], Any]] = {
+    "key": lambda records, kind: extra("pyarrow").array(records.keys, kind),
+    "value": lambda records, kind: extra("pyarrow").array(records.values, kind),
+    "topic": lambda records, kind: _repeated(records.topic, len(records.offsets), kind),
+    "partition": lambda records, kind: _repeated(records.partition, len(records.offsets), kind),
+    "offset": lambda records, kind: extra("pyarrow").array(records.offsets, kind),
+    "timestamp": lambda records, kind: _timestamps(int64_array(records.timestamps), kind),
+    "timestampType": lambda records, kind: _repeated(int(records.timestamp_type), len(records.offsets), kind),
+    "headers": lambda records, kind: extra("pyarrow").array([each or None for each in records.headers], kind),
+}
+
+
+# From packed batches.
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBatch:
+    """A batch of the log whose records from offset ``low`` up to ``high`` are wanted. ``size`` is that of its body."""
+
+    partition: TopicPartition
+    batch: RecordBatch
+    low: int
+    high: int
+    size: int = 0
+
+
+Corrupt = Callable[[PackedBatch, str], CorruptRecord]
+"""Makes the error for a batch that cannot be decoded, from the batch and the reason."""
+
+
+@dataclass(slots=True)
+class _Lists:
+    """The records of a batch of an old format, for ``to_arrow``."""
+
+    topic: str
+    partition: int
+    timestamp_type: TimestampType
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[tuple[Header, ...]]
+
+
+class ArrowDecoder:
+    """Decodes packed batches into Arrow record batches with the columns ``names``, in that order.
+
+    A record batch has about ``max_rows`` rows or ``max_bytes`` bytes, whichever is reached first; a batch of the log is
+    not split. Owner: one task. ConfigurationError without NumPy or pyarrow.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        max_rows: int,
+        max_bytes: int,
+        max_decompressed_size: int,
+        corrupt: Corrupt,
+    ) -> None:
+        types = arrow_types()
+        self.schema = extra("pyarrow").schema([(name, types[name]) for name in names])
+        self._names = tuple(names)
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._max_decompressed_size = max_decompressed_size
+        self._corrupt = corrupt
+        self._batches: list[PackedBatch] = []
+        self._bodies: list[bytes | bytearray | memoryview] = []
+        self._rows = self._bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<ArrowDecoder {','.join(self._names)} rows={self._rows}>"
+
+    def add(self, packed: PackedBatch) -> Iterator[pyarrow.RecordBatch]:
+        """Add a batch, and give the record batches that are full. The other records wait for more, or for ``rest``.
+
+        Raises what ``corrupt`` makes for bytes that are not records.
+        """
+        if packed.batch.magic < 2:
+            yield from self.rest()
+            yield from self._decode_old_format(packed)
+        elif packed.batch.base_offset < packed.high:
+            self._append(packed)
+        if self._rows >= self._max_rows or self._bytes >= self._max_bytes:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pyarrow.RecordBatch]:
+        """The records that no record batch has yet: one record batch, or none."""
+        batches, bodies, rows = self._batches, self._bodies, self._rows
+        self._batches, self._bodies = [], []
+        self._rows = self._bytes = 0
+        if rows:
+            records = _PackedRecords(batches, bodies, self._corrupt, with_headers="headers" in self._names)
+            if len(records):
+                arrays = [_FROM_PACKED[name](records) for name in self._names]
+                yield extra("pyarrow").RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _append(self, packed: PackedBatch) -> None:
+        count = packed.batch.count
+        try:
+            body = packed.batch.body(self._max_decompressed_size)
+        except ProtocolError as error:
+            raise self._corrupt(packed, str(error)) from error
+        if count < 0 or count * SMALLEST_RECORD > len(body):
+            raise self._corrupt(packed, f"the batch claims {count} records in {len(body)} bytes")
+        if count:
+            self._batches.append(replace(packed, size=len(body)))
+            self._bodies.append(body)
+            self._rows += count
+            self._bytes += len(body)
+
+    def _decode_old_format(self, packed: PackedBatch) -> Iterator[pyarrow.RecordBatch]:
+        """A message of format v0 or v1, or the messages in a compressed one: decoded record by record."""
+        try:
+            found = packed.batch.columns(self._max_decompressed_size)
+        except ProtocolError as error:
+            raise self._corrupt(packed, str(error)) from error
+        wanted = slice(bisect_left(found.offsets, packed.low), bisect_left(found.offsets, packed.high))
+        if wanted.start < wanted.stop:
+            topic, partition = packed.partition
+            lists = (found.offsets, found.timestamps, found.keys, found.values, found.headers)
+            records = _Lists(topic, partition, packed.batch.timestamp_type, *(column[wanted] for column in lists))  # type: ignore[arg-type]
+            yield to_arrow(records, self._names)
+
+
+class _PackedRecords:
+    """The records of several packed batches as columns of numbers; keys and values stay in ``data``, where they are.
+
+    ``rows`` are the indexes of the wanted records; None if all are wanted.
+    """
+
+    _PADDING = bytes(32)
+    """Follows the last record: a varint that the end cuts off ends in here, and not beyond the array."""
+
+    def __init__(
+        self,
+        batches: Sequence[PackedBatch],
+        bodies: Sequence[bytes | bytearray | memoryview],
+        corrupt: Corrupt,
+        *,
+        with_headers: bool,
+    ) -> None:
+        np = extra("numpy")
+        self.batches = batches
+        self._corrupt = corrupt
+        self.data = b"".join([*bodies, self._PADDING])
+        self._octets = np.frombuffer(self.data, np.uint8)
+        self._counts = np.array([each.batch.count for each in batches])
+        self._firsts = np.cumsum(self._counts) - self._counts
+        starts = self._find_starts()
+        ends = np.append(starts[1:], len(self.data) - len(self._PADDING))
+
+        # The fields of a record in their order; ``at`` is where the next field of each record begins.
+        length, at = self._varints(starts)
+        self._refuse((length < 0) | (at + length != ends), "a record does not end where its length says")
+        timestamp_deltas, at = self._varints(at + 1)  # after the attributes
+        offset_deltas, at = self._varints(at)
+        self.offsets: Numbers = self._per_record([each.batch.base_offset for each in batches]) + offset_deltas
+        self._check_offsets(offset_deltas)
+        self.timestamps = self._add_to_bases(timestamp_deltas)
+        self.key_sizes, self.keys_at, at = self._blobs(at, ends)
+        self.value_sizes, self.values_at, at = self._blobs(at, ends)
+        self._refuse(at >= ends, "a record ends before its headers")
+        self._refuse((self._octets[at] == 0) & (at + 1 != ends), "there are bytes after the last header of a record")
+        self.rows = self._find_wanted()
+        self.headers = self._decode_headers(self.chosen(at), self.chosen(ends)) if with_headers else []
+
+    def __len__(self) -> int:
+        return len(self.offsets) if self.rows is None else len(self.rows)
+
+    def chosen(self, column: Numbers) -> Numbers:
+        """A column without the records that are not wanted."""
+        return column if self.rows is None else column[self.rows]
+
+    def per_row(self, values: Sequence[int]) -> Numbers:
+        """A number of each batch, repeated for each of its wanted records."""
+        return self.chosen(self._per_record(values))
+
+    def _per_record(self, values: Sequence[int]) -> Numbers:
+        np = extra("numpy")
+        repeated: Numbers = np.repeat(np.array(values, np.int64), self._counts)
+        return repeated
+
+    def _find_starts(self) -> Numbers:
+        """Where each record begins. This is the one loop over records."""
+        starts: list[int] = []
+        position = 0
+        for each in self.batches:
+            end = position + each.size
+            try:
+                position = _walk(self.data, position, each.batch.count, starts.append)
+            except (IndexError, CorruptRecord):
+                position = -1
+            if position != end:
+                raise self._corrupt(each, f"{each.batch.count} records do not fill the batch's {each.size} bytes")
+        return int64_array(starts)  # type: ignore[no-any-return]
+
+    def _varints(self, at: Numbers) -> tuple[Numbers, Numbers]:
+        """The zigzag numbers at these places, each of up to ten bytes, and the places after them."""
+        np = extra("numpy")
+        byte = self._octets[at]
+        raw = (byte & 0x7F).astype(np.uint64)
+        after = at + 1
+        (longer,) = np.nonzero(byte > 0x7F)
+        shift = 7
+        while len(longer):
+            if shift > 63:
+                self._refuse_row(int(longer[0]), "a number has more than ten bytes")
+            byte = self._octets[after[longer]]
+            raw[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            after[longer] += 1
+            longer = longer[byte > 0x7F]
+            shift += 7
+        return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64), after
+
+    def _blobs(self, at: Numbers, ends: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Keys or values: their sizes (-1 for null), where their bytes begin, and where they end."""
+        sizes, at = self._varints(at)
+        self._refuse((sizes < -1) | (sizes > ends - at), "a key or value is longer than its record")
+        return sizes, at, at + extra("numpy").maximum(sizes, 0)
+
+    def _check_offsets(self, deltas: Numbers) -> None:
+        np = extra("numpy")
+        rising = np.ones(len(deltas), bool)
+        rising[1:] = deltas[1:] > deltas[:-1]
+        rising[self._firsts] = deltas[self._firsts] >= 0
+        self._refuse(~rising, "the offsets of its records do not rise")
+        last = np.array([each.batch.last_offset_delta for each in self.batches])
+        beyond = deltas[self._firsts + self._counts - 1] > last
+        if beyond.any():
+            raise self._corrupt(self.batches[int(beyond.argmax())], "a record has an offset after the batch's last one")
+
+    def _add_to_bases(self, deltas: Numbers) -> Numbers:
+        """Timestamps. In a batch with log append time, all records have the batch's."""
+        of_log = [each.batch.timestamp_type is TimestampType.LOG_APPEND_TIME for each in self.batches]
+        bases = [
+            each.batch.max_timestamp if log else each.batch.base_timestamp for each, log in zip(self.batches, of_log)
+        ]
+        if any(of_log):
+            deltas = extra("numpy").where(self._per_record(of_log), 0, deltas)
+        return self._per_record(bases) + deltas
+
+    def _find_wanted(self) -> Numbers | None:
+        if all(each.low <= each.batch.base_offset and each.batch.last_offset < each.high for each in self.batches):
+            return None
+        low = self._per_record([each.low for each in self.batches])
+        high = self._per_record([each.high for each in self.batches])
+        rows: Numbers = extra("numpy").nonzero((self.offsets >= low) & (self.offsets < high))[0]
+        return rows
+
+    def _decode_headers(self, at: Numbers, ends: Numbers) -> list[tuple[Header, ...] | None]:
+        """The headers of the wanted records, None where a record has none. Record by record, where there are any."""
+        made: list[tuple[Header, ...] | None] = [None] * len(self)
+        names: dict[bytes, str] = {}
+        for row in extra("numpy").nonzero(self._octets[at])[0].tolist():
+            record = row if self.rows is None else int(self.rows[row])
+            try:
+                made[row], after = decode_headers(self.data, int(at[row]), names)
+            except (CorruptRecord, IndexError) as error:
+                self._refuse_row(record, f"a header cannot be decoded: {error}")
+            if after != ends[row]:
+                self._refuse_row(record, "the headers of a record do not end where the record does")
+        return made
+
+    def _refuse(self, wrong: Numbers, reason: str) -> None:
+        if wrong.any():
+            self._refuse_row(int(wrong.argmax()), reason)
+
+    def _refuse_row(self, record: int, reason: str) -> NoReturn:
+        index = int(extra("numpy").searchsorted(self._firsts, record, "right")) - 1
+        raise self._corrupt(self.batches[index], reason)
+
+
+def _walk(data: bytes, position: int, count: int, add: Callable[[int], None]) -> int:
+    """Add where each of ``count`` records begins; return where the last one ends. IndexError beyond ``data``."""
+    for _ in range(count):
+        add(position)
+        length = data[position]
+        if length < 0x80:
+            position += 1 + (length >> 1)
+            continue
+        second = data[position + 1]
+        if second < 0x80:
+            position += 2 + (length >> 1 & 0x3F) + (second << 6)
+        else:
+            raw, position = read_raw_varint(data, position)
+            position += raw >> 1
+    return position
+
+
+def _blob_column(records: _PackedRecords, sizes: Numbers, at: Numbers) -> Any:
+    """Keys or values: every second entry of a binary array whose other entries are the bytes between them."""
+    pa, np = extra("pyarrow"), extra("numpy")
+    sizes, at = records.chosen(sizes), records.chosen(at)
+    count = len(sizes)
+    edges = np.empty(2 * count + 1, np.int32)
+    edges[0] = 0
+    edges[1::2] = at
+    edges[2::2] = at + np.maximum(sizes, 0)
+    nulls = sizes < 0
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(records.data)]
+    with_gaps = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
+    every_second = np.arange(1, 2 * count, 2, dtype=np.int32)
+    return with_gaps.take(pa.array(every_second, mask=nulls if nulls.any() else None))
+
+
+def _topic_column(records: _PackedRecords) -> Any:
+    pa = extra("pyarrow")
+    topics = {each.partition.topic for each in records.batches}
+    if len(topics) == 1:
+        return _repeated(topics.pop(), len(records), pa.string())
+    numbers = {topic: number for number, topic in enumerate(topics)}
+    of_rows = records.per_row([numbers[each.partition.topic] for each in records.batches])
+    return pa.array(list(numbers), pa.string()).take(pa.array(of_rows))
+
+
+def _int32_column(numbers: Numbers) -> Any:
+    return extra("pyarrow").array(numbers.astype("int32"))
+
+
+_FROM_PACKED: Mapping[str, Callable[[_PackedRecords], Any]] = {
+    "key": lambda records: _blob_column(records, records.key_sizes, records.keys_at),
+    "value": lambda records: _blob_column(records, records.value_sizes, records.values_at),
+    "topic": _topic_column,
+    "partition": lambda records: _int32_column(records.per_row([each.partition.partition for each in records.batches])),
+    "offset": lambda records: extra("pyarrow").array(records.chosen(records.offsets)),
+    "timestamp": lambda records: _timestamps(records.chosen(records.timestamps), arrow_types()["timestamp"]),
+    "timestampType": lambda records: _int32_column(
+        records.per_row([int(each.batch.timestamp_type) for each in records.batches])
+    ),
+    "headers": lambda records: extra("pyarrow").array(records.headers, arrow_types()["headers"]),
+}

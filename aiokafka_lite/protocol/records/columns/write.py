@@ -1,0 +1,250 @@
+"""Arrow columns to packed records.
+
+``Rows`` does for a whole record batch what ``append_record`` does for one record. Lengths and deltas become varints by
+a lookup in a table, and one join writes the pieces of every record in their order; the result is the body of a batch.
+With the hashes of the keys that takes 0.18 µs of CPU per record of 100 bytes, against 1.5 µs one by one
+(``benchmarks/records.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from aiokafka_lite.arguments import must_be
+from aiokafka_lite.errors import SerializationError
+from aiokafka_lite.extras import extra
+from aiokafka_lite.protocol.records.varint import ENCODINGS
+
+if TYPE_CHECKING:
+    import numpy.typing
+    import pyarrow
+
+    Numbers = numpy.typing.NDArray[Any]
+
+WRITE_COLUMNS = ("key", "value", "headers", "partition", "timestamp")
+"""All columns that records can be made from."""
+
+MAX_RECORDS = 1 << 14
+"""Records of one encoded batch at most: the table of short varints holds every offset delta up to this number."""
+
+RECORD_OVERHEAD = 27
+"""Bytes of a record besides key, value and headers, at most, for records below 128 MiB: length 4, attributes 1,
+timestamp delta 10, offset delta 3, key length 4, value length 4, number of headers 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRecords:
+    """The packed records of a batch, for ``BatchBuilder.fill``. Timestamps are in milliseconds."""
+
+    records: memoryview
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+class Rows:
+    """The rows of an Arrow record batch, as records for one topic.
+
+    The columns are those of ``WRITE_COLUMNS``, in any order, all but ``value`` optional: ``key`` and ``value`` of
+    binary or string, ``headers`` a list of structs of ``key`` and ``value``, ``partition`` of whole numbers,
+    ``timestamp`` a timestamp or whole milliseconds. ``now``, in milliseconds, is the timestamp of rows without one. A
+    null means what None means to ``send``. SerializationError for any other column or type.
+    """
+
+    def __init__(self, topic: str, batch: pyarrow.RecordBatch, now: int) -> None:
+        self._topic = topic
+        names = batch.schema.names
+        if wrong := [name for name in names if name not in WRITE_COLUMNS or names.count(name) > 1]:
+            known = f"{', '.join(WRITE_COLUMNS)}, each at most once"
+            raise SerializationError(must_be(f"columns of records for topic {topic!r}", f"some of {known}", wrong[0]))
+        if "value" not in names:
+            raise SerializationError(f"column 'value' of records for topic {topic!r} is required")
+        given: Mapping[str, Any] = dict(zip(names, batch.columns))
+        self.count: int = batch.num_rows
+        self.values = self._bytes("value", given["value"])
+        self.keys = self._bytes("key", given["key"]) if "key" in given else None
+        self.headers = self._headers(given["headers"]) if "headers" in given else None
+        self.partitions = self._partitions(given["partition"]) if "partition" in given else None
+        self.timestamps = self._timestamps(given["timestamp"], now) if "timestamp" in given else None
+        self._now = now
+
+    def sizes(self) -> Numbers:
+        """An upper bound of the encoded size of each record, in bytes, within a few bytes of the size."""
+        sizes = RECORD_OVERHEAD + _lengths(self.values, null=0)
+        if self.keys is not None:
+            sizes = sizes + _lengths(self.keys, null=0)
+        if self.headers is not None:
+            sizes = sizes + _lengths(self.headers, null=0)
+        return sizes
+
+    def partition_beyond(self, count: int) -> int | None:
+        """A partition that a row names and a topic with ``count`` partitions does not have; None if there is none."""
+        if self.partitions is None:
+            return None
+        numbers = self.partitions.drop_null().to_numpy(zero_copy_only=False)
+        wrong = numbers[(numbers < 0) | (numbers >= count)]
+        return int(wrong[0]) if len(wrong) else None
+
+    def take(self, indexes: Numbers) -> Rows:
+        """The rows with these indexes, in that order, without their partitions."""
+        taken = object.__new__(Rows)
+        taken._topic, taken._now, taken.count = self._topic, self._now, len(indexes)
+        taken.values = self.values.take(indexes)
+        taken.keys = None if self.keys is None else self.keys.take(indexes)
+        taken.headers = None if self.headers is None else self.headers.take(indexes)
+        taken.partitions = None
+        taken.timestamps = None if self.timestamps is None else self.timestamps[indexes]
+        return taken
+
+    def encode(self, start: int, stop: int) -> EncodedRecords:
+        """The rows from ``start`` up to ``stop``, at most ``MAX_RECORDS``, as the records of one batch."""
+        compute = extra("pyarrow.compute")
+        count = stop - start
+        empty = _scalar(b"")
+        pieces: list[Any] = [_scalar(b"\0")]  # attributes
+        base = latest = self._now
+        if self.timestamps is None:
+            pieces.append(_scalar(ENCODINGS[0]))
+        else:
+            timestamps = self.timestamps[start:stop]
+            base, latest = int(timestamps[0]), int(timestamps.max())
+            pieces.append(_varints(timestamps - base))
+        pieces.append(_short_varints().slice(1, count))  # offset deltas
+        if self.keys is None:
+            pieces.append(_scalar(ENCODINGS[-1]))
+        else:
+            pieces += _with_length(self.keys.slice(start, count))
+        pieces += _with_length(self.values.slice(start, count))
+        pieces.append(_scalar(ENCODINGS[0]) if self.headers is None else self.headers.slice(start, count))
+        bodies = compute.binary_join_element_wise(*pieces, empty, null_handling="replace", null_replacement=b"")
+        records = compute.binary_join_element_wise(_varints(_lengths(bodies)), bodies, empty)
+        return EncodedRecords(_contents(records), count, base, latest)
+
+    def _bytes(self, name: str, column: Any) -> Any:
+        pa = extra("pyarrow")
+        kind, types = column.type, pa.types
+        if types.is_null(kind):
+            return pa.nulls(len(column), pa.large_binary())
+        known = (types.is_binary, types.is_string, types.is_large_binary, types.is_large_string)
+        if not any(is_kind(kind) for is_kind in (*known, types.is_fixed_size_binary)):
+            raise self._wrong(name, "binary or string", kind)
+        return column.cast(pa.large_binary())
+
+    def _headers(self, column: Any) -> Any:
+        """The number of headers and the headers of each record, encoded, as large binary."""
+        pa, compute = extra("pyarrow"), extra("pyarrow.compute")
+        kind, what = column.type, "a list of structs of key and value"
+        if pa.types.is_null(kind):
+            return pa.repeat(_scalar(ENCODINGS[0]), len(column))
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+            raise self._wrong("headers", what, kind)
+        if {kind.value_type.field(index).name for index in range(kind.value_type.num_fields)} != {"key", "value"}:
+            raise self._wrong("headers", what, kind)
+        entries = column.flatten()
+        names = self._bytes("headers.key", compute.struct_field(entries, "key"))
+        if entries.null_count or names.null_count:
+            raise self._wrong("headers", f"{what}, and no header and no key null", "a null")
+        values = self._bytes("headers.value", compute.struct_field(entries, "value"))
+        encoded = compute.binary_join_element_wise(
+            *_with_length(names), *_with_length(values), _scalar(b""), null_handling="replace", null_replacement=b""
+        )
+        counts = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+        offsets = extra("numpy").concatenate(([0], counts.cumsum()))
+        lists = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), encoded)
+        joined = compute.binary_join(lists, _scalar(b""))
+        return compute.binary_join_element_wise(_varints(counts), joined, _scalar(b""))
+
+    def _partitions(self, column: Any) -> Any:
+        pa = extra("pyarrow")
+        if pa.types.is_null(column.type):
+            return None
+        if not pa.types.is_integer(column.type):
+            raise self._wrong("partition", "whole numbers", column.type)
+        return column.cast(pa.int64())
+
+    def _timestamps(self, column: Any, now: int) -> Numbers | None:
+        """Milliseconds as numbers."""
+        pa, compute = extra("pyarrow"), extra("pyarrow.compute")
+        kind = column.type
+        if pa.types.is_null(kind):
+            return None
+        if pa.types.is_timestamp(kind):
+            column = compute.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", kind.tz))
+        elif not pa.types.is_integer(kind):
+            raise self._wrong("timestamp", "a timestamp or whole milliseconds", kind)
+        in_ms: Numbers = compute.fill_null(column.cast(pa.int64()), now).to_numpy(zero_copy_only=False)
+        if len(in_ms) and in_ms.min() < 0:
+            raise self._wrong("timestamp", "1970 or later: Kafka has no timestamp before", f"{int(in_ms.min())} ms")
+        return in_ms
+
+    def _wrong(self, name: str, what: str, given: object) -> SerializationError:
+        return SerializationError(f"column {name!r} of records for topic {self._topic!r} must be {what}, got {given}")
+
+
+def slices(sizes: Numbers, max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut rows of these sizes into slices of at most ``max_bytes`` and ``MAX_RECORDS``, each of at least one row."""
+    ends = sizes.cumsum()
+    start = 0
+    while start < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        stop = int(ends.searchsorted(before + max_bytes, side="right"))
+        stop = min(max(stop, start + 1), start + MAX_RECORDS)
+        yield start, stop
+        start = stop
+
+
+def by_number(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """Each different number, with the indexes of the rows that have it, in their order."""
+    np = extra("numpy")
+    order = np.argsort(numbers, kind="stable")
+    different, starts = np.unique(numbers[order], return_index=True)
+    yield from zip((int(number) for number in different), np.split(order, starts[1:]))
+
+
+def _with_length(column: Any) -> list[Any]:
+    """The pieces of a key or value: its length, -1 for null, and its bytes."""
+    return [_varints(_lengths(column)), column]
+
+
+def _lengths(column: Any, null: int = -1) -> Numbers:
+    compute = extra("pyarrow.compute")
+    lengths = compute.binary_length(column)
+    if lengths.null_count:
+        lengths = compute.fill_null(lengths, null)
+    numbers: Numbers = lengths.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _varints(numbers: Numbers) -> Any:
+    """Each number as its varint. Python encodes only long ones, each different number once."""
+    pa, np = extra("pyarrow"), extra("numpy")
+    if not len(numbers):
+        return pa.array([], pa.large_binary())
+    if numbers.min() >= -1 and numbers.max() < MAX_RECORDS:
+        return _short_varints().take(pa.array(numbers + 1))
+    different, indices = np.unique(numbers, return_inverse=True)
+    table = pa.array([ENCODINGS[number] for number in different.tolist()], pa.large_binary())
+    return table.take(pa.array(indices.reshape(-1)))
+
+
+@cache
+def _short_varints() -> Any:
+    """The varints of -1, 0, 1 … as a column."""
+    pa = extra("pyarrow")
+    return pa.array([ENCODINGS[number] for number in range(-1, MAX_RECORDS)], pa.large_binary())
+
+
+@cache
+def _scalar(data: bytes) -> Any:
+    pa = extra("pyarrow")
+    return pa.scalar(data, pa.large_binary())
+
+
+def _contents(column: Any) -> memoryview:
+    """The bytes of all entries of a column, one after the other, as they are in memory."""
+    np = extra("numpy")
+    edges = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+    return memoryview(column.buffers()[2])[int(edges[0]) : int(edges[-1])]

@@ -1,0 +1,73 @@
+"""Fetched batches to Arrow record batches, for one task: checksums, transactions, then the columns.
+
+The columns are decoded by ``protocol.records.columns``, many batches in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..consumer.fetched import corrupt, is_hidden
+from ..errors import CorruptRecord, ProtocolError
+from ..protocol.records.columns import ArrowDecoder, PackedBatch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from .reading import Fetched
+
+MAX_ROWS = 10_000
+MAX_BYTES = 8 * 1024 * 1024
+"""A record batch for Spark has about this number of rows or bytes, whichever is reached first."""
+
+
+class Decoder:
+    """Decodes the fetched batches of one task into Arrow record batches with these columns, in this order."""
+
+    def __init__(self, columns: Sequence[str], *, check_crcs: bool, max_decompressed_size: int) -> None:
+        self._check_crcs = check_crcs
+        self._max_decompressed_size = max_decompressed_size
+        self._columns = ArrowDecoder(
+            columns,
+            max_rows=MAX_ROWS,
+            max_bytes=MAX_BYTES,
+            max_decompressed_size=max_decompressed_size,
+            corrupt=_corrupt,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Decoder {self._columns!r}>"
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """The schema of the record batches."""
+        return self._columns.schema
+
+    def decode(self, fetched: Iterable[Fetched]) -> Iterator[pyarrow.RecordBatch]:
+        """The record batches that are full. The other records wait for more, or for ``rest``.
+
+        CorruptRecord, which names the partition and the offset, for bytes that are not records.
+        """
+        for each in fetched:
+            for batch, aborted in each.batches:
+                packed = PackedBatch(each.range.partition, batch, each.range.start, each.range.end)
+                if batch.next_offset <= packed.low:
+                    continue
+                try:
+                    if self._check_crcs:
+                        batch.verify_crc()
+                    # Before the offsets are looked at: an abort marker counts wherever it is.
+                    hidden = is_hidden(batch, aborted, self._max_decompressed_size)
+                except ProtocolError as error:
+                    raise _corrupt(packed, str(error)) from error
+                if not hidden:
+                    yield from self._columns.add(packed)
+
+    def rest(self) -> Iterator[pyarrow.RecordBatch]:
+        """The records that no record batch has yet: one record batch, or none."""
+        return self._columns.rest()
+
+
+def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
+    return corrupt(packed.partition, max(packed.low, packed.batch.base_offset), reason, packed.batch)
