@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Unpack
 
-import anyio.abc
-
-from ..aio.service import Service
+from ..aio.service import Component
 from ..cluster.client import Client
 from ..config import ClientConfig, ClientSettings
 from ..net.connector import Connector
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from ..cluster.diagnosis import Diagnosis
 
 
-class Admin(Service):
+class Admin(Component):
     """Asks for and changes what a cluster is made of: topics, settings, groups and their offsets, leaders, quotas.
 
     Calls are grouped: ``admin.topics.create(...)``, ``admin.groups.lag(...)``. Usable between ``start()`` and
@@ -55,7 +53,7 @@ class Admin(Service):
             raise unknown_setting(unknown[0], {*ClientSettings.__annotations__, "bootstrap_servers"})
         config = ClientConfig(bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False, **settings)
         self._client = Client(config, connector=connector)
-        calls = Calls(self._client, self)
+        calls = Calls(self._client, self._service)
         self.topics = Topics(calls)
         self.configs = Configs(calls)
         self.groups = Groups(calls)
@@ -67,8 +65,8 @@ class Admin(Service):
         self.log_dirs = LogDirs(calls)
         self.quotas = Quotas(calls)
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
-        await self.attach(self._client)
+    async def _on_start(self) -> None:
+        await self._service.attach(self._client.service)
 
     def diagnose(self) -> Diagnosis:
         """What the client, its connections and its event loop are doing, to print into a bug report.
@@ -77,7 +75,7 @@ class Admin(Service):
         """
         from ..cluster.diagnosis import Diagnosis, common
 
-        return Diagnosis(**common(self, self._client))  # type: ignore[arg-type]
+        return Diagnosis(**common(self._service, self._client))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<Admin {self._client.config.client_id} {self.state.name}>"

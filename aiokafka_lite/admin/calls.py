@@ -130,11 +130,11 @@ Ask = Callable[[Peer, list[K]], Awaitable[Mapping[K, V | KafkaError]]]
 
 
 class Calls:
-    """The way of one admin client to the brokers. ``owner`` is what users hold, the client itself if None."""
+    """The way of one admin client to the brokers. ``owner`` is the service that users hold, by default the client's."""
 
     def __init__(self, client: Client, owner: Service | None = None) -> None:
         self._client = client
-        self._owner = owner or client
+        self._owner = owner or client.service
         self._avoided: set[int] = set()
 
     @property
@@ -168,7 +168,7 @@ class Calls:
         coordinator is asked for a thing, so that another one is looked for when it has moved.
         """
         call = _Call(self, what, items, deadline, _Rules(grace, final, already, group_of))
-        return await self._owner.until_failed(call.run(place, ask))
+        return await self._owner.while_running(call.run(place, ask))
 
     async def one(
         self,

@@ -1,12 +1,18 @@
-"""The lifetime of a component that runs tasks: start, run in one task group, fail as a whole, close within a bound.
+"""The lifetime of a component that runs tasks: start, run in one task group, fail as a whole, close in bounded time.
 
 A task group that is entered in the user's task breaks when ``start()`` and ``close()`` are called from different
-tasks, as pytest fixtures and web frameworks do. So each component has one root task, made here and nowhere else in the
-package, and the task group lives inside it. Everything that the component does in the background is a child of it.
+tasks, as pytest fixtures and web frameworks do. So each component has one root task, created here and nowhere else in
+the package, and the task group lives inside the root task. All background work of the component is a child of it.
 
-Three rules follow. A component never half lives: the death of any child ends all of it. A death is never silent: the
-exception reaches the calls that wait (``until_failed``), the next call (``check``) and ``close()``. And whoever closes
-waits no longer than a bound, also when a peer does not answer and when the closing itself is cancelled.
+Rule 1: A component fails as a whole. When a child raises, all its tasks are cancelled.
+
+Rule 2: A failure is never silent. The exception reaches the calls that wait (``while_running``), the next call
+(``check``) and ``close()``.
+
+Rule 3: ``close()`` takes a bounded time, also when a peer does not answer and when the closing itself is cancelled.
+
+A component derives from ``Component``, which shows users ``start``, ``close``, ``state`` and ``async with`` and nothing
+else. The machinery is a ``Service`` that the component holds: it calls ``self._service.check()`` and so on.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, Self, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.abc
@@ -30,34 +36,34 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 CLOSE_TIMEOUT = 3.0
-"""Seconds that a component has for an orderly end, unless ``close()`` says otherwise; then its tasks are cancelled."""
+"""Seconds that a component has for an orderly close, unless ``close()`` is given others; then it cancels its tasks."""
 
-NOT_STARTED = "is not started: use it in 'async with', or await its start() before"
-CLOSED = "is closed, and cannot be started again: make a new one"
+NOT_STARTED = "is not started: use it in 'async with', or await its start() first"
+CLOSED = "is closed and cannot be started again: create a new one"
 
 CANCEL_TIMEOUT = 2.0
-"""Seconds that cancelled tasks have to end. A task that takes longer is a defect, and ``close()`` says so."""
+"""Seconds that cancelled tasks have to end. A task that takes longer has a bug; ``close()`` names it."""
 
 
 class ServiceState(Enum):
-    """What a component is doing."""
+    """The state of a component."""
 
-    NEW = "constructed; nothing runs, no loop is needed"
-    STARTING = "the root task runs what must be done before use"
-    RUNNING = "usable"
-    CLOSING = "no new calls; what was begun is being finished or given up"
-    CLOSED = "nothing runs; not to be used again"
-    FAILED = "a task died; the rest was cancelled, and every call raises what the task died of"
+    NEW = "constructed; nothing runs, and no event loop is needed"
+    STARTING = "the root task runs on_start"
+    RUNNING = "the component is usable"
+    CLOSING = "new calls are refused; the root task runs on_close"
+    CLOSED = "nothing runs; the component cannot be used again"
+    FAILED = "a task raised; the others were cancelled, and every call raises the same exception"
 
 
 class ServiceEvent(Enum):
-    """What happens to a component."""
+    """An event in the lifetime of a component."""
 
     START = "start() was called"
-    STARTED = "what must be done before use is done"
+    STARTED = "on_start returned"
     CLOSE = "close() was called, or start() was cancelled"
-    FAIL = "a task died"
-    ENDED = "the root task is at its end"
+    FAIL = "a task raised"
+    ENDED = "the root task ended"
 
 
 _S, _E = ServiceState, ServiceEvent
@@ -73,66 +79,82 @@ TRANSITIONS: dict[ServiceState, dict[ServiceEvent, ServiceState]] = {
 
 
 class Service:
-    """Base of components with tasks. Owned by the loop that ``start()`` ran in.
+    """The machinery of one component: its state, its root task and its children. Owned by the loop of ``start()``.
 
-    A subclass says what to do before use in ``_on_start`` and how to end in good order in ``_on_close``; both run in
-    the root task. It starts tasks with ``start_child`` and guards its public calls with ``check`` and ``until_failed``.
-    A component that owns others starts them with ``attach``: they are closed after its own tasks, in reverse order.
+    ``on_start`` prepares the component and ``on_close`` ends it in good order; both run in the root task. An exception
+    of ``on_start`` comes out of ``start()``; ``on_close`` is cancelled when the time for closing is over. ``component``
+    is named in errors, log lines and task names.
     """
 
-    def __init__(self) -> None:
-        self._service_state: ServiceState = ServiceState.NEW
-        self._service_failure: BaseException | None = None
-        self._service_traceback: TracebackType | None = None
+    def __init__(
+        self,
+        component: object,
+        on_start: Callable[[], Awaitable[object]] | None = None,
+        on_close: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self._component = component
+        self._on_start = on_start
+        self._on_close = on_close
+        self._state = ServiceState.NEW
+        self._failure: BaseException | None = None
+        self._traceback: TracebackType | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._root: asyncio.Task[None] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._own_tasks: set[asyncio.Task[Any]] = set()
         self._attached: list[Service] = []
-        self._is_attached = False
+        self._logs_cancellation = True  # False if another service owns this one: one line for all of them is enough
         self._started = asyncio.Event()
         self._closing = asyncio.Event()
-        self._over = asyncio.Event()
+        self._unusable = asyncio.Event()  # failed or ended; tasks may still be ending
         self._ended = asyncio.Event()
         self._close_scope: anyio.CancelScope | None = None
         self._interruptible: set[_Interruptible] = set()
-
-    # What a subclass may say.
-
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Do what must be done before use. An exception ends the component and comes out of ``start()``."""
-
-    async def _on_close(self) -> None:
-        """End in good order: flush, say goodbye. Cut off by cancellation when the time for closing is over."""
 
     # The lifetime.
 
     @property
     def state(self) -> ServiceState:
-        return self._service_state
+        return self._state
+
+    @property
+    def name(self) -> str:
+        """The component's class, as the names of its tasks begin."""
+        return type(self._component).__name__
 
     @property
     def failure(self) -> BaseException | None:
-        """What a task of this component died of, if one did."""
-        return self._service_failure
+        """The exception that ended the component, or None."""
+        return self._failure
 
     @property
     def task_names(self) -> tuple[str, ...]:
-        """The names of the tasks that it runs."""
+        """The names of the tasks that run now."""
         return tuple(task.get_name() for task in self._own_tasks)
 
-    async def start(self) -> None:
-        """Make the component usable. Raises what ``_on_start`` raises; then, or when cancelled, nothing is left."""
-        if self._service_state is not ServiceState.NEW:
-            raise IllegalStateError(f"{self!r} cannot be started: it is {self._service_state.name}; make a new one")
+    @property
+    def is_own_task(self) -> bool:
+        """Whether the current task belongs to the component, so that it cannot wait for the component's end."""
+        return asyncio.current_task() in self._own_tasks
+
+    async def start(self, *, is_attached: bool = False) -> None:
+        """Run ``on_start`` in a new root task. Raises what it raises; then, and when cancelled, no task remains.
+
+        ``is_attached``: another service owns this one, and logs for both.
+        """
+        if self._state is not ServiceState.NEW:
+            raise IllegalStateError(
+                f"{self._component!r} cannot be started: it is {self._state.name}; create a new one"
+            )
+        self._logs_cancellation = not is_attached
         self._loop = asyncio.get_running_loop()
         self._close_scope = anyio.CancelScope()
         self._advance(ServiceEvent.START)
-        self._root = self._loop.create_task(self._run(), name=type(self).__name__)
+        self._root = self._loop.create_task(self._run(), name=self.name)
         self._root.add_done_callback(self._root_ended)
         try:
             await self._started.wait()
-        except BaseException:  # cancelled: whoever asked for the component is gone, so it must be gone too
+        except BaseException:  # cancelled: the caller will never use the component, so nothing of it may remain
             self._begin_closing(0.0)
             await self._wait_for_end(CANCEL_TIMEOUT)
             raise
@@ -140,21 +162,21 @@ class Service:
             self._raise_unusable("was closed while it was starting")
 
     async def close(self, timeout: float | None = None) -> None:
-        """End the component: in good order if that takes at most ``timeout`` seconds, else by cancelling its tasks.
+        """Run ``on_close`` for at most ``timeout`` seconds, then cancel all tasks and wait for their end.
 
         May be called from any task of the loop, at any time, more than once. A caller that is cancelled makes the
-        closing abrupt, not undone: the tasks are cancelled at once, and the cancellation goes on when they have ended.
-        A task of the component that calls it only begins the closing, since it cannot wait for its own end.
-        Raises what the component died of, if it did; ``KafkaTimeout`` when a task resists cancellation.
+        closing abrupt, it does not undo it: the tasks are cancelled at once, and the cancellation continues when they
+        have ended. A task of the component only begins the closing, since it cannot wait for its own end.
+        Raises the exception that ended the component, if there is one; KafkaTimeout when a task resists cancellation.
         """
-        if self._service_state is ServiceState.NEW:
+        if self._state is ServiceState.NEW:
             self._advance(ServiceEvent.CLOSE)
-        if self._service_state is ServiceState.CLOSED:
+        if self._state is ServiceState.CLOSED:
             return
         self._check_loop()
         bound = CLOSE_TIMEOUT if timeout is None else max(0.0, timeout)
         self._begin_closing(bound)
-        if asyncio.current_task() in self._own_tasks:
+        if self.is_own_task:
             return
         try:
             ended = await self._wait_for_end(bound + CANCEL_TIMEOUT)
@@ -164,44 +186,33 @@ class Service:
             raise
         if not ended:
             names = ", ".join(sorted(task.get_name() for task in self._own_tasks))
-            raise KafkaTimeout(f"{self!r} did not end: tasks that go on although they were cancelled: {names}")
+            raise KafkaTimeout(f"{self._component!r} did not end: these tasks run on although cancelled: {names}")
         self._raise_failure()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+    async def until_unusable(self) -> NoReturn:
+        """Wait until the component fails or ends. Raises its failure, or IllegalStateError if it was closed."""
+        await self._unusable.wait()
+        self._raise_unusable("was closed by another component")
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-            return
-        try:
-            await self.close()
-        except Exception as failure:  # noqa: BLE001 - the body's own exception is the one to report
-            if failure is not error:
-                logger.warning("%r, while closing because of %r: %r", self, error, failure)
-
-    # What calls of the component stand on.
+    # For the calls of the component.
 
     def check(self) -> None:
-        """Raise unless the component is usable here and now: ``IllegalStateError``, or what it died of."""
-        # The private name skips a RuntimeError for "no loop", which would be made and caught for nothing.
-        if self._service_state is ServiceState.RUNNING and asyncio._get_running_loop() is self._loop:
+        """Raise unless the component is usable in this loop: its failure, or IllegalStateError."""
+        # The private function avoids the RuntimeError that the public one raises without a loop, made for nothing here.
+        if self._state is ServiceState.RUNNING and asyncio._get_running_loop() is self._loop:
             return
-        self._raise_unusable(NOT_STARTED if self._service_state is ServiceState.NEW else CLOSED)
+        self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
 
-    async def until_failed(self, awaitable: Awaitable[T]) -> T:
-        """Await something, but no longer than the component lives.
+    async def while_running(self, awaitable: Awaitable[T]) -> T:
+        """Await ``awaitable``, but stop waiting when the component fails or ends. This creates no task.
 
-        Raises what the component died of, or ``IllegalStateError`` when it was closed in the meantime; the awaitable is
-        cancelled then, as it is when the caller is cancelled. No task is made for this.
+        Raises the component's failure then, or IllegalStateError if it was closed; the awaitable is cancelled, as it is
+        when the caller is cancelled.
         """
-        if self._service_state in (ServiceState.NEW, ServiceState.CLOSED, ServiceState.FAILED):
+        if self._state in (ServiceState.NEW, ServiceState.CLOSED, ServiceState.FAILED):
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
-            self._raise_unusable(NOT_STARTED if self._service_state is ServiceState.NEW else CLOSED)
+            self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
         task = asyncio.current_task()
         assert task is not None
         waiting = _Interruptible(task)
@@ -218,12 +229,12 @@ class Service:
     def start_child(
         self, function: Callable[[*Ts], Coroutine[Any, Any, object]], *args: *Ts, name: str | None = None
     ) -> anyio.CancelScope:
-        """Run ``function(*args)`` as a task of the component; its exception ends the component, its return does not.
+        """Run ``function(*args)`` as a task. Its exception ends the component, its return does not.
 
-        The scope that is returned cancels this one task and nothing else.
+        The returned scope cancels this one task and nothing else.
         """
-        if self._tasks is None or self._service_state in (ServiceState.CLOSED, ServiceState.FAILED):
-            self._raise_unusable(NOT_STARTED if self._service_state is ServiceState.NEW else CLOSED)
+        if self._tasks is None or self._state in (ServiceState.CLOSED, ServiceState.FAILED):
+            self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
         assert self._tasks is not None
         scope = anyio.CancelScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))
@@ -231,24 +242,15 @@ class Service:
         return scope
 
     async def attach(self, service: Service) -> None:
-        """Start another component that lives inside this one: closed after this one's tasks, its failure is this one's.
+        """Start the service of a component inside this one and own it. Call it from ``on_start`` or from a child.
 
-        To be called from ``_on_start`` or from a child.
+        It is closed after the tasks of this component, in reverse order of attaching. Its failure is this component's.
         """
         self._attached.append(service)
-        service._is_attached = True
-        await service.start()
-        self.watch(service)
-
-    def watch(self, service: Service) -> None:
-        """Die of what another component dies of, or of its being closed, without owning it."""
-        self.start_child(service._until_over, name=f"{type(self).__name__}: watch {type(service).__name__}")
+        await service.start(is_attached=True)
+        self.start_child(service.until_unusable, name=f"{self.name}: watch {service.name}")
 
     # Inside.
-
-    async def _until_over(self) -> None:
-        await self._over.wait()
-        self._raise_unusable("was closed by somebody else")
 
     async def _run(self) -> None:
         """The root task."""
@@ -257,13 +259,13 @@ class Service:
         self._own_tasks.add(root)
         try:
             async with anyio.create_task_group() as self._tasks:
-                await self._live(self._tasks)
+                await self._run_states(self._tasks)
                 self._tasks.cancel_scope.cancel()
-            if self._service_state in (ServiceState.STARTING, ServiceState.RUNNING):
-                # anyio takes the cancelled child for one that has ended, and the group ends without a word.
-                self._fail_by_cancellation(f"a task of {self!r}")
+            if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
+                # anyio treats a cancelled child as one that returned, and the group ends without an exception.
+                self._fail_by_cancellation(f"a task of {self._component!r}")
         except asyncio.CancelledError:
-            self._fail_by_cancellation(repr(self))
+            self._fail_by_cancellation(repr(self._component))
             raise
         except BaseException as error:
             self._fail(error)
@@ -273,32 +275,34 @@ class Service:
             await self._close_attached()
 
     def _root_ended(self, root: asyncio.Task[None]) -> None:
-        # A callback and not the last lines of the task, as a task that is cancelled before its first turn has no lines.
+        # This is a callback because a task that is cancelled before its first turn runs none of its lines.
         if not root.cancelled():
-            root.exception()  # KeyboardInterrupt and its like have come out of the loop already
-        if self._service_state in (ServiceState.STARTING, ServiceState.RUNNING):
-            self._fail_by_cancellation(f"{self!r}, which had not begun,")
+            root.exception()  # mark it as retrieved: KeyboardInterrupt and SystemExit have left the loop already
+        if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
+            self._fail_by_cancellation(f"{self._component!r}, which had not begun,")
         self._own_tasks.discard(root)
         self._advance(ServiceEvent.ENDED)
-        self._over.set()
+        self._unusable.set()
         self._interrupt_waiters()
         self._ended.set()
         self._started.set()
 
-    async def _live(self, tasks: anyio.abc.TaskGroup) -> None:
-        if self._service_state is not ServiceState.STARTING:
+    async def _run_states(self, tasks: anyio.abc.TaskGroup) -> None:
+        if self._state is not ServiceState.STARTING:
             return  # closed before the first turn
-        await self._on_start(tasks)
+        if self._on_start is not None:
+            await self._on_start()
         if self.state is not ServiceState.STARTING:
-            return  # closed, or a child has died, and _on_start did not await anything that would have told it
+            return  # closed, or a child failed, and on_start awaited nothing that could have been cancelled
         self._advance(ServiceEvent.STARTED)
         self._started.set()
         await self._closing.wait()
         assert self._close_scope is not None
         with self._close_scope as scope:
-            await self._on_close()
+            if self._on_close is not None:
+                await self._on_close()
         if scope.cancelled_caught:
-            logger.warning("%r did not end in good order within its time and is cut off", self)
+            logger.warning("%r did not close in time; its tasks are cancelled", self._component)
 
     async def _run_child(
         self, scope: anyio.CancelScope, function: Callable[..., Coroutine[Any, Any, object]], args: Any, name: str
@@ -312,10 +316,10 @@ class Service:
                 await function(*args)
         except asyncio.CancelledError:
             if not self._tasks.cancel_scope.cancel_called:
-                self._fail_by_cancellation(f"task {name!r} of {self!r}")
+                self._fail_by_cancellation(f"task {name!r} of {self._component!r}")
             raise
         except BaseException as error:
-            # Here, not at the end of the group: other children may take a while to end, and callers wait.
+            # Here and not at the end of the group: other children may take a while to end, and callers wait.
             self._fail(error)
             raise
         finally:
@@ -330,10 +334,10 @@ class Service:
                     self._fail(error)
 
     def _begin_closing(self, bound: float) -> None:
-        """Ask the root task to end; an orderly end may last ``bound`` seconds, or less if it was told less before."""
+        """Ask the root task to end within ``bound`` seconds. A later call can shorten that time, not extend it."""
         assert self._loop is not None
         assert self._close_scope is not None
-        was = self._service_state
+        was = self._state
         self._advance(ServiceEvent.CLOSE)
         self._close_scope.deadline = min(self._close_scope.deadline, self._loop.time() + bound)
         self._closing.set()
@@ -341,35 +345,36 @@ class Service:
             self._tasks.cancel_scope.cancel()
 
     async def _wait_for_end(self, timeout: float) -> bool:
-        # Shielded against scopes of the caller, which cancel each await anew; a plain cancel() still gets through.
+        # Shielded from the caller's scopes, which would cancel each await again; a plain cancel() still gets through.
         with anyio.move_on_after(timeout, shield=True):
             await self._ended.wait()
         return self._ended.is_set()
 
     def _advance(self, event: ServiceEvent) -> None:
-        self._service_state = next_state(TRANSITIONS, self._service_state, event)
+        self._state = next_state(TRANSITIONS, self._state, event)
 
     def _fail_by_cancellation(self, what: str) -> None:
-        """Fail of a cancellation that nobody here asked for, mostly by ``asyncio.run`` at its end.
+        """Fail by a cancellation that did not come from this service, mostly from the end of ``asyncio.run``.
 
-        It cancels all tasks of all components at once. One line says so, that of the outermost component's first task.
+        ``asyncio.run`` cancels all tasks of all components at once. One log line is enough: the first task's of the
+        outermost component.
         """
         why = "was cancelled from outside, as when the event loop ends before close(): use it in 'async with'"
-        self._fail(IllegalStateError(f"{what} {why}"), is_news=self._service_failure is None and not self._is_attached)
+        self._fail(IllegalStateError(f"{what} {why}"), logs=self._failure is None and self._logs_cancellation)
 
-    def _fail(self, error: BaseException, is_news: bool = True) -> None:
+    def _fail(self, error: BaseException, logs: bool = True) -> None:
         error = unwrapped(error)
-        if self._service_failure is not None:
-            said = [self._service_failure, *(each.failure for each in self._attached)]
-            if is_news and not any(error is each for each in said) and not isinstance(error, BaseExceptionGroup):
-                logger.warning("%r, which has failed already, also met %r", self, error)
+        if self._failure is not None:
+            known = [self._failure, *(each.failure for each in self._attached)]
+            if logs and not any(error is each for each in known) and not isinstance(error, BaseExceptionGroup):
+                logger.warning("%r has failed already; another error followed: %r", self._component, error)
             return
-        was = self._service_state
-        self._service_failure, self._service_traceback = error, error.__traceback__
+        was = self._state
+        self._failure, self._traceback = error, error.__traceback__
         self._advance(ServiceEvent.FAIL)
-        if is_news and was is not ServiceState.STARTING:  # start() itself reports what happens there
-            logger.error("%r failed: %r", self, error)
-        self._over.set()
+        if logs and was is not ServiceState.STARTING:  # start() raises what happens during the start
+            logger.error("%r failed: %r", self._component, error)
+        self._unusable.set()
         self._interrupt_waiters()
 
     def _interrupt_waiters(self) -> None:
@@ -377,31 +382,82 @@ class Service:
             waiting.interrupt()
 
     def _raise_failure(self) -> None:
-        if self._service_failure is not None:
-            # With its first traceback: one that is raised in many places would grow by each of them.
-            raise self._service_failure.with_traceback(self._service_traceback)
+        if self._failure is not None:
+            # With its first traceback: an exception that is raised many times would collect all of theirs.
+            raise self._failure.with_traceback(self._traceback)
 
-    def _raise_unusable(self, why: str) -> None:
+    def _raise_unusable(self, why: str) -> NoReturn:
         self._raise_failure()
         self._check_loop()
-        raise IllegalStateError(f"{self!r} {why}")
+        raise IllegalStateError(f"{self._component!r} {why}")
 
     def _check_loop(self) -> None:
         if self._loop is None:
             return
         if self._loop.is_closed():
-            raise IllegalStateError(f"the event loop that {self!r} was started in is closed")
+            raise IllegalStateError(f"the event loop that {self._component!r} was started in is closed")
         if asyncio._get_running_loop() is not self._loop:
-            raise IllegalStateError(f"{self!r} belongs to another event loop, the one that it was started in")
+            raise IllegalStateError(f"{self._component!r} belongs to another event loop, in which it was started")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._service_state.name}>"
+        return repr(self._component)
+
+
+class Component:
+    """What users see of a component with tasks: ``async with``, or ``start()`` and ``close()``, and its ``state``.
+
+    A subclass implements ``_on_start`` and ``_on_close`` and uses ``self._service`` for everything else.
+    """
+
+    def __init__(self) -> None:
+        self._service = Service(self, self._on_start, self._on_close)
+
+    async def _on_start(self) -> None:
+        """Prepare the component for use."""
+
+    async def _on_close(self) -> None:
+        """End in good order: flush, leave the group."""
+
+    @property
+    def state(self) -> ServiceState:
+        return self._service.state
+
+    async def start(self) -> None:
+        """Make it usable. Raises what prevents that; then, and when cancelled, no task or connection remains."""
+        await self._service.start()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """End in good order within ``timeout`` seconds (3 by default), then cancel what still runs.
+
+        May be called more than once, from any task of the event loop; when cancelled, it ends everything at once.
+        Raises the exception that ended it before, if there is one; KafkaTimeout when a task resists cancellation.
+        """
+        await self._service.close(timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close()
+        except Exception as failure:  # noqa: BLE001 - the exception of the body is the one to raise
+            if failure is not error:
+                logger.warning("%r failed to close after %r: %r", self, error, failure)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.state.name}>"
 
 
 class _Interruptible:
-    """A user's task that waits in a call and is to be woken when the component ends.
+    """A task that waits in ``while_running`` and is interrupted when the component ends.
 
-    As in ``asyncio.timeout``, the task is cancelled, and ``uncancel`` tells whether that was the only reason.
+    As in ``asyncio.timeout``, the task is cancelled, and ``uncancel`` shows whether that was the only reason.
     """
 
     __slots__ = ("_before", "_interrupted", "_task")
@@ -421,7 +477,7 @@ class _Interruptible:
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """The one error that a task group raised, without the groups around it; several stay a group."""
+    """The one error that a task group raised, without the groups around it. Several errors stay a group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -21,7 +21,7 @@ from ..aio.loop_delay import LoopDelay
 from ..aio.outages import Outages
 from ..aio.retry import Backoff
 from ..aio.runtime import Runtime
-from ..aio.service import Service
+from ..aio.service import Component, Service
 from ..config import ClientConfig
 from ..errors import (
     BrokerError,
@@ -63,7 +63,7 @@ Target = int | Node | TopicPartition | CoordinatorKey | Role
 """Whom a request is for: a broker by id or by address, a partition's leader, a coordinator, or a role."""
 
 
-class Client(Service):
+class Client(Component):
     """One application's view of one cluster. Constructing it does no I/O; ``start`` finds the cluster.
 
     ``connector`` makes connections (TCP if None). Every component of the
@@ -98,7 +98,7 @@ class Client(Service):
         self._coordinators = Coordinators(
             lambda: self._brokers.by_load(self.view),
             lambda broker: self._learn_unreachable(Role.ANY, broker),
-            self.start_child,
+            self._service.start_child,
             config.request_timeout,
         )
 
@@ -107,7 +107,7 @@ class Client(Service):
             node,
             config=self.config,
             connector=self._connector,
-            spawn=self.start_child,
+            spawn=self._service.start_child,
             login=self._login,
             random=self.runtime.random,
             outages=self.outages,
@@ -120,14 +120,14 @@ class Client(Service):
 
     # The lifetime.
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _on_start(self) -> None:
         """Find the cluster: bootstrap servers are tried in turn, again and again, until one answers.
 
         Raises KafkaTimeout after ``api_timeout`` and names each address with its cause; at once what another try would
         not cure, as AuthenticationError, or ProtocolError when every address speaks something other than Kafka.
         """
-        self.start_child(self._hold_connections, name="Client: connections")
-        self.start_child(self._updater.run, name="Client: metadata")
+        self._service.start_child(self._hold_connections, name="Client: connections")
+        self._service.start_child(self._updater.run, name="Client: metadata")
         async with _deadline(self.config.api_timeout, self._describe_unreachable):
             await self._updater.wait_served(self._updater.demand())
 
@@ -146,6 +146,11 @@ class Client(Service):
         unknown = "no answer yet; is that the port of a broker?"
         text = "; ".join(f"{address}: {causes.get(address, unknown)}" for address in addresses)
         return f"no bootstrap server answered within {self.config.api_timeout:g} s: {text}"
+
+    @property
+    def service(self) -> Service:
+        """The machinery of its lifetime, for the component that owns it."""
+        return self._service
 
     # What is known.
 
@@ -171,7 +176,7 @@ class Client(Service):
         Topics that are not tracked are in that snapshot, and in later ones no more. Raises KafkaTimeout with the last
         causes, InvalidTopic, AuthenticationError.
         """
-        self.check()
+        self._service.check()
         names = None if topics is None else list(topics)
         for name in names or ():
             check_topic_name(name)
@@ -181,7 +186,7 @@ class Client(Service):
             async with _deadline(bound, lambda: f"no fresh metadata within {bound:g} s{self._because_of_failures()}"):
                 await self._updater.wait_served(self._updater.demand(names))
 
-        await self.until_failed(wait())
+        await self._service.while_running(wait())
         return self.view
 
     def known_topic(self, name: str, *, in_use_for: float = 0.0) -> TopicView | None:
@@ -205,11 +210,11 @@ class Client(Service):
         Partitions may lack leaders in what is returned.
         """
         check_topic_name(name)
-        self.check()
+        self._service.check()
         known = self.known_topic(name)
         if known is not None:
             return known
-        return await self.until_failed(self._wait_for_topic(name, timeout))
+        return await self._service.while_running(self._wait_for_topic(name, timeout))
 
     async def _wait_for_topic(self, name: str, timeout: float | None) -> TopicView:
         bound = self.config.api_timeout if timeout is None else timeout
@@ -275,7 +280,7 @@ class Client(Service):
 
     def broker(self, node_id: int) -> Broker:
         """The broker of that id. Raises BrokerError (BROKER_NOT_AVAILABLE) when the cluster does not list it."""
-        self.check()
+        self._service.check()
         return self._broker(node_id)
 
     def _broker(self, node_id: int) -> Broker:
@@ -310,12 +315,12 @@ class Client(Service):
         Raises KafkaTimeout that names the last error, ConnectionLost (``retry=False`` only), UnsupportedVersion,
         ProtocolError, AuthenticationError.
         """
-        self.check()
+        self._service.check()
         target = _target(node, leader, controller, coordinator)
         if purpose is None:
             purpose = Purpose.GROUP if isinstance(target, CoordinatorKey) else Purpose.OTHER
         bound = self.config.api_timeout if timeout is None else timeout
-        return await self.until_failed(self._send_until(request, target, purpose, bound, retry))
+        return await self._service.while_running(self._send_until(request, target, purpose, bound, retry))
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
@@ -330,7 +335,7 @@ class Client(Service):
         self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP, *, timeout: float | None = None
     ) -> Broker:
         """The broker that coordinates the group or transaction; looked for until the deadline, then KafkaTimeout."""
-        self.check()
+        self._service.check()
         key = CoordinatorKey(kind, name)
         bound = self.config.api_timeout if timeout is None else timeout
 
@@ -338,12 +343,12 @@ class Client(Service):
             return await self._route(key)
 
         what = f"the coordinator of {key}"
-        return await self.until_failed(self._repeat(find, what, bound))
+        return await self._service.while_running(self._repeat(find, what, bound))
 
     async def find_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> Broker:
         """As ``coordinator``, but asks once: raises whatever the broker that was asked, or the way to it, answered."""
-        self.check()
-        return await self.until_failed(self._route(CoordinatorKey(kind, name)))
+        self._service.check()
+        return await self._service.while_running(self._route(CoordinatorKey(kind, name)))
 
     def look_for_coordinator_again(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
         """Find out, in the background, whether it is still the one remembered."""

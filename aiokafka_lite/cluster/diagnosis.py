@@ -109,7 +109,7 @@ class Diagnosis:
 
 def common(service: Service, client: Client, *configs: object) -> dict[str, object]:
     """What every diagnosis has, as arguments of a subclass. ``configs`` are those besides the client's own."""
-    failure = service.failure or client.failure
+    failure = service.failure or client.service.failure
     return {
         "client": repr(service),
         "failure": None if failure is None else f"{type(failure).__name__}: {failure}",
@@ -119,7 +119,7 @@ def common(service: Service, client: Client, *configs: object) -> dict[str, obje
         "brokers": tuple(map(_broker, client.brokers)),
         "outages": tuple(_outages(client)),
         "event_loop": _loop(client),
-        "tasks": tuple(sorted(counted((*service.task_names, *client.task_names)))),
+        "tasks": tuple(sorted(counted((*service.task_names, *client.service.task_names)))),
     }
 
 

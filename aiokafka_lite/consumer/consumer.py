@@ -11,11 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
-import anyio
-import anyio.abc
-
 from ..aio.retry import Backoff
-from ..aio.service import Service, ServiceState
+from ..aio.service import Component, ServiceState
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
 from ..config import GroupConfig, check_function, check_timeout
@@ -60,7 +57,7 @@ class GroupMetadata:
     group_instance_id: str | None
 
 
-class Consumer(Service, Generic[K, V]):
+class Consumer(Component, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
     Give ``topics`` to read all their partitions, those added later too; or call ``assign``. With a ``group_id`` the
@@ -126,7 +123,7 @@ class Consumer(Service, Generic[K, V]):
             client_config=client_config,
             config=config,
             topics=self._topics,
-            spawn=self.start_child,
+            spawn=self._service.start_child,
             on_ready=self._ready,
             on_found=self._found.set,
             settle=self._reader.settle,
@@ -163,7 +160,7 @@ class Consumer(Service, Generic[K, V]):
             self._client_config,
             strategies=default_strategies() if strategies is None else strategies,
             reading=reading,
-            spawn=self.start_child,
+            spawn=self._service.start_child,
         )
         self._offsets = self._coordinator.offsets
         attendance = Attendance(self._reader, self._subscription, self._offsets)
@@ -175,8 +172,8 @@ class Consumer(Service, Generic[K, V]):
 
     # ---- lifetime
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
-        await self.attach(self._client)
+    async def _on_start(self) -> None:
+        await self._service.attach(self._client.service)
         self._client.add_topics(self._subscription.topics.union(self._topics))
         for name in self._topics:
             topic = await self._client.topic(name, timeout=self._client_config.api_timeout)
@@ -190,7 +187,7 @@ class Consumer(Service, Generic[K, V]):
             self._coordinator.start(self._shared_topics)
         elif self._offsets is not None and self._group_config is not None:
             if self._group_config.auto_commit:
-                self.start_child(self._offsets.run, name="commit marked offsets")
+                self._service.start_child(self._offsets.run, name="commit marked offsets")
             self._locate_held()
 
     async def _on_close(self) -> None:
@@ -233,7 +230,7 @@ class Consumer(Service, Generic[K, V]):
     def _check_open(self) -> None:
         """As ``check``, but settings of what to read may be changed before the start already."""
         if self.state is not ServiceState.NEW:
-            self.check()
+            self._service.check()
 
     def _check_something_to_read(self) -> None:
         """Raise where reading could never return anything; a member that owns nothing at the moment may wait."""
@@ -366,7 +363,7 @@ class Consumer(Service, Generic[K, V]):
             if failure is not None:
                 raise failure
             self._found.clear()
-            await self.until_failed(self._found.wait())
+            await self._service.while_running(self._found.wait())
         return position
 
     async def lag(
@@ -379,7 +376,7 @@ class Consumer(Service, Generic[K, V]):
         transactions took out of a log counts. Ends within ``timeout`` seconds, ``api_timeout`` by default, for all of
         them together. Raises as ``position`` and ``end_offsets``.
         """
-        self.check()
+        self._service.check()
         states = self._states(partitions)
         limit = self._limit(timeout)
         loop = asyncio.get_running_loop()
@@ -399,7 +396,7 @@ class Consumer(Service, Generic[K, V]):
         from .diagnosis import diagnose
 
         return diagnose(
-            self, self._client, self._subscription, self._config, self._coordinator, self._group_config
+            self._service, self._client, self._subscription, self._config, self._coordinator, self._group_config
         )
 
     def highwater(self, partition: TopicPartition) -> int | None:
@@ -437,7 +434,7 @@ class Consumer(Service, Generic[K, V]):
     async def _list_offsets(
         self, wanted: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        self.check()
+        self._service.check()
         config = self._client_config
         lookup = list_offsets(
             self._client,
@@ -446,7 +443,7 @@ class Consumer(Service, Generic[K, V]):
             timeout=self._limit(timeout),
             backoff=Backoff(config.retry_backoff, config.retry_backoff_max),
         )
-        return await self.until_failed(lookup)
+        return await self._service.while_running(lookup)
 
     # ---- the group
 
@@ -472,8 +469,8 @@ class Consumer(Service, Generic[K, V]):
         again for ``timeout`` seconds, ``api_timeout`` by default. What was refused (as when partitions have gone to
         others) is in the result and in the log, not an exception: ``raise_for_refused()`` makes it one.
         """
-        self.check()
-        return await self.until_failed(self.offsets.commit(offsets, timeout=self._limit(timeout)))
+        self._service.check()
+        return await self._service.while_running(self.offsets.commit(offsets, timeout=self._limit(timeout)))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -482,9 +479,9 @@ class Consumer(Service, Generic[K, V]):
 
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), AuthorizationError.
         """
-        self.check()
+        self._service.check()
         wanted = checked_partitions(partitions)
-        return await self.until_failed(self.offsets.fetch(wanted, timeout=self._limit(timeout)))
+        return await self._service.while_running(self.offsets.fetch(wanted, timeout=self._limit(timeout)))
 
     def group_metadata(self) -> GroupMetadata:
         """As whom this consumer acts in its group; generation -1 and no member id while it is not a member."""
@@ -539,7 +536,7 @@ class Consumer(Service, Generic[K, V]):
     def _locate_held(self) -> None:
         held = [state for state in self._subscription if state.hold is Hold.LOCATING]
         if held:
-            self.start_child(self._locate, held, name="committed offsets of what was assigned")
+            self._service.start_child(self._locate, held, name="committed offsets of what was assigned")
 
     async def _locate(self, states: Sequence[PartitionState]) -> None:
         """Begin where the group left off, but not where the user has said otherwise by now."""
@@ -569,11 +566,11 @@ class Consumer(Service, Generic[K, V]):
 
     def __aiter__(self) -> _Records[K, V]:
         """Iterate over records for as long as the consumer lives; the iteration ends when it is closed."""
-        self.check()
+        self._service.check()
         return self._records
 
     async def __anext__(self) -> Record[K, V]:
-        self.check()
+        self._service.check()
         return await self._records.__anext__()
 
     async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record[K, V]]:
@@ -583,7 +580,7 @@ class Consumer(Service, Generic[K, V]):
         for the time that unpacking what has arrived takes; an async deserializer is cut off by it, and what it has
         made is returned. So the timeout has to be enough for one record: with 0, for a deserializer that need not wait.
         """
-        self.check()
+        self._service.check()
         check_count("max_records", max_records)
         check_wait(timeout)
         self._check_something_to_read()
@@ -599,7 +596,7 @@ class Consumer(Service, Generic[K, V]):
             try:
                 async with asyncio.timeout(timeout) as scope:
                     while not records:
-                        await self.until_failed(self._reader.wait())
+                        await self._service.while_running(self._reader.wait())
                         records = cast("list[Record[K, V]]", self._reader.take(max_records))
             except TimeoutError:
                 if not scope.expired():  # a KafkaTimeout is one, too
@@ -615,7 +612,7 @@ class Consumer(Service, Generic[K, V]):
         skip = 0 if timeout > 0 or deserializing.is_async else max_records - 1
         while True:
             found = deserializing.take(self._reader, max_records, deadline=deadline, skip=skip)
-            records = await self.until_failed(found)
+            records = await self._service.while_running(found)
             if records:
                 return records
             if loop.time() >= deadline:
@@ -623,7 +620,7 @@ class Consumer(Service, Generic[K, V]):
                 return []
             try:
                 async with asyncio.timeout_at(deadline) as scope:
-                    await self.until_failed(self._reader.wait())
+                    await self._service.while_running(self._reader.wait())
             except TimeoutError:
                 if not scope.expired():
                     raise
@@ -682,7 +679,7 @@ class Batches:
         self._timeout = timeout
 
     def __aiter__(self) -> Self:
-        self._consumer.check()
+        self._consumer._service.check()
         return self
 
     async def __anext__(self) -> Batch:
@@ -712,7 +709,7 @@ async def _may_read(consumer: Consumer[Any, Any], reader: Reader) -> bool:
     """Whether an iteration goes on; False once the consumer is closed. Raises what it died of."""
     if consumer.state in (ServiceState.CLOSING, ServiceState.CLOSED):
         return False
-    consumer.check()
+    consumer._service.check()
     consumer._check_something_to_read()
     if reader.needs_breath:
         await asyncio.sleep(0)
@@ -726,9 +723,9 @@ async def _wait(consumer: Consumer[Any, Any], reader: Reader, *, more: bool = Fa
 
 
 async def _until_closed(consumer: Consumer[Any, Any], awaitable: Awaitable[T]) -> T | None:
-    """As ``until_failed``, but a consumer that was closed meanwhile gives None: that ends an iteration."""
+    """As ``while_running``, but a consumer that was closed meanwhile gives None: that ends an iteration."""
     try:
-        return await consumer.until_failed(awaitable)
+        return await consumer._service.while_running(awaitable)
     except IllegalStateError:
         if consumer.state not in (ServiceState.CLOSING, ServiceState.CLOSED):
             raise

@@ -20,10 +20,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
 import anyio
-import anyio.abc
 
 from ..aio.retry import Backoff
-from ..aio.service import Service, ServiceState
+from ..aio.service import Component, ServiceState
 from ..cluster.client import Client
 from ..config import ClientConfig, ConsumerConfig, GroupConfig, check_function
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
@@ -394,7 +393,7 @@ class GroupErrors:
         return group._errors.popleft()
 
 
-class _Consumption(Service):
+class _Consumption(Component):
     """One call of ``consume``: the client, the membership, and the session of the moment."""
 
     def __init__(self, group: ConsumerGroup[K, V], topics: Topics, handler: ConsumerGroupHandler[K, V]) -> None:
@@ -408,16 +407,14 @@ class _Consumption(Service):
         self._on_offset_reset = group._on_offset_reset
         self._client = Client(group._client_config, connector=group._connector)
         self._backoff = Backoff(group._client_config.retry_backoff, group._client_config.retry_backoff_max)
-        self._subscription = Subscription(
-            Reset.of(group._config), group._config.max_partition_fetch_bytes
-        )
+        self._subscription = Subscription(Reset.of(group._config), group._config.max_partition_fetch_bytes)
         self._fetching = Fetching(
             client=self._client,
             subscription=self._subscription,
             client_config=group._client_config,
             config=group._config,
             topics=(),
-            spawn=self.start_child,
+            spawn=self._service.start_child,
             on_ready=self._ready,
             on_found=self._ready,
             settle=self._settle_claims,
@@ -429,7 +426,7 @@ class _Consumption(Service):
             group._client_config,
             strategies=group._strategies,
             reading=self,
-            spawn=self.start_child,
+            spawn=self._service.start_child,
             on_error=group._report,
         )
         self._session: ConsumerGroupSession | None = None
@@ -443,8 +440,8 @@ class _Consumption(Service):
 
     # ---- lifetime
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
-        await self.attach(self._client)
+    async def _on_start(self) -> None:
+        await self._service.attach(self._client.service)
         self._client.on_view_change(self._view_changed)
         self._fetching.start()
         self.coordinator.start(self._topics)
@@ -454,13 +451,13 @@ class _Consumption(Service):
         await self.coordinator.close(leave=self._group_config.group_instance_id is None)
 
     async def until_over(self) -> None:
-        await self.until_failed(self._over_event.wait())
+        await self._service.while_running(self._over_event.wait())
 
     def diagnose(self) -> ConsumerDiagnosis:
         from .diagnosis import diagnose
 
         return diagnose(
-            self, self._client, self._subscription, self._config, self.coordinator, self._group_config
+            self._service, self._client, self._subscription, self._config, self.coordinator, self._group_config
         )
 
     def end(self) -> None:
@@ -468,7 +465,7 @@ class _Consumption(Service):
         self._over_event.set()
 
     def is_own_task(self) -> bool:
-        return asyncio.current_task() in self._own_tasks
+        return self._service.is_own_task
 
     def _fail_by_handler(self, error: Exception) -> None:
         if self.handler_error is None:
@@ -588,7 +585,9 @@ class _Consumption(Service):
             session._ended.set()
             return
         for partition, claim in session._claims.items():
-            session._tasks[partition] = self.start_child(self._run_claim, session, claim, name=f"claim of {partition}")
+            session._tasks[partition] = self._service.start_child(
+                self._run_claim, session, claim, name=f"claim of {partition}"
+            )
         if not session._tasks:
             session._ended.set()
 

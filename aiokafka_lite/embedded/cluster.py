@@ -14,10 +14,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-import anyio.abc
-
 from ..aio.memory_pipe import MemoryTransport, memory_pipe
-from ..aio.service import Service
+from ..aio.service import Component
 from ..errors import ConfigurationError, KafkaTimeout
 from ..protocol.schema import Request
 from .authoriser import AllowAll
@@ -58,7 +56,7 @@ class MemoryConnector:
         raise ConnectionRefusedError(f"no node of the embedded cluster listens on {host}:{port}")
 
 
-class EmbeddedCluster(Service):
+class EmbeddedCluster(Component):
     """Kafka brokers for tests and demonstrations.
 
     ``ports`` is the first node's port, or one for each node; by default the system chooses. ``racks`` names a rack for
@@ -154,6 +152,7 @@ class EmbeddedCluster(Service):
                 port=port,
                 rack=racks[node_id - 1] if racks else None,
                 versions=spoken,
+                spawn=self._service.start_child,
             )
             for node_id, port in enumerate(self._ports(brokers, ports), start=1)
         }
@@ -177,7 +176,7 @@ class EmbeddedCluster(Service):
 
     # ---- the lifetime
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _on_start(self) -> None:
         try:
             for node in self.nodes.values():
                 await node.start()
@@ -245,7 +244,7 @@ class EmbeddedCluster(Service):
         assignments: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
         """Make a topic, ready for use. Raises ``Refused`` with Kafka's error code."""
-        self.check()
+        self._service.check()
         if assignments is not None:
             partitions = replication_factor = -1
         numbered = None if assignments is None else list(enumerate(assignments))
@@ -253,7 +252,7 @@ class EmbeddedCluster(Service):
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic and its records. Raises ``Refused``."""
-        self.check()
+        self._service.check()
         self.controller.delete_topic(name)
 
     def state_of(self, topic: str, partition: int) -> PartitionState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,7 @@ class BrokerNode:
         port: int,
         rack: str | None,
         versions: VersionRanges,
+        spawn: Callable[..., object],
     ) -> None:
         self.cluster = cluster
         self.node_id = node_id
@@ -78,6 +80,7 @@ class BrokerNode:
         self.port = port
         self.rack = rack
         self.versions = dict(versions)
+        self._spawn = spawn
         self.state = NodeState.STOPPED
         self.topics: dict[str, Topic] = {}
         self.names: dict[bytes, str] = {}
@@ -192,9 +195,7 @@ class BrokerNode:
         connection = ServerConnection(self, stream)
         self.connections.add(connection)
         try:
-            self.cluster.start_child(
-                connection.serve, name=f"node {self.node_id} connection {connection.connection_id}"
-            )
+            self._spawn(connection.serve, name=f"node {self.node_id} connection {connection.connection_id}")
         except IllegalStateError:
             self.connections.discard(connection)
             stream.abort()

@@ -24,7 +24,7 @@ import anyio.abc
 from ..aio.byte_budget import ByteBudget
 from ..aio.retry import Backoff
 from ..aio.runtime import Runtime
-from ..aio.service import Service, ServiceState
+from ..aio.service import Component, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..cluster.topics import check_topic_name
@@ -111,7 +111,7 @@ ABRUPT_CLOSE_TIMEOUT = 4.0
 """The same, when the body of ``async with`` has raised."""
 
 
-class Producer(Service):
+class Producer(Component):
     """Writes records to a cluster, with nothing lost, reordered within a partition, or written twice.
 
     ``async with Producer("localhost:9092") as producer`` is its lifetime; ``start`` and ``close`` may also be called by
@@ -181,9 +181,9 @@ class Producer(Service):
 
     # The lifetime.
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _on_start(self) -> None:
         self._crashed = asyncio.get_running_loop().create_future()
-        await self.attach(self._client)
+        await self._service.attach(self._client.service)
         self._router = Router(
             self._client,
             self.config,
@@ -195,9 +195,9 @@ class Producer(Service):
         if isinstance(self._partitioner, LoadAware):
             self._partitioner.use_load(self._router)
         self._client.on_view_change(self._view_changed)
-        self.start_child(self._answer_for_deliveries, name="Producer: deliveries")
+        self._service.start_child(self._answer_for_deliveries, name="Producer: deliveries")
         if self._identities is not None:
-            self.start_child(self._identify, name="Producer: identity")
+            self._service.start_child(self._identify, name="Producer: identity")
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Send what is left, for at most ``timeout`` seconds; then end.
@@ -224,7 +224,7 @@ class Producer(Service):
                 logger.warning("%r, while closing because of %r: %r", self, error, failure)
 
     def _spawn(self, broker: BrokerProducer) -> anyio.CancelScope:
-        return self.start_child(broker.run, name=f"Producer: broker {broker.node_id}")
+        return self._service.start_child(broker.run, name=f"Producer: broker {broker.node_id}")
 
     def _crash(self, error: BaseException) -> None:
         if self._crashed is not None and not self._crashed.done():
@@ -243,7 +243,7 @@ class Producer(Service):
             raise
         finally:
             self._router.stop()
-            error = crash or self.failure
+            error = crash or self._service.failure
             if not isinstance(error, Exception):
                 error = KafkaTimeout("the producer was closed before the record was acknowledged")
             loss = Loss(error)
@@ -373,7 +373,7 @@ class Producer(Service):
             except (SerializationError, BrokerError) as error:
                 results.append(error)
             except IllegalStateError as error:
-                self.check()  # what is left is a partitioner's, for this record
+                self._service.check()  # what is left is a partitioner's, for this record
                 results.append(error)
             if len(results) % TURN == 0:
                 await asyncio.sleep(0)  # others have a turn, and what is accepted already goes out
@@ -429,11 +429,11 @@ class Producer(Service):
 
     async def drain(self) -> None:
         """Wait until the buffer has room for a record of any size that may be sent. May be cancelled."""
-        self.check()
+        self._service.check()
         room = self._largest_held
         if self._budget.free < room or self._budget.is_short:
             self._hurry()
-            await self.until_failed(self._budget.room_for(room))
+            await self._service.while_running(self._budget.room_for(room))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until all that was accepted before this call is acknowledged or given up; nothing lingers meanwhile.
@@ -441,11 +441,11 @@ class Producer(Service):
         Does not raise what single records failed with: their deliveries do. KafkaTimeout after ``timeout`` seconds, the
         records then go on. May be cancelled.
         """
-        self.check()
+        self._service.check()
         check_timeout(timeout)
         try:
             async with asyncio.timeout(timeout) as scope:
-                await self.until_failed(self._flush())
+                await self._service.while_running(self._flush())
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not scope.expired():
                 raise
@@ -456,7 +456,7 @@ class Producer(Service):
 
     async def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
         """The partitions of a topic, with leaders and replicas. Raises as `send`, within ``max_block`` seconds."""
-        self.check()
+        self._service.check()
         return (await self._client.topic(topic, self.config.max_block)).partitions
 
     def metrics(self) -> ProducerMetrics:
@@ -495,7 +495,7 @@ class Producer(Service):
         partitions = [partition for topic in self._topics.values() for partition in topic.partitions]
         newest = None if self._identities is None else self._identities.newest
         return ProducerDiagnosis(
-            **common(self, self._client, self.config),  # type: ignore[arg-type]
+            **common(self._service, self._client, self.config),  # type: ignore[arg-type]
             metrics=self.metrics(),
             identity=str(newest) if newest is not None else "none",
             states=states_of(partitions),
@@ -563,7 +563,7 @@ class Producer(Service):
         return _new_tuple(HeldRecord, (topic, key, value, headers, partition, timestamp, size + surplus, surplus))
 
     def _check_may_write(self) -> None:
-        self.check()
+        self._service.check()
         if self._router is not None and self._router.fatal is not None:
             raise self._router.fatal.with_traceback(None)
 
@@ -627,7 +627,7 @@ class Producer(Service):
 
         try:
             async with asyncio.timeout(bound) as scope:
-                return await self.until_failed(ready())
+                return await self._service.while_running(ready())
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not scope.expired():
                 raise
@@ -732,10 +732,10 @@ class Producer(Service):
             target = self._topics.get(topic)
             if target is not None and target.is_open:
                 return target
-            await self.until_failed(self._client.topic(topic, self.config.max_block))
+            await self._service.while_running(self._client.topic(topic, self.config.max_block))
             held = self._learn(topic).held
             if held is not None:
-                await self.until_failed(held.wait())
+                await self._service.while_running(held.wait())
 
     def _is_fresh(self, batch: Batch, sent_at: float | None = None) -> bool:
         now = asyncio.get_running_loop().time() if sent_at is None else sent_at
@@ -806,7 +806,7 @@ class Producer(Service):
         bound = self.config.max_block
         try:
             async with asyncio.timeout(bound) as scope:
-                await self.until_failed(self._budget.acquire(size))
+                await self._service.while_running(self._budget.acquire(size))
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not scope.expired():
                 raise
@@ -817,7 +817,7 @@ class Producer(Service):
         finally:
             self._blocked -= 1
         try:
-            self.check()  # the producer may have been closed in the meantime
+            self._service.check()  # the producer may have been closed in the meantime
         except BaseException:
             self._budget.release(size)
             raise
@@ -876,7 +876,7 @@ class Producer(Service):
         self._topics[name] = target
         assert self._router is not None
         self._router.hold(target.hold())
-        self.start_child(self._ask_for, target, name=f"Producer: topic {name}")
+        self._service.start_child(self._ask_for, target, name=f"Producer: topic {name}")
         return target
 
     def _sweep(self, now: float) -> None:

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import anyio
-import anyio.abc
 
 from ..aio.retry import Backoff
-from ..aio.service import Service
+from ..aio.service import Component
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import MIB, ConsumerConfig
@@ -51,7 +50,7 @@ class Fetched:
     batches: list[tuple[RecordBatch, AbortedTransactions | None]]
 
 
-class RangeReader(Service):
+class RangeReader(Component):
     """Reads some ranges, of as many partitions. Owner: one Spark task; the client is shared with others.
 
     ``config`` bounds what one partition may have fetched and not taken; times their number, that is what waits here.
@@ -77,12 +76,12 @@ class RangeReader(Service):
 
     # ---- the lifetime
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _on_start(self) -> None:
         topics = {partition.topic for partition in self._left}
         for topic in topics:
             await self._client.topic(topic)
         self._client.add_topics(topics)
-        self.start_child(self._watch, topics, name="RangeReader: metadata")
+        self._service.start_child(self._watch, topics, name="RangeReader: metadata")
         self._subscription.assign(self._left)
         for state in self._subscription:
             state.seek(self._left[state.partition].start)
@@ -92,7 +91,7 @@ class RangeReader(Service):
             client_config=self._client.config,
             config=self._config,
             topics=(),
-            spawn=self.start_child,
+            spawn=self._service.start_child,
             on_ready=self._on_ready,
             on_found=self._ready.set,
         )
@@ -137,7 +136,7 @@ class RangeReader(Service):
         Raises OffsetOutOfRange for records that are gone, KafkaTimeout when nothing came for ``poll_timeout`` seconds,
         and what ended the fetching.
         """
-        return await self.until_failed(self._take())
+        return await self._service.while_running(self._take())
 
     async def _take(self) -> list[Fetched]:
         loop = asyncio.get_running_loop()

@@ -18,13 +18,13 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..aio.service import Service, ServiceState
+from ..aio.service import Component, ServiceState
 from ..errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-S = TypeVar("S", bound=Service)
+S = TypeVar("S", bound=Component)
 
 IDLE_TIMEOUT = 60.0
 """Seconds that a client is kept which nobody uses: as long as Spark keeps an idle worker."""
@@ -36,7 +36,7 @@ class _Kept:
     def __init__(self) -> None:
         self.starting = asyncio.Lock()
         """Held by who starts it: whoever comes meanwhile waits, and finds it started."""
-        self.service: Service | None = None
+        self.service: Component | None = None
         self.users = 0
         self.closing: asyncio.TimerHandle | None = None
 
@@ -100,7 +100,7 @@ class Runtime:
             self._leave(key, kept)
             raise
 
-    def _give_back(self, key: Hashable, service: Service) -> None:
+    def _give_back(self, key: Hashable, service: Component) -> None:
         kept = self._kept[key]
         if kept.service is not service:
             self._end(service)
@@ -116,7 +116,7 @@ class Runtime:
         if kept.service is not None:
             self._end(kept.service)
 
-    def _end(self, service: Service) -> None:
+    def _end(self, service: Component) -> None:
         ending = asyncio.run_coroutine_threadsafe(_closed(service), self._loop)
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
@@ -137,7 +137,7 @@ class Runtime:
         self._loop.close()
 
 
-async def _closed(service: Service) -> None:
+async def _closed(service: Component) -> None:
     try:
         await service.close()
     except KafkaError as error:  # what it died of was raised where it was used

@@ -302,7 +302,7 @@ async def test_a_waiting_iteration_ends_with_what_the_consumer_died_of(cluster: 
     await consumer.start()
     reading = asyncio.ensure_future(anext(consumer))
     await asyncio.sleep(1.0)
-    consumer.start_child(crash)
+    consumer._service.start_child(crash)
     with pytest.raises(Crash):
         await reading
     with pytest.raises(Crash):

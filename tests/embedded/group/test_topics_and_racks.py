@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.group import CooperativeStickyStrategy, MemberState, RangeStrategy, StickyStrategy
@@ -44,7 +45,7 @@ async def test_a_pattern_follows_topics_that_are_created_and_deleted(
         await until_topics({"orders", "orders-south"}, *members)
         assert sum(len(member.assignment) for member in members) == 8
         for member in members:
-            member.check()
+            assert member.state is ServiceState.RUNNING
     async with member_of(cluster, topics=pattern) as after:
         fill(cluster, TopicPartition("orders-south", 1), 3)
         assert len(await after.poll(timeout=20.0)) == 3
@@ -62,7 +63,7 @@ async def test_a_topic_that_is_deleted_leaves_a_pattern_at_once_and_is_not_made_
         cluster.history.clear()
         await asyncio.sleep(700.0)  # longer than anything that is refreshed from time to time
         assert topics_of(member) == {"orders"}
-        member.check()
+        assert member.state is ServiceState.RUNNING
         assert len(cluster.history.of(MetadataRequest)) < 12
 
 

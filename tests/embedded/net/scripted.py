@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from aiokafka_lite.aio.memory_pipe import memory_pipe
+from aiokafka_lite.aio.service import Component
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.protocol.connection import (
     ParsedRequest,
@@ -33,6 +34,15 @@ from aiokafka_lite.protocol.schema import Request
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 T = TypeVar("T")
+
+
+class Owner(Component):
+    """The component in which a broker's tasks run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spawn = self._service.start_child
+
 
 Script = Callable[["Served", RequestHeader, Any], None]
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.service import Service
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import ConnectionLost, KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.net.broker import Broker, Purpose
 from aiokafka_lite.protocol.connection import RequestHeader
 from aiokafka_lite.protocol.messages import ApiVersionsRequest, HeartbeatRequest
 from aiokafka_lite.types import Node
-from tests.embedded.net.scripted import Peer, Served, in_virtual_time, usual
+from tests.embedded.net.scripted import Owner, Peer, Served, in_virtual_time, usual
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 NODE = Node(2, "127.0.0.1", 9092)
@@ -27,8 +26,8 @@ NODE = Node(2, "127.0.0.1", 9092)
 async def broker_of(peer: Peer, **settings: Any) -> AsyncIterator[Broker]:
     settings.setdefault("connect_timeout", 5.0)
     config = ClientConfig(bootstrap_servers="unused:1", client_id="tester", **settings)
-    async with Service() as service:
-        broker = Broker(NODE, config=config, connector=peer, spawn=service.start_child)
+    async with Owner() as owner:
+        broker = Broker(NODE, config=config, connector=peer, spawn=owner.spawn)
         try:
             yield broker
         finally:
@@ -293,9 +292,9 @@ async def test_close_ends_attempts_and_connections_and_refuses_new_ones() -> Non
 async def test_a_component_that_ends_takes_its_attempts_along() -> None:
     peer = Peer()
     peer.silent_connects = True
-    async with Service() as service:
+    async with Owner() as owner:
         config = ClientConfig(bootstrap_servers="unused:1")
-        broker = Broker(NODE, config=config, connector=peer, spawn=service.start_child)
+        broker = Broker(NODE, config=config, connector=peer, spawn=owner.spawn)
         waiting = asyncio.create_task(broker.connection())
         await asyncio.sleep(1)
     with pytest.raises(ConnectionLost, match="given up"):

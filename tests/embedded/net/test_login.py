@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.service import Service
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import (
     AuthenticationError,
@@ -39,7 +38,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.state import ConnectionState
 from aiokafka_lite.types import Node
-from tests.embedded.net.scripted import Peer, Served, in_virtual_time, usual
+from tests.embedded.net.scripted import Owner, Peer, Served, in_virtual_time, usual
 
 PASSWORD = "hunter2"
 PLAIN = b"\0alice\0hunter2"
@@ -382,10 +381,6 @@ async def test_a_second_login_that_is_cancelled_ends_the_connection() -> None:
     await connection.wait_closed()
 
 
-class Owner(Service):
-    """What a broker's tasks run in."""
-
-
 async def owned_broker(peer: Peer, owner: Owner, **settings: Any) -> Broker:
     await owner.start()
     config = ClientConfig(
@@ -397,9 +392,7 @@ async def owned_broker(peer: Peer, owner: Owner, **settings: Any) -> Broker:
         **settings,
     )
     node = Node(2, "127.0.0.1", 9092)
-    return Broker(
-        node, config=config, connector=peer, spawn=owner.start_child, login=Login.of(config), random=lambda: 0.5
-    )
+    return Broker(node, config=config, connector=peer, spawn=owner.spawn, login=Login.of(config), random=lambda: 0.5)
 
 
 @in_virtual_time

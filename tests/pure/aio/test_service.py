@@ -7,10 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import anyio
-import anyio.abc
 import pytest
 
-from aiokafka_lite.aio.service import CANCEL_TIMEOUT, TRANSITIONS, Service, ServiceEvent, ServiceState
+from aiokafka_lite.aio.service import CANCEL_TIMEOUT, TRANSITIONS, Component, Service, ServiceEvent, ServiceState
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.errors import IllegalStateError
 from aiokafka_lite.protocol.state import next_state
@@ -20,7 +19,7 @@ class Boom(Exception):
     pass
 
 
-class Probe(Service):
+class Probe(Component):
     """Notes what is done to it; hooks may be given."""
 
     def __init__(
@@ -32,7 +31,7 @@ class Probe(Service):
         self.notes: list[str] = []
         self.hooks = on_start, on_close
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _on_start(self) -> None:
         self.notes.append("start")
         if self.hooks[0] is not None:
             await self.hooks[0](self)
@@ -41,6 +40,10 @@ class Probe(Service):
         self.notes.append("close")
         if self.hooks[1] is not None:
             await self.hooks[1](self)
+
+    @property
+    def service(self) -> Service:
+        return self._service
 
     async def forever(self) -> None:
         try:
@@ -75,7 +78,7 @@ def test_every_pair_is_a_transition_or_an_error(state: ServiceState, event: Serv
 
 async def test_it_starts_runs_children_and_closes_in_good_order() -> None:
     async with Probe() as probe:
-        probe.start_child(probe.forever)
+        probe.service.start_child(probe.forever)
         await turns()
         assert repr(probe) == "<Probe RUNNING>"
     assert probe.notes == ["start", "close", "child ended"]
@@ -86,14 +89,14 @@ async def test_it_starts_runs_children_and_closes_in_good_order() -> None:
 async def test_start_and_close_may_come_from_different_tasks() -> None:
     probe = Probe()
     await asyncio.create_task(probe.start())
-    probe.start_child(probe.forever)
+    probe.service.start_child(probe.forever)
     await asyncio.create_task(probe.close())
     assert probe.state is ServiceState.CLOSED
 
 
 async def test_a_start_that_fails_raises_that_and_leaves_nothing() -> None:
     async def hook(probe: Probe) -> None:
-        probe.start_child(probe.forever)
+        probe.service.start_child(probe.forever)
         await turns()
         raise Boom("no broker")
 
@@ -108,7 +111,7 @@ async def test_a_start_that_fails_raises_that_and_leaves_nothing() -> None:
 
 async def test_a_child_that_dies_during_the_start_fails_the_start() -> None:
     async def hook(probe: Probe) -> None:
-        probe.start_child(boom)
+        probe.service.start_child(boom)
         await asyncio.Event().wait()
 
     with pytest.raises(Boom):
@@ -118,7 +121,7 @@ async def test_a_child_that_dies_during_the_start_fails_the_start() -> None:
 @pytest.mark.parametrize("after", range(6))
 async def test_a_start_that_is_cancelled_at_any_turn_leaves_nothing(after: int) -> None:
     async def hook(probe: Probe) -> None:
-        probe.start_child(probe.forever)
+        probe.service.start_child(probe.forever)
         await asyncio.Event().wait()
 
     probe = Probe(hook)
@@ -151,18 +154,18 @@ async def test_the_death_of_a_child_reaches_waiting_calls_the_next_call_and_clos
 ) -> None:
     probe = Probe()
     await probe.start()
-    probe.start_child(probe.forever)
-    waiting = asyncio.create_task(probe.until_failed(asyncio.Event().wait()))
+    probe.service.start_child(probe.forever)
+    waiting = asyncio.create_task(probe.service.while_running(asyncio.Event().wait()))
     await turns()
-    probe.start_child(boom)
+    probe.service.start_child(boom)
     with pytest.raises(Boom):
         await waiting
     with pytest.raises(Boom):
-        probe.check()
+        probe.service.check()
     with pytest.raises(Boom):
-        await probe.until_failed(asyncio.sleep(1))
+        await probe.service.while_running(asyncio.sleep(1))
     with pytest.raises(Boom):
-        probe.start_child(probe.forever)
+        probe.service.start_child(probe.forever)
     for _ in range(2):
         with pytest.raises(Boom):
             await probe.close()
@@ -183,13 +186,13 @@ def test_a_death_is_told_at_once_even_if_other_tasks_take_their_time_to_end() ->
 
         probe = Probe()
         await probe.start()
-        probe.start_child(says_goodbye)
+        probe.service.start_child(says_goodbye)
         await turns()
-        probe.start_child(boom)
+        probe.service.start_child(boom)
         loop = asyncio.get_running_loop()
         before = loop.time()
         with pytest.raises(Boom):
-            await probe.until_failed(asyncio.Event().wait())
+            await probe.service.while_running(asyncio.Event().wait())
         assert loop.time() == before
         with pytest.raises(Boom):
             await probe.close()
@@ -205,9 +208,9 @@ async def test_a_death_is_unwrapped_from_groups_within_the_child() -> None:
 
     probe = Probe()
     await probe.start()
-    probe.start_child(nested)
+    probe.service.start_child(nested)
     with pytest.raises(Boom):
-        await probe.until_failed(asyncio.Event().wait())
+        await probe.service.while_running(asyncio.Event().wait())
     with pytest.raises(Boom):
         await probe.close()
 
@@ -215,7 +218,7 @@ async def test_a_death_is_unwrapped_from_groups_within_the_child() -> None:
 async def test_a_traceback_does_not_grow_with_every_raise() -> None:
     def length() -> int:
         try:
-            probe.check()
+            probe.service.check()
         except Boom as error:
             traceback, count = error.__traceback__, 0
             while traceback is not None:
@@ -225,7 +228,7 @@ async def test_a_traceback_does_not_grow_with_every_raise() -> None:
 
     probe = Probe()
     await probe.start()
-    probe.start_child(boom)
+    probe.service.start_child(boom)
     await turns()
     assert length() == length()
     with pytest.raises(Boom):
@@ -235,11 +238,11 @@ async def test_a_traceback_does_not_grow_with_every_raise() -> None:
 async def test_a_child_that_somebody_cancels_from_outside_is_a_failure() -> None:
     probe = Probe()
     await probe.start()
-    probe.start_child(probe.forever, name="victim")
+    probe.service.start_child(probe.forever, name="victim")
     await turns()
     next(task for task in others() if task.get_name() == "victim").cancel()
     with pytest.raises(IllegalStateError, match=r"'victim'.*cancelled from outside"):
-        await probe.until_failed(asyncio.Event().wait())
+        await probe.service.while_running(asyncio.Event().wait())
     with pytest.raises(IllegalStateError):
         await probe.close()
 
@@ -249,7 +252,7 @@ async def test_a_root_task_that_is_cancelled_from_outside_is_a_failure() -> None
     await probe.start()
     next(task for task in others() if task.get_name() == "Probe").cancel()
     with pytest.raises(IllegalStateError, match="cancelled from outside"):
-        await probe.until_failed(asyncio.Event().wait())
+        await probe.service.while_running(asyncio.Event().wait())
     with pytest.raises(IllegalStateError):
         await probe.close()
     assert not others()
@@ -257,34 +260,34 @@ async def test_a_root_task_that_is_cancelled_from_outside_is_a_failure() -> None
 
 async def test_a_child_can_be_cancelled_alone() -> None:
     async with Probe() as probe:
-        scope = probe.start_child(probe.forever)
+        scope = probe.service.start_child(probe.forever)
         await turns()
         scope.cancel()
         await turns()
         assert probe.notes == ["start", "child ended"]
-        probe.check()
+        probe.service.check()
 
 
 async def test_a_child_that_returns_ends_nothing_else() -> None:
     async with Probe() as probe:
-        probe.start_child(turns, 1)
+        probe.service.start_child(turns, 1)
         await turns()
-        probe.check()
+        probe.service.check()
 
 
 async def test_calls_before_start_and_after_close_say_so() -> None:
     probe = Probe()
     with pytest.raises(IllegalStateError, match="not started"):
-        probe.check()
+        probe.service.check()
     with pytest.raises(IllegalStateError, match="not started"):
-        await probe.until_failed(asyncio.sleep(0))
+        await probe.service.while_running(asyncio.sleep(0))
     await probe.start()
     with pytest.raises(IllegalStateError, match="cannot be started: it is RUNNING"):
         await probe.start()
     await probe.close()
     await probe.close()
     with pytest.raises(IllegalStateError, match="is closed"):
-        probe.check()
+        probe.service.check()
     with pytest.raises(IllegalStateError, match="cannot be started: it is CLOSED"):
         await probe.start()
 
@@ -299,7 +302,7 @@ async def test_closing_what_never_started_is_allowed() -> None:
 async def test_a_call_that_waits_learns_of_the_close() -> None:
     probe = Probe()
     await probe.start()
-    waiting = asyncio.create_task(probe.until_failed(asyncio.Event().wait()))
+    waiting = asyncio.create_task(probe.service.while_running(asyncio.Event().wait()))
     await turns()
     await probe.close()
     with pytest.raises(IllegalStateError, match="closed during the call"):
@@ -310,10 +313,10 @@ async def test_a_call_that_waits_learns_of_the_close() -> None:
 async def test_a_call_that_is_cancelled_stays_cancelled_even_when_the_component_dies_then() -> None:
     probe = Probe()
     await probe.start()
-    waiting = asyncio.create_task(probe.until_failed(asyncio.Event().wait()))
+    waiting = asyncio.create_task(probe.service.while_running(asyncio.Event().wait()))
     await turns()
     waiting.cancel()
-    probe.start_child(boom)
+    probe.service.start_child(boom)
     with pytest.raises(asyncio.CancelledError):
         await waiting
     with pytest.raises(Boom):
@@ -322,10 +325,10 @@ async def test_a_call_that_is_cancelled_stays_cancelled_even_when_the_component_
 
 async def test_until_failed_gives_results_and_errors_through() -> None:
     async with Probe() as probe:
-        assert await probe.until_failed(asyncio.sleep(0, "result")) == "result"
+        assert await probe.service.while_running(asyncio.sleep(0, "result")) == "result"
         with pytest.raises(Boom):
-            await probe.until_failed(boom())
-        probe.check()
+            await probe.service.while_running(boom())
+        probe.service.check()
 
 
 async def test_the_error_of_the_body_is_the_one_that_comes_out() -> None:
@@ -349,7 +352,7 @@ def test_an_orderly_end_is_cut_off_when_its_time_is_over() -> None:
     async def main() -> float:
         probe = Probe(on_close=lambda _: asyncio.sleep(3600))
         await probe.start()
-        probe.start_child(probe.forever)
+        probe.service.start_child(probe.forever)
         loop = asyncio.get_running_loop()
         before = loop.time()
         await probe.close(timeout=1.5)
@@ -375,7 +378,7 @@ def test_a_close_that_is_cancelled_becomes_abrupt_and_leaves_nothing() -> None:
     async def main() -> float:
         probe = Probe(on_close=lambda _: asyncio.sleep(3600))
         await probe.start()
-        probe.start_child(probe.forever)
+        probe.service.start_child(probe.forever)
         loop = asyncio.get_running_loop()
         before = loop.time()
         with pytest.raises(TimeoutError):
@@ -413,7 +416,7 @@ def test_a_task_that_resists_cancellation_is_named() -> None:
 
         probe = Probe()
         await probe.start()
-        probe.start_child(stubborn, name="stubborn")
+        probe.service.start_child(stubborn, name="stubborn")
         await turns()
         before = asyncio.get_running_loop().time()
         with pytest.raises(TimeoutError, match="stubborn"):
@@ -429,16 +432,16 @@ def test_a_task_that_resists_cancellation_is_named() -> None:
 async def test_a_child_that_closes_the_component_does_not_wait_for_itself() -> None:
     probe = Probe()
     await probe.start()
-    probe.start_child(probe.close, None)
+    probe.service.start_child(probe.close, None)
     await turns(20)
     assert probe.state is ServiceState.CLOSED
 
 
 async def test_an_attached_component_lives_within_the_owner() -> None:
     inner = Probe()
-    outer = Probe(lambda probe: probe.attach(inner))
+    outer = Probe(lambda probe: probe.service.attach(inner.service))
     async with outer:
-        inner.check()
+        inner.service.check()
 
         async def uses_inner() -> None:
             try:
@@ -446,7 +449,7 @@ async def test_an_attached_component_lives_within_the_owner() -> None:
             finally:
                 outer.notes.append(f"inner is {inner.state.name}")
 
-        outer.start_child(uses_inner)
+        outer.service.start_child(uses_inner)
         await turns()
     assert outer.notes == ["start", "close", "inner is RUNNING"]
     assert inner.state is ServiceState.CLOSED
@@ -455,11 +458,11 @@ async def test_an_attached_component_lives_within_the_owner() -> None:
 
 async def test_the_failure_of_an_attached_component_is_the_owners() -> None:
     inner = Probe()
-    outer = Probe(lambda probe: probe.attach(inner))
+    outer = Probe(lambda probe: probe.service.attach(inner.service))
     await outer.start()
-    inner.start_child(boom)
+    inner.service.start_child(boom)
     with pytest.raises(Boom):
-        await outer.until_failed(asyncio.Event().wait())
+        await outer.service.while_running(asyncio.Event().wait())
     with pytest.raises(Boom):
         await outer.close()
     assert not others()
@@ -469,7 +472,7 @@ async def test_an_attached_component_is_closed_when_the_owner_fails_to_start() -
     inner = Probe()
 
     async def hook(probe: Probe) -> None:
-        await probe.attach(inner)
+        await probe.service.attach(inner.service)
         raise Boom
 
     with pytest.raises(Boom):
@@ -480,26 +483,20 @@ async def test_an_attached_component_is_closed_when_the_owner_fails_to_start() -
 async def test_an_attached_component_that_cannot_start_fails_the_owner() -> None:
     inner = Probe(lambda _: boom())
     with pytest.raises(Boom):
-        await Probe(lambda probe: probe.attach(inner)).start()
+        await Probe(lambda probe: probe.service.attach(inner.service)).start()
     assert not others()
 
 
-async def test_a_watched_component_that_somebody_closes_ends_the_watcher_but_is_not_owned() -> None:
-    async with Probe() as shared:
-        outer = Probe()
-        await outer.start()
-        outer.watch(shared)
+async def test_an_attached_component_that_is_closed_directly_fails_its_owner() -> None:
+    inner = Probe()
+    outer = Probe(lambda probe: probe.service.attach(inner.service))
+    await outer.start()
+    await inner.close()
+    with pytest.raises(IllegalStateError, match="closed by another component"):
+        await outer.service.while_running(asyncio.Event().wait())
+    with pytest.raises(IllegalStateError):
         await outer.close()
-        shared.check()
-        second = Probe()
-        await second.start()
-        second.watch(shared)
-        await turns()
-        await shared.close()
-        with pytest.raises(IllegalStateError, match="closed by somebody else"):
-            await second.until_failed(asyncio.Event().wait())
-        with pytest.raises(IllegalStateError):
-            await second.close()
+    assert not others()
 
 
 def test_use_from_another_loop_is_refused() -> None:
@@ -509,7 +506,7 @@ def test_use_from_another_loop_is_refused() -> None:
         with asyncio.Runner() as other, pytest.raises(IllegalStateError, match="another event loop"):
             other.run(probe.close())
         with pytest.raises(IllegalStateError, match="another event loop"):
-            probe.check()
+            probe.service.check()
 
 
 def test_a_loop_that_ends_under_a_component_leaves_a_clear_error() -> None:
@@ -518,7 +515,7 @@ def test_a_loop_that_ends_under_a_component_leaves_a_clear_error() -> None:
     with pytest.raises(IllegalStateError, match=r"event loop .* is closed"):
         asyncio.run(probe.close())
     with pytest.raises(IllegalStateError, match="cancelled from outside"):
-        probe.check()
+        probe.service.check()
 
 
 def test_a_loop_that_ends_under_components_is_one_line_that_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
@@ -527,22 +524,22 @@ def test_a_loop_that_ends_under_components_is_one_line_that_says_what_to_do(capl
     async def forget_to_close() -> None:
         outer = Probe()
         await outer.start()
-        await outer.attach(inner)
+        await outer.service.attach(inner.service)
         for probe in (outer, inner, outer):
-            probe.start_child(probe.forever)
+            probe.service.start_child(probe.forever)
         await turns()
 
     asyncio.run(forget_to_close())
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "use it in 'async with'" in caplog.text
-    assert inner.failure is not None
+    assert inner.service.failure is not None
 
 
 async def test_what_was_not_started_or_is_closed_says_what_to_do() -> None:
     probe = Probe()
     with pytest.raises(IllegalStateError, match="is not started: use it in 'async with'"):
-        probe.check()
+        probe.service.check()
     async with probe:
         pass
-    with pytest.raises(IllegalStateError, match=r"is closed.*make a new one"):
-        probe.check()
+    with pytest.raises(IllegalStateError, match=r"is closed.*create a new one"):
+        probe.service.check()

@@ -8,16 +8,16 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import anyio.abc
+import anyio
 import pytest
 
-from aiokafka_lite.aio.service import Service, ServiceState
+from aiokafka_lite.aio.service import Component, ServiceState
 from aiokafka_lite.errors import KafkaTimeout
 from aiokafka_lite.spark import runtime as runtimes
 from aiokafka_lite.spark.runtime import Runtime
 
 
-class Probe(Service):
+class Probe(Component):
     """Something to share, which may fail to start, and can be made to die."""
 
     made = 0
@@ -28,7 +28,7 @@ class Probe(Service):
         self.fails = fails
         self.ended = threading.Event()
 
-    async def _on_start(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _on_start(self) -> None:
         if self.fails:
             raise KafkaTimeout("nobody answers")
 
@@ -39,9 +39,9 @@ class Probe(Service):
         async def dying() -> None:
             raise KafkaTimeout("it died")
 
-        self.start_child(dying)
+        self._service.start_child(dying)
         with pytest.raises(KafkaTimeout):
-            await self.until_failed(anyio.sleep_forever())
+            await self._service.while_running(anyio.sleep_forever())
 
 
 @pytest.fixture
