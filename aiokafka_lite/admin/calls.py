@@ -242,7 +242,7 @@ class Calls:
 
         async def find(group_id: str) -> None:
             try:
-                broker = await self._client.find_coordinator(group_id)
+                broker = await self._client.coordinator(group_id, retry=False)
             except KafkaError as error:
                 places.errors[group_id] = error
             else:

@@ -45,8 +45,7 @@ class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        suppressed = bool(self._scope.__exit__(kind, error, traceback))
+    ) -> None:  # never suppresses: a caught cancellation becomes an error
+        self._scope.__exit__(kind, error, traceback)
         if self._scope.cancelled_caught:
             raise KafkaTimeout(self._describe()) from None
-        return suppressed

@@ -1,7 +1,7 @@
-"""The addresses that a client is given to begin with, and to begin again with when no known broker answers.
+"""The bootstrap addresses: where a client first connects, and connects again when no known broker answers.
 
-Names are not resolved here: a connector resolves whenever it connects, so each pass over the list sees the name
-service's present answer (KIP-899).
+Host names are not resolved here. The connector resolves them for each connection, so each pass over the list uses the
+current addresses (KIP-899).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple
 from ..errors import ConfigurationError
 
 _SETTING = "bootstrap_servers"
-_EXPECTED = 'expected "host:port" (IPv6 as "[address]:port"), several separated by commas or as a list'
+_EXPECTED = 'expected "host:port" (IPv6: "[address]:port"), separated by commas or as a list'
 
 
 class Address(NamedTuple):
-    """Where to connect to: a name or an IP address (IPv6 without brackets), and a port."""
+    """A host name or an IP address (IPv6 without brackets), and a port."""
 
     host: str
     port: int
@@ -27,37 +27,37 @@ class Address(NamedTuple):
 
 
 def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[Address, ...]:
-    """Read ``"a:9092,b:9092"`` or a sequence of such texts; duplicates are left out, the order stays.
+    """Parse ``"a:9092,b:9092"`` or several such strings. Removes duplicates and keeps the order.
 
-    Raises ConfigurationError that names the text it could not read, and why.
+    Raises ConfigurationError with the invalid part and the reason.
     """
     texts = [servers] if isinstance(servers, str) else list(servers)
     addresses: dict[Address, None] = {}
     for text in texts:
         if not isinstance(text, str):
-            raise ConfigurationError(f"{_SETTING}: {text!r} is not text; {_EXPECTED}")
+            raise ConfigurationError(f"{_SETTING}: cannot use {text!r}: it is not a string; {_EXPECTED}")
         for part in text.split(","):
             if part.strip():
                 addresses[parse_address(part.strip())] = None
     if not addresses:
-        raise ConfigurationError(f"{_SETTING}={servers!r} names no server; {_EXPECTED}")
+        raise ConfigurationError(f"{_SETTING} must name a server, got {servers!r}; {_EXPECTED}")
     return tuple(addresses)
 
 
 def parse_address(text: str) -> Address:
-    """Read one ``host:port``. Raises ConfigurationError."""
+    """Parse one ``host:port``. Raises ConfigurationError."""
     if "://" in text:
         scheme, _, rest = text.partition("://")
         address = rest.rstrip("/")
-        raise _refused(text, f"{scheme}:// is not wanted: brokers speak Kafka's own protocol, so give {address!r}")
+        raise _refused(text, f"remove {scheme}://, as in {address!r}")
     if any(character.isspace() or character in "/@?#" for character in text):
-        raise _refused(text, "it has characters that neither a host nor a port has")
+        raise _refused(text, "it has characters that are not allowed in a host or a port")
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket:
             raise _refused(text, "the bracket of the IPv6 address is not closed")
         if ":" not in host:
-            raise _refused(text, "only IPv6 addresses stand in brackets")
+            raise _refused(text, "only an IPv6 address can be in brackets")
         if not rest.startswith(":"):
             raise _refused(text, "the port is missing")
         return Address(host, _parse_port(text, rest[1:]))
@@ -65,14 +65,14 @@ def parse_address(text: str) -> Address:
     if not colon:
         raise _refused(text, "the port is missing")
     if ":" in host:
-        raise _refused(text, "an IPv6 address must stand in brackets")
+        raise _refused(text, "an IPv6 address must be in brackets")
     if not host:
         raise _refused(text, "the host is missing")
     return Address(host, _parse_port(text, port))
 
 
 def shuffled(addresses: Iterable[Address], random: Callable[[], float] = random.random) -> list[Address]:
-    """The addresses in an order drawn from ``random``, so that many clients do not all begin with the same broker."""
+    """The addresses in random order, so that many clients do not all start with the same broker."""
     return [address for _, address in sorted((random(), address) for address in addresses)]
 
 

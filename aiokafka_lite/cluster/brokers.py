@@ -1,6 +1,7 @@
-"""The brokers that the client may talk to: those of the snapshot, those of the bootstrap list, and who is put aside.
+"""The brokers that a client can connect to: those of the snapshot, and the bootstrap addresses.
 
-Owns the ``Broker`` objects. Decides whom to ask next when any broker would do; it does no I/O by itself.
+Owns the ``Broker`` objects and knows which of them are unreachable. Chooses a broker for a request that any broker can
+answer. Does no I/O itself.
 """
 
 from __future__ import annotations
@@ -18,48 +19,45 @@ from .bootstrap import Address, shuffled
 from .metadata import ClusterView
 
 _CLOSE_TIMEOUT = 1.5
-"""Seconds to wait for transports to end. One whose peer does not read may take longer, and goes with the loop."""
+"""Seconds to wait for transports to close. A transport whose peer does not read may take longer; the loop ends it."""
 
 
 class Brokers:
-    """All brokers by node id. ``make`` makes a Broker for a node; nothing is connected before it is asked for.
+    """All brokers by node id. ``make`` creates the Broker of a node; creating one does not connect.
 
-    Bootstrap addresses are nodes with ids below zero, as nobody knows yet which brokers they are.
+    A bootstrap address is a node with a negative id, since it is not known which broker listens there.
     """
 
-    def __init__(
-        self, bootstrap: Sequence[Address], make: Callable[[Node], Broker], runtime: Runtime
-    ) -> None:
+    def __init__(self, bootstrap: Sequence[Address], make: Callable[[Node], Broker], runtime: Runtime) -> None:
         self.bootstrap = tuple(bootstrap)
-        self._seed_ids = {address: -1 - position for position, address in enumerate(bootstrap)}
+        self._bootstrap_ids = {address: -1 - position for position, address in enumerate(bootstrap)}
         self._make = make
         self._runtime = runtime
         self._brokers: dict[int, Broker] = {}
-        self._aside: set[int] = set()
+        self._unreachable: set[int] = set()
         self._listed: set[int] = set()
 
     def of(self, node: Node) -> Broker:
-        """The broker of a node; it moves when the node's address is another one now."""
+        """The broker of this node, created on first use. If the node has a new address, the broker moves there."""
         broker = self._brokers.get(node.node_id)
         if broker is None:
             broker = self._brokers[node.node_id] = self._make(node)
         elif broker.node != node:
-            if _place(broker.node) != _place(node):
-                self._aside.discard(node.node_id)
+            if _address(broker.node) != _address(node):
+                self._unreachable.discard(node.node_id)
             broker.update(node)
         return broker
 
     def __iter__(self) -> Iterator[Broker]:
-        """All that are known at the moment, with the bootstrap addresses that were tried."""
+        """All brokers known now, with the bootstrap addresses that were tried."""
         return iter(tuple(self._brokers.values()))
 
     def follow(self, view: ClusterView) -> None:
-        """Follow an answer: brokers move, and connections to bootstrap addresses have done their duty.
+        """Apply a new snapshot: move brokers, drop idle ones that it does not list, retire bootstrap connections.
 
-        A broker that is not listed keeps its connections: an answer that lags behind may leave out one that lives, and
-        what is in flight there must not be lost for it. Idle connections end by themselves, and without any it is
-        forgotten. One that is listed again has come back, so it is called at once, whatever the pause after the calls
-        in vain.
+        A broker that is not listed keeps its connections: an answer that lags behind may omit a broker that is alive,
+        and its requests in flight must not fail for that. Idle connections close by themselves, and a broker without
+        connections is dropped. A broker that is listed again is reconnected at once, without the rest of its backoff.
         """
         for node in view.nodes.values():
             if node.node_id in self._brokers:
@@ -67,66 +65,67 @@ class Brokers:
                 if node.node_id not in self._listed:
                     listed.hurry()
         self._listed = set(view.nodes)
-        self._aside.intersection_update(view.nodes)
+        self._unreachable.intersection_update(view.nodes)
         for node_id, broker in list(self._brokers.items()):
             if node_id >= 0 and node_id not in self._listed and broker.is_idle:
                 del self._brokers[node_id]
                 broker.close()
-        for seed in self._seed_ids.values():
-            if seed in self._brokers:
-                for connection in self._brokers[seed].connections:
+        for bootstrap_id in self._bootstrap_ids.values():
+            if bootstrap_id in self._brokers:
+                for connection in self._brokers[bootstrap_id].connections:
                     connection.retire()
 
-    def put_aside(self, broker: Broker) -> None:
-        """Ask it only when no other is left: it failed."""
+    def mark_unreachable(self, broker: Broker) -> None:
+        """Use this broker only when no other is left: it failed."""
         if broker.node.node_id >= 0:
-            self._aside.add(broker.node.node_id)
+            self._unreachable.add(broker.node.node_id)
 
-    def put_all_aside(self, view: ClusterView) -> None:
-        """Begin again from the bootstrap addresses."""
+    def mark_all_unreachable(self, view: ClusterView) -> None:
+        """Start again from the bootstrap addresses."""
         for node in view.nodes.values():
-            self.put_aside(self.of(node))
+            self.mark_unreachable(self.of(node))
 
-    def revive(self, broker: Broker) -> None:
-        """It answered, and so it is alive under whatever id its address was put aside."""
-        if self._aside:
-            place = _place(broker.node)
-            self._aside = {
+    def mark_reachable(self, broker: Broker) -> None:
+        """This broker answered, so every node id with its address is reachable."""
+        if self._unreachable:
+            address = _address(broker.node)
+            self._unreachable = {
                 node_id
-                for node_id in self._aside
-                if node_id in self._brokers and _place(self._brokers[node_id].node) != place
+                for node_id in self._unreachable
+                if node_id in self._brokers and _address(self._brokers[node_id].node) != address
             }
 
-    def resurrect(self) -> None:
-        """None is left, so all get another chance."""
-        self._aside.clear()
+    def mark_all_reachable(self) -> None:
+        """Try every broker again, since none is left."""
+        self._unreachable.clear()
 
     def candidates(self, view: ClusterView) -> Iterator[Broker]:
-        """Whom to ask, one after the other until one answers: live brokers, then the bootstrap addresses.
+        """The brokers to ask one after the other until one answers: reachable ones, then the bootstrap addresses.
 
-        An address that was tried as a broker's is not tried again as a bootstrap address.
+        Lazy, so a broker that becomes unreachable during the search is skipped. A bootstrap address that was tried as
+        a broker's address is not tried again.
         """
         tried = set()
-        for broker in self._live(view):
-            if broker.node.node_id not in self._aside:
-                tried.add(_place(broker.node))
+        for broker in self._reachable(view):
+            if broker.node.node_id not in self._unreachable:
+                tried.add(_address(broker.node))
                 yield broker
         for address in shuffled(self.bootstrap, self._runtime.random):
             if address not in tried:
-                yield self.of(Node(self._seed_ids[address], address.host, address.port))
+                yield self.of(Node(self._bootstrap_ids[address], address.host, address.port))
 
     def by_load(self, view: ClusterView) -> list[Broker]:
-        """Brokers for a request that any may answer: connected before not, then with the least in flight first.
+        """Brokers for a request that any broker can answer, best first: connected, then fewest requests in flight.
 
         Raises BrokerError (BROKER_NOT_AVAILABLE) only while the snapshot has no broker at all.
         """
-        brokers = self._live(view)
+        brokers = self._reachable(view)
         if not brokers:
-            raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, "no broker of the cluster is known")
+            raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata lists no broker")
         return brokers
 
     async def close(self) -> None:
-        """Close all connections; waits for their transports, but not for long."""
+        """Close all connections and wait briefly for their transports."""
         brokers = list(self._brokers.values())
         for broker in brokers:
             broker.close()
@@ -134,17 +133,17 @@ class Brokers:
             for broker in brokers:
                 await broker.wait_closed()
 
-    def _live(self, view: ClusterView) -> list[Broker]:
-        """Listed brokers that are not put aside, or all when none is left, in the order in which to choose them."""
-        live = [node for node in view.nodes.values() if node.node_id not in self._aside] or list(view.nodes.values())
+    def _reachable(self, view: ClusterView) -> list[Broker]:
+        """Listed brokers that are reachable, best first. If none is, all listed brokers."""
+        nodes = [node for node in view.nodes.values() if node.node_id not in self._unreachable]
         now = asyncio.get_running_loop().time()
 
         def reluctance(broker: Broker) -> tuple[bool, bool, int, float]:
             in_flight = sum(connection.in_flight for connection in broker.connections)
             return broker.retry_at > now, not broker.connected, in_flight, self._runtime.random()
 
-        return sorted(map(self.of, live), key=reluctance)
+        return sorted(map(self.of, nodes or view.nodes.values()), key=reluctance)
 
 
-def _place(node: Node) -> Address:
+def _address(node: Node) -> Address:
     return Address(node.host, node.port)

@@ -1,20 +1,20 @@
-"""What the client believes of the cluster: immutable snapshots, and the pure function that makes the next one.
+"""The client's picture of the cluster: immutable snapshots, and pure functions that make the next one from an answer.
 
-This module owns the rules of belief (which of two contradicting answers wins) and knows nothing of connections, clocks
-or tasks. A snapshot is replaced whole and never changed, so that a reader may hold one for as long as it likes and
-compare two by identity: whatever an answer did not change is the same object in the next snapshot.
+This module decides which of two contradicting answers wins. It does not know connections, clocks or tasks. A snapshot
+is replaced as a whole and never changed, so a reader may keep one. Whatever an answer did not change is the same object
+in the next snapshot, so two snapshots can be compared by identity.
 
-The rules, each of which has a bug behind it somewhere:
+Rules of this file, each of which follows from a bug:
 
- - Brokers learn of a new leader at different times, so an answer may be older than what is already known. The leader
-   epoch tells: a partition with a lower epoch than the known one is ignored (KIP-320).
- - A topic deleted and created again begins at epoch 0. The topic id tells (KIP-516): with another id nothing of the old
-   topic counts. Where ids are not known, having been told that the topic is gone serves as the same sign.
- - Epochs in answers older than Metadata v9 may be wrong, so they are not believed at all: the answer is taken as it is.
- - A topic that vanishes for a moment is remembered with its partitions, and merely has no leaders while it is away.
-   Forgetting it would send keys to other partitions, and forget the epochs.
- - Partitions are never removed from a living topic, so one that is missing in an answer with the same topic id is only
-   unknown to a broker that lags behind.
+Rule 1: Brokers learn of a new leader at different times, so an answer may be stale. A partition with a lower leader
+        epoch than the known one is ignored (KIP-320).
+Rule 2: A topic that was deleted and created again starts at epoch 0. Another topic id resets everything known of the
+        topic (KIP-516). Where topic ids are unknown, an answer that the topic does not exist resets it.
+Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is taken as it is.
+Rule 4: A topic that vanishes for a moment keeps its partitions, and has no leaders until it is back. Dropping it would
+        move keys to other partitions and lose the epochs.
+Rule 5: Partitions are never removed from an existing topic. One that is missing in an answer with the same topic id is
+        only unknown to a broker that lags behind.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ NO_NODES: Mapping[int, Node] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition: ``leader`` is None while it has none, ``leader_epoch`` where no trustworthy one was given.
+    """One partition. ``leader`` is None while it has none, ``leader_epoch`` if no reliable one is known (rule 3).
 
-    ``offline`` are the replicas that are down. ``error`` is what the broker said of this partition alone.
+    ``offline`` lists the replicas that are down. ``error`` is the error of this partition alone.
     """
 
     partition: int
@@ -54,10 +54,10 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic and its partitions, in order of their numbers.
+    """One topic and its partitions, ordered by number.
 
-    ``topic_id`` is sixteen zero bytes where the brokers gave none (before Kafka 2.8). With an ``error`` the partitions
-    are those last heard of, which may be none at all, and none of them has a leader that may be used.
+    ``topic_id`` is sixteen zero bytes before Kafka 2.8. With an ``error``, ``partitions`` are the last known ones, or
+    none, and their leaders must not be used.
     """
 
     name: str
@@ -68,29 +68,29 @@ class TopicView:
 
     @property
     def is_usable(self) -> bool:
-        """Whether records can be written to it and read from it, given leaders."""
+        """Whether the topic exists without an error. Its partitions may lack leaders."""
         return self.error is ErrorCode.NONE and bool(self.partitions)
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether asking again soon may tell more: a passing error, or a partition without a leader."""
+        """Whether a refresh may change it soon: a retriable error, or a partition without a leader."""
         if self.error is not ErrorCode.NONE:
             return self.error.retriable
         return any(partition.leader is None for partition in self.partitions)
 
     def partition(self, number: int) -> PartitionView | None:
-        """The partition of that number, or None."""
+        """The partition with this number, or None."""
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
-        # A broker may leave out partitions that it does not know yet, and then the numbers have gaps.
+        # A broker omits partitions that it does not know yet, and then the numbers have gaps.
         return next((partition for partition in self.partitions if partition.partition == number), None)
 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The whole cluster as last heard of. ``updated_at`` is the loop's time of the last full or partial answer.
+    """The cluster as of the last answer. ``updated_at`` is the loop's time of that answer, full or partial.
 
-    ``topics`` has the topics that were asked for, also those with errors; a topic that is not in it is merely unknown.
+    ``topics`` has the requested topics, also those with errors. A topic that is not in it may exist.
     """
 
     nodes: Mapping[int, Node] = field(default_factory=lambda: NO_NODES)
@@ -100,21 +100,21 @@ class ClusterView:
     updated_at: float | None = None
 
     def age(self, now: float) -> float:
-        """Seconds since the last answer, by the same clock as ``now``; infinite before the first."""
+        """Seconds since the last answer; infinite before the first. ``now`` is the loop's time."""
         return float("inf") if self.updated_at is None else now - self.updated_at
 
     @property
     def controller(self) -> Node | None:
-        """The broker to send controller requests to. On KRaft clusters it is any broker: they forward."""
+        """The broker for controller requests. In a KRaft cluster it can be any broker: brokers forward them."""
         return None if self.controller_id is None else self.nodes.get(self.controller_id)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
-        """What is known of a partition, or None; also for a topic that is in error, whose leaders do not count."""
+        """The partition, or None; also if its topic has an error, when its leader must not be used."""
         topic = self.topics.get(topic_partition[0])
         return None if topic is None else topic.partition(topic_partition[1])
 
     def leader_of(self, topic_partition: TopicPartition) -> Node | None:
-        """The broker that leads the partition, or None: unknown, leaderless, topic in error, or broker not listed."""
+        """The leader, or None: unknown partition, no leader, topic with an error, or leader not listed."""
         topic = self.topics.get(topic_partition[0])
         if topic is None or topic.error is not ErrorCode.NONE:
             return None
@@ -125,11 +125,11 @@ class ClusterView:
 
     @cached_property
     def topic_names(self) -> Mapping[bytes, str]:
-        """Names by topic id, for answers that speak in ids (Fetch v13, Produce v13)."""
+        """Names by topic id, for answers with topic ids (Fetch v13, Produce v13)."""
         return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id != ZERO_UUID}
 
     def same_as(self, other: ClusterView) -> bool:
-        """Whether both say the same of the cluster, whenever they were heard.
+        """Whether both describe the same cluster, regardless of ``updated_at``.
 
         Cheap: topics that did not change are the same objects.
         """
@@ -141,7 +141,7 @@ class ClusterView:
         )
 
     def unsettled(self, topics: Iterable[str]) -> Iterator[str]:
-        """Those of the topics about which it is worth asking again soon."""
+        """Those of the topics that a refresh may change soon."""
         for name in topics:
             topic = self.topics.get(name)
             if topic is not None and topic.is_unsettled:
@@ -149,7 +149,7 @@ class ClusterView:
 
 
 class Endpoint(Protocol):
-    """A broker's address, as Metadata, Produce, Fetch and FindCoordinator answers carry it."""
+    """A broker's address in Metadata, Produce, Fetch and FindCoordinator answers."""
 
     @property
     def node_id(self) -> int: ...
@@ -172,21 +172,21 @@ def merge(
 ) -> ClusterView:
     """The next snapshot after an answer.
 
-    ``asked`` are the names that were asked for, None for all topics. Topics outside the answer stay while they are in
-    ``keep``; after an answer about all topics only as gone (UNKNOWN_TOPIC_OR_PARTITION), since that answer is complete.
-    ``epochs_reliable`` is false for answers before version 9. An answer of another cluster starts afresh.
+    ``asked`` are the requested names, None for all topics. Topics outside the answer stay while they are in ``keep``;
+    after an answer about all topics they get the error UNKNOWN_TOPIC_OR_PARTITION, since that answer is complete.
+    ``epochs_reliable`` is False for answers before version 9. An answer with another cluster id starts from nothing.
     """
     if view.cluster_id is not None and response.cluster_id is not None and view.cluster_id != response.cluster_id:
         view = ClusterView()
-    topics = view.topics.copy()  # a plain dict, a hundred times as fast as by iterating over the proxy
+    topics = view.topics.copy()  # a plain dict: a hundred times faster than iterating over the proxy
     for name in topics.keys() - keep:
         del topics[name]
     if asked is None:
         topics = {name: _gone(topic) for name, topic in topics.items()}
     for answer in response.topics:
-        if answer.name is not None:  # null only in answers to questions by id, which are not asked here
+        if answer.name is not None:  # null only in answers to requests by topic id, which are not sent here
             topics[answer.name] = _merge_topic(view.topics.get(answer.name), answer, epochs_reliable)
-    # Dicts of thousands of identical objects compare in microseconds, and every holder then shares one dict.
+    # Dicts of thousands of identical objects compare in microseconds, and all snapshots then share one dict.
     unchanged = topics == view.topics
     nodes = {answer.node_id: _node(answer) for answer in response.brokers}
     return ClusterView(
@@ -205,10 +205,10 @@ def merge_leader(
     leader_epoch: int,
     endpoints: Iterable[Endpoint] = (),
 ) -> ClusterView:
-    """The next snapshot after a hint in a Produce or Fetch error about who leads now (KIP-951).
+    """The next snapshot after a hint about a new leader in a Produce or Fetch error (KIP-951).
 
-    The same snapshot when the hint says nothing new: a leader below zero, an epoch that is not above the known one, a
-    partition that is not known, or a broker without an address. ``endpoints`` are the addresses that came with it.
+    Returns the same snapshot if the hint is not newer or cannot be used: a leader below zero, an epoch that is not
+    above the known one, an unknown partition, or a broker without an address. ``endpoints`` came with the hint.
     """
     topic = view.topics.get(topic_partition[0])
     partition = None if topic is None else topic.partition(topic_partition[1])
@@ -216,13 +216,13 @@ def merge_leader(
         return view
     if partition.leader_epoch is not None and leader_epoch <= partition.leader_epoch:
         return view
-    told = {endpoint.node_id: _node(endpoint) for endpoint in endpoints}
-    if leader not in told and leader not in view.nodes:
+    hinted = {endpoint.node_id: _node(endpoint) for endpoint in endpoints}
+    if leader not in hinted and leader not in view.nodes:
         return view
     moved = dataclasses.replace(partition, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
     partitions = tuple(moved if each is partition else each for each in topic.partitions)
     topics = view.topics | {topic.name: dataclasses.replace(topic, partitions=partitions)}
-    nodes = {**view.nodes, **told}
+    nodes = {**view.nodes, **hinted}
     return dataclasses.replace(
         view,
         nodes=view.nodes if nodes == view.nodes else MappingProxyType(nodes),
@@ -246,7 +246,7 @@ def _merge_topic(known: TopicView | None, answer: MetadataResponseTopic, epochs_
     if error is not ErrorCode.NONE:
         if known is None:
             return TopicView(name, answer.topic_id, error, (), answer.is_internal)
-        # The id stays the known one: an answer that says "gone" has no id to give.
+        # Keep the known id: an answer that the topic does not exist has none.
         return known if known.error is error else dataclasses.replace(known, error=error)
     if known is None or not _is_same_topic(known, answer):
         known = TopicView(name)
@@ -265,16 +265,16 @@ def _merge_topic(known: TopicView | None, answer: MetadataResponseTopic, epochs_
 def _is_same_topic(known: TopicView, answer: MetadataResponseTopic) -> bool:
     if known.topic_id == ZERO_UUID and answer.topic_id == ZERO_UUID:
         return known.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    # A broker too old for ids, in a cluster whose other brokers gave one, contradicts nothing.
+    # During an upgrade some brokers have topic ids and others have none; a missing id contradicts nothing.
     return answer.topic_id in (known.topic_id, ZERO_UUID)
 
 
 def _merge_partitions(
     known: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool
 ) -> tuple[PartitionView, ...]:
-    """The partitions of a topic, as the very tuple that is known when nothing changed."""
+    """The partitions of a topic; the known tuple itself if nothing changed."""
     if len(known.partitions) == len(answer.partitions) and all(
-        _says_nothing_new(old, given, epochs_reliable) for old, given in zip(known.partitions, answer.partitions)
+        _is_unchanged(old, given, epochs_reliable) for old, given in zip(known.partitions, answer.partitions)
     ):
         return known.partitions
     merged = {
@@ -288,8 +288,8 @@ def _merge_partitions(
     return known.partitions if made == known.partitions else made
 
 
-def _says_nothing_new(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
-    """Whether the merged partition would equal the known one, which is nearly always so. Hot: no object is made."""
+def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
+    """Whether the merged partition would equal the known one, as it nearly always does. Hot: makes no object."""
     return (
         old.partition == given.partition_index
         and (-1 if old.leader is None else old.leader) == given.leader_id

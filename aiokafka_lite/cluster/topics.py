@@ -1,48 +1,53 @@
-"""Which topics metadata is asked for: those that somebody uses, and for how long yet.
-
-A producer that writes to ever new topics must not ask for all it has ever seen (KIP-526), so a topic that was used only
-in passing is dropped after a while. A topic that was added by name stays until it is removed.
-"""
+"""Topics whose metadata the client keeps: which names are valid, how long a topic is tracked, which are missing."""
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
+from ..arguments import must_be
 from ..errors import ErrorCode, InvalidTopic
+from .metadata import ClusterView
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SHOWN = 60
 
+MISSING_AFTER = 2.0
+"""Seconds after which a missing topic is logged. A topic that was just created appears sooner."""
+
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopic unless the name keeps Kafka's rules, so that no broker has to be asked about it."""
+    """Raise InvalidTopic unless Kafka allows the name. No broker is asked."""
     if not isinstance(name, str):
-        raise InvalidTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is not text but {type(name).__name__}")
+        raise InvalidTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, must_be("topic", "a string", name))
     if _NAME.fullmatch(name) and name not in (".", ".."):
         return
     shown = repr(name if len(name) <= _SHOWN else name[:_SHOWN] + "…")
     if not name or name in (".", ".."):
-        reason = 'it must not be empty, "." or ".."'
+        rule = 'not be empty, "." or ".."'
     elif len(name) > 249:
-        reason = f"it has {len(name)} characters, and 249 are allowed"
+        rule = f"have at most 249 characters, got {len(name)}"
     else:
-        reason = "only a-z, A-Z, 0-9, '.', '_' and '-' are allowed"
-    raise InvalidTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {shown}: {reason}")
+        rule = "consist of a-z, A-Z, 0-9, '.', '_' and '-'"
+    raise InvalidTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name must {rule}: {shown}")
 
 
 class TrackedTopics:
-    """The topics in use. Added ones stay; used ones stay for ``idle`` seconds after their last use."""
+    """The topics in use. Added ones stay until removed; used ones stay for ``idle`` seconds after their last use.
+
+    A producer that writes to new topics all the time must not ask for all it has ever seen (KIP-526).
+    """
 
     def __init__(self, idle: float) -> None:
         self._idle = idle
-        self._last_use: dict[str, float] = {}
+        self._last_use: dict[str, float] = {}  # infinite for an added topic
 
     @property
     def names(self) -> AbstractSet[str]:
-        """A live, read-only look at the names; testing membership is cheap."""
+        """A live, read-only view of the names. A membership test is cheap."""
         return self._last_use.keys()
 
     def __contains__(self, name: object) -> bool:
@@ -57,22 +62,45 @@ class TrackedTopics:
             self._last_use[name] = math.inf
 
     def remove(self, names: Iterable[str]) -> None:
-        """Forget the topics, added or used; unknown ones are not minded."""
+        """Drop the topics, whether added or used. Unknown names are ignored."""
         for name in names:
             self._last_use.pop(name, None)
 
     def use(self, name: str, now: float) -> None:
-        """Note that the topic was used at ``now``."""
+        """Record that the topic was used at ``now``."""
         if self._last_use.get(name, -math.inf) < now:
             self._last_use[name] = now
 
     def expire(self, now: float) -> None:
-        """Drop what was not used for the idle time."""
+        """Drop topics that were not used for ``idle`` seconds."""
         limit = now - self._idle
         for name in [name for name, last in self._last_use.items() if last < limit]:
             del self._last_use[name]
 
     def forget_use(self, name: str) -> None:
-        """Drop the topic unless it was added: what it was used for did not come about."""
+        """Drop the topic unless it was added: the call that used it failed."""
         if self._last_use.get(name) != math.inf:
             self._last_use.pop(name, None)
+
+
+class MissingTopics:
+    """Logs tracked topics that do not exist, once each, so that a misspelt name does not fail silently."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._since: dict[str, float] = {}  # infinite once it is logged
+
+    def update(self, view: ClusterView, tracked: TrackedTopics, now: float) -> None:
+        """Log topics that are missing for MISSING_AFTER seconds, and logged ones that exist now."""
+        missing = {
+            name
+            for name in view.unsettled(tracked.names)
+            if view.topics[name].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+        for name in self._since.keys() - missing:
+            if self._since.pop(name) == math.inf and name in tracked:
+                self._logger.info("topic %r exists now", name)
+        for name in missing:
+            if now >= self._since.setdefault(name, now) + MISSING_AFTER and self._since[name] < math.inf:
+                self._since[name] = math.inf
+                self._logger.warning("topic %r does not exist; check its name. The client waits for it", name)

@@ -1,28 +1,28 @@
-"""Keeps the client's snapshot of the cluster fresh: one task that asks, and any number of waiters that share it.
+"""Keeps the client's snapshot of the cluster up to date: one task sends requests, all callers share the answers.
 
-Owns the present view, what is wanted of the next, and the pace. A waiter takes a *ticket* and waits until it is
-served: an answer serves every ticket that was given out before its request was sent. So a waiter never gets an answer
-older than its question, and a thousand waiters cost one request. No waiter runs the request, so none can take it down.
+Rules of this file:
 
-The pace, since an endless hot loop is what this machinery has most often been in other clients: a topic that is asked
-for the first time is asked for at once; everything else leaves ``retry_backoff`` between two answers, doubled up to
-``retry_backoff_max`` while answers say nothing new. A round that reached no broker backs off in the same way.
-
-A round goes through the live brokers, then through the bootstrap addresses. Brokers that fail are put aside, and taken
-back when none is left (KIP-899). One that keeps silent is waited for, but not alone: after `PATIENCE` the next is asked
-as well, then after twice that, and so on, and the first answer ends the round. So a frozen broker costs a second where
-its request times out after thirty, and a cluster that is slow as a whole gets few requests more.
+Rule 1: ``run`` is the only task that sends requests. Callers take a ticket (``demand``) and wait for it
+        (``wait_served``), so cancelling a caller never cancels a request that others wait for.
+Rule 2: Requests are paced, because an endless loop of metadata requests is the most usual bug of this code in other
+        clients. A topic that was never asked for is asked for at once. Everything else waits ``retry_backoff`` after an
+        answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs off
+        in the same way.
+Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-899). A broker that fails is marked
+        unreachable; when none is left, all are reachable again. Silent brokers are hedged (``aio.hedged``).
+Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a request
+        that does not ask for its topics.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Iterable
 
 import anyio
 
+from ..aio.hedged import hedged
 from ..aio.outages import Outages
 from ..aio.retry import Backoff
 from ..aio.runtime import Runtime
@@ -44,97 +44,78 @@ from ..protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataR
 from ..types import TopicPartition
 from .brokers import Brokers
 from .metadata import ClusterView, Endpoint, merge, merge_leader
-from .topics import TrackedTopics
+from .tickets import Tickets
+from .topics import MissingTopics, TrackedTopics
 
 logger = logging.getLogger(__name__)
 
 TOPIC_IDLE = 300.0
-"""Seconds after which a topic that was used only in passing is not asked for any longer."""
-
-PATIENCE = 1.0
-"""Seconds without an answer, to connecting or to the request, until another broker is asked as well; then doubled."""
-
-MISSING_FOR = 2.0
-"""Seconds from which on a topic that does not exist is worth a warning; one that was just created appears sooner."""
-
-_RELIABLE_EPOCHS = 9
-"""The version of Metadata from which on leader epochs may be believed: older brokers answer with outdated ones."""
-
+"""Seconds after which a topic that is not used any more is no longer asked for (``TrackedTopics``)."""
 
 _PLACE = "metadata"
-"""Where outages are counted."""
+"""The place of metadata outages in ``Outages``."""
 
 
 class Updater:
-    """Owner of the view. ``run`` is its only task; everything else is called on the same loop and does not wait."""
+    """Owns the snapshot (``view``), the demanded topics and the pace. ``run`` is its only task; no other method waits.
+
+    All methods belong to the loop of ``run``.
+    """
 
     def __init__(self, config: ClientConfig, brokers: Brokers, runtime: Runtime, outages: Outages) -> None:
         self.view = ClusterView()
         self.tracked = TrackedTopics(TOPIC_IDLE)
-        self.failures: dict[str, KafkaError] = {}  # since the last answer, the latest of each address
-        self._config = config
         self.creates_topics = config.allow_auto_create_topics
+        self.failures: dict[str, KafkaError] = {}
+        """The last error of each address since the last answer."""
+        self._config = config
         self._brokers = brokers
         self._runtime = runtime
         self._outages = outages
         self._callbacks: dict[int, Callable[[ClusterView], None]] = {}
         self._next_callback = 0
 
-        self._given = 0  # the newest ticket; tickets up to _sent are in a request or done, up to _served are answered
-        self._sent = 0
-        self._served = 0
-        self._refused = 0  # up to here tickets were ended by _refusal, which trying again would not cure
-        self._refusal: KafkaError | None = None
-        self._useless_rounds = 0  # in a row, before there was any answer: each address spoke something strange
-        self._whole = 0  # the newest ticket that wants all tracked topics
-        self._wanted: dict[str, int] = {}  # the newest ticket that wants this topic
-        self._unheard: set[str] = set()  # wanted, and never asked for yet: not paced
+        self._tickets = Tickets()
+        self._all_topics_ticket = 0  # the newest ticket that asks for all tracked topics
+        self._wanted: dict[str, int] = {}  # the newest ticket that asks for this topic
+        self._never_asked: set[str] = set()  # demanded and unknown: not paced (rule 2)
 
         self._pace = Backoff(config.retry_backoff, config.retry_backoff_max, random=runtime.random)
         self._not_before = 0.0
-        self._last_whole = 0.0
-        self._settling = False  # a tracked topic lacks leaders or is in a passing error: ask again without being told
-        self._missing: dict[str, float] = {}  # tracked topics that do not exist, since when; infinite once that is said
+        self._last_refresh = 0.0  # of all tracked topics
+        # A tracked topic lacks a leader or has a retriable error: ask again although no caller demands it.
+        self._unsettled = False
+        self._missing = MissingTopics(logger)
+        # Rounds in a row, before the first answer, in which every address failed for good; see _is_hopeless.
+        self._hopeless_rounds = 0
         self._wake = asyncio.Event()
-        self._answered = asyncio.Event()  # replaced at each answer
 
-    # What others ask of it.
+    # Called by the client.
 
     def demand(self, topics: Iterable[str] | None = None) -> int:
-        """Ask for the topics, or for all tracked ones, soon; the ticket to wait for with ``wait_served``."""
-        if self._given == self._sent:
-            self._given += 1
+        """Ask for the topics, or for all tracked ones, soon. Returns the ticket for ``wait_served``."""
+        ticket = self._tickets.issue()
         if topics is None:
-            self._whole = self._given
+            self._all_topics_ticket = ticket
         else:
             for name in topics:
-                self._wanted[name] = self._given
+                self._wanted[name] = ticket
                 if name not in self.view.topics:
-                    self._unheard.add(name)
+                    self._never_asked.add(name)
         self._wake.set()
-        return self._given
+        return ticket
 
     async def wait_served(self, ticket: int) -> None:
-        """Wait until an answer has come to a request that was sent after the ticket was given.
+        """Wait, without a bound, for the answer to a request that was sent after the ticket was issued.
 
-        Raises what ended the asking for good: AuthenticationError, or errors of all bootstrap servers that trying again
-        would not cure. Waiting is without a bound; cancelling it cancels nothing else.
+        Raises AuthenticationError, or ProtocolError or UnsupportedVersion if every bootstrap server fails so.
         """
-        while self._served < ticket:
-            if self._refused >= ticket:
-                assert self._refusal is not None
-                raise self._refusal
-            await self._answered.wait()
-
-    async def wait_settled(self) -> None:
-        """Wait until nothing is asked for that was asked for by now. Raises as ``wait_served`` does."""
-        if self._given > max(self._served, self._refused):
-            await self.wait_served(self._given)
+        await self._tickets.wait(ticket)
 
     def hint(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, endpoints: Iterable[Endpoint]
     ) -> bool:
-        """Take a hint about a new leader (KIP-951); whether it was news."""
+        """Apply a hint about a new leader (KIP-951). False if the hint is not newer than the snapshot."""
         view = merge_leader(self.view, topic_partition, leader, leader_epoch, endpoints)
         if view is self.view:
             return False
@@ -142,24 +123,31 @@ class Updater:
         return True
 
     def on_change(self, callback: Callable[[ClusterView], None]) -> Callable[[], None]:
-        """Call ``callback(view)`` after each change of the view; what is returned ends that."""
+        """Call ``callback(view)`` after each change of the snapshot. Returns a function that removes the callback."""
         number = self._next_callback
         self._next_callback += 1
         self._callbacks[number] = callback
 
-        def forget() -> None:
+        def remove() -> None:
             self._callbacks.pop(number, None)
 
-        return forget
+        return remove
 
     def describe_failures(self) -> str:
-        """What each address that was tried since the last answer said last, for an error's text."""
+        """The last error of each address since the last answer, for the text of an error."""
         return "; ".join(f"{address}: {error}" for address, error in self.failures.items())
+
+    def describe_unreachable(self, timeout: float) -> str:
+        """The error of a client that found no cluster within ``timeout`` seconds, with the cause for each address."""
+        addresses = dict.fromkeys([*map(str, self._brokers.bootstrap), *self.failures])
+        unknown = "no answer yet; check that a broker listens on this port"
+        text = "; ".join(f"{address}: {self.failures.get(address, unknown)}" for address in addresses)
+        return f"no bootstrap server answered within {timeout:g} s: {text}"
 
     # The task.
 
     async def run(self) -> None:
-        """Ask when it is due, for as long as the client lives."""
+        """Send requests when they are due, until cancelled."""
         while True:
             await self._wait_until_due()
             await self._ask_until_answered()
@@ -168,20 +156,17 @@ class Updater:
         loop = asyncio.get_running_loop()
         while (due := self._due()) > loop.time():
             self._wake.clear()
-            try:
-                async with asyncio.timeout_at(due):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
-        if loop.time() >= self._last_whole + self._config.metadata_max_age:
+            with anyio.CancelScope(deadline=due):
+                await self._wake.wait()
+        if loop.time() >= self._last_refresh + self._config.metadata_max_age:
             self.demand()
 
     def _due(self) -> float:
-        if self._unheard:
+        if self._never_asked:
             return 0.0
-        if self._settling or self._given > max(self._served, self._refused):
+        if self._unsettled or self._tickets.pending:
             return self._not_before
-        return self._last_whole + self._config.metadata_max_age
+        return self._last_refresh + self._config.metadata_max_age
 
     async def _ask_until_answered(self) -> None:
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max, random=self._runtime.random)
@@ -191,74 +176,57 @@ class Updater:
             answered = await self._round()
 
     async def _round(self) -> bool:
-        """Ask one broker after the other; whether the asking is over, by an answer or for good."""
-        patience = PATIENCE
-        over = False
-
-        async def attempt(broker: Broker, failed: asyncio.Event) -> None:
-            nonlocal over
-            if await self._attempt(broker):
-                over = True
-                attempts.cancel_scope.cancel()
-            failed.set()
-
-        async with anyio.create_task_group() as attempts:
-            for broker in self._brokers.candidates(self.view):
-                failed = asyncio.Event()
-                attempts.start_soon(attempt, broker, failed, name=f"metadata: {broker.address}")
-                with anyio.move_on_after(patience) as waiting:
-                    await failed.wait()
-                if waiting.cancelled_caught:
-                    patience *= 2
-        if over:
+        """Ask one broker after the other. True once a broker answered, or all tickets failed for good."""
+        if await hedged(self._brokers.candidates(self.view), self._attempt, name="refresh metadata"):
             return True
-        self._brokers.resurrect()
-        if self._outages.failed(_PLACE, ConnectionLost(self.describe_failures(), sent=False)):
-            logger.warning("no broker answers a request for metadata: %s", self.describe_failures())
+        self._brokers.mark_all_reachable()
+        failures = self.describe_failures()
+        error = ConnectionLost(failures, sent=False)
+        self._outages.report(logger, _PLACE, error, "no broker answers metadata requests: %s", failures)
         if self.view.updated_at is None and self._is_hopeless():
-            self._refuse(_joined(self.failures))
+            self._fail(_joined(self.failures))
             return True
         return False
 
-    async def _attempt(self, broker: Broker) -> bool:
-        """Ask one broker; whether the asking is over, by its answer or for good."""
+    async def _attempt(self, broker: Broker) -> bool | None:
+        """Ask one broker. True if that ends the round, None to try the next candidate."""
         try:
             return await self._ask(broker)
         except AuthenticationError as error:
-            self._refuse(error)
+            # The other brokers would refuse the same credentials.
+            self._fail(error)
             return True
         except (ConnectionLost, KafkaTimeout, ProtocolError, UnsupportedVersion, BrokerError) as error:
-            self._failed(broker, error)
-            return False
+            self._record_failure(broker, error)
+            return None
 
     def _is_hopeless(self) -> bool:
-        """Whether the addresses will say the same again: other protocols, or versions that we do not speak.
+        """Whether every address speaks another protocol, or no version that this client speaks.
 
-        Bytes that make no sense may be an accident of this one connection, so they are believed the second time only.
+        Undecodable bytes may be an accident of one connection, so they count only in the second round.
         """
         errors = self.failures.values()
         if not all(isinstance(error, (ProtocolError, UnsupportedVersion)) for error in errors):
-            self._useless_rounds = 0
+            self._hopeless_rounds = 0
             return False
-        self._useless_rounds += 1
-        if self._useless_rounds > 1:
+        self._hopeless_rounds += 1
+        if self._hopeless_rounds > 1:
             return True
         return all(isinstance(error, (WrongProtocol, UnsupportedVersion)) for error in errors)
 
-    def _failed(self, broker: Broker, error: KafkaError) -> None:
+    def _record_failure(self, broker: Broker, error: KafkaError) -> None:
         self.failures[broker.address] = error
-        self._brokers.put_aside(broker)
-        logger.debug("%r is put aside: %s", broker, error)  # the broker itself says what happened to it
+        self._brokers.mark_unreachable(broker)
+        logger.debug("marked %r unreachable: %s", broker, error)  # DEBUG: the broker itself logs its outage
 
-    async def _ask(self, broker: Broker) -> bool:
+    async def _ask(self, broker: Broker) -> bool | None:
         connection = await broker.connection(Purpose.OTHER)
-        # Nothing is awaited from here until the request is written: what is wanted now is what it asks for.
+        # Rule 4: no await from here until the request is written.
         now = asyncio.get_running_loop().time()
         if now > self._not_before + self._config.retry_backoff_max:
-            self._pace.reset()  # the last answers are long ago, so that they said nothing new is no reason to be slow
-        ticket, asked = self._given, self._asked(now)
-        self._sent = ticket
-        self._unheard.clear()
+            self._pace.reset()  # the last answer is old; that it brought no change is no reason to be slow now
+        ticket, asked = self._tickets.send(), self._topics_to_ask(now)
+        self._never_asked.clear()
         answer = connection.send_nowait(
             MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in asked],
@@ -267,28 +235,32 @@ class Updater:
             timeout=self._config.request_timeout,
         )
         response = await answer
-        reason = _unusable(response)
-        if reason is not None:
-            self._failed(broker, reason)
-            if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-                self._brokers.put_all_aside(self.view)
-            return False
-        self._brokers.revive(broker)
-        self._accept(response, ticket, asked, connection.versions.supports(MetadataRequest, _RELIABLE_EPOCHS))
+        error = _error_in(response)
+        if error is not None:
+            self._record_failure(broker, error)
+            if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
+                self._brokers.mark_all_unreachable(self.view)
+            return None
+        self._brokers.mark_reachable(broker)
+        self._accept(response, ticket, asked, connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS))
         return True
 
-    def _asked(self, now: float) -> set[str]:
-        """The topics to ask for: all tracked ones when somebody or the interval wants it, else only what is wanted."""
+    @property
+    def _asks_for_all(self) -> bool:
+        return self._all_topics_ticket > self._tickets.served
+
+    def _topics_to_ask(self, now: float) -> set[str]:
+        """All tracked topics if a caller or the interval demands them, else the demanded and the unsettled ones."""
         wanted = set(self._wanted)
-        if self._whole > self._served:
+        if self._asks_for_all:
             self.tracked.expire(now)
             return wanted.union(self.tracked.names)
         return wanted.union(self.view.unsettled(self.tracked.names))
 
     def _accept(self, response: MetadataResponse, ticket: int, asked: set[str], epochs_reliable: bool) -> None:
         now = asyncio.get_running_loop().time()
-        if self._whole > self._served:
-            self._last_whole = now
+        if self._asks_for_all:
+            self._last_refresh = now
         view = merge(
             self.view,
             response,
@@ -297,72 +269,52 @@ class Updater:
             now=now,
             epochs_reliable=epochs_reliable,
         )
-        spell = self._outages.over(_PLACE)
-        if spell is not None:
-            logger.warning("a broker answers a request for metadata again, after %s", spell)
-        news = not view.same_as(self.view)
+        self._outages.recovered(logger, _PLACE, "a broker answered a metadata request")
+        changed = not view.same_as(self.view)
         if view.cluster_id != self.view.cluster_id and self.view.cluster_id is not None:
-            logger.warning("another cluster answers: %s instead of %s", view.cluster_id, self.view.cluster_id)
+            logger.warning("cluster id changed from %s to %s", self.view.cluster_id, view.cluster_id)
         for name in [name for name, wanted in self._wanted.items() if wanted <= ticket]:
             del self._wanted[name]
-        if news:
+        if changed:
             self._pace.reset()
         self._not_before = now + self._pace.next()
-        self._settling = any(True for _ in view.unsettled(self.tracked.names))
-        self._say_what_is_missing(view, now)
-        self._served = ticket
+        self._unsettled = any(True for _ in view.unsettled(self.tracked.names))
+        self._missing.update(view, self.tracked, now)
         self.failures.clear()
         self._brokers.follow(view)
-        if news:
+        if changed:
             self._replace(view)
         else:
             self.view = view
-        self._tell()
-
-    def _say_what_is_missing(self, view: ClusterView, now: float) -> None:
-        """Warn once of a topic that is waited for and does not exist: else a typo is met with silence."""
-        unsettled = view.unsettled(self.tracked.names)
-        missing = {name for name in unsettled if view.topics[name].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        for name in self._missing.keys() - missing:
-            if self._missing.pop(name) == math.inf and name in self.tracked:
-                logger.warning("topic %r exists now", name)
-        for name in missing:
-            if now >= self._missing.setdefault(name, now) + MISSING_FOR and self._missing[name] < math.inf:
-                self._missing[name] = math.inf
-                logger.warning("topic %r does not exist, and is waited for; is it the right name?", name)
+        # Last, so that a callback that raises ends the client before a caller gets this answer.
+        self._tickets.serve(ticket)
 
     def _replace(self, view: ClusterView) -> None:
         self.view = view
         for callback in tuple(self._callbacks.values()):
             callback(view)
 
-    def _refuse(self, error: KafkaError) -> None:
-        """End the asking for all that wait now. The next ticket, or the interval, begins anew."""
+    def _fail(self, error: KafkaError) -> None:
+        """End all tickets with an error. The next ticket, or the interval, starts a new round."""
         now = asyncio.get_running_loop().time()
-        self._refusal, self._refused = error, self._given
-        self._useless_rounds = 0
-        self._sent = self._given
-        self._unheard.clear()
-        self._settling = False
-        self._last_whole = now
+        self._tickets.fail(error)
+        self._hopeless_rounds = 0
+        self._never_asked.clear()
+        self._unsettled = False
+        self._last_refresh = now
         self._not_before = now + self._pace.next()
-        self._tell()
-
-    def _tell(self) -> None:
-        answered, self._answered = self._answered, asyncio.Event()
-        answered.set()
 
 
-def _unusable(response: MetadataResponse) -> KafkaError | None:
+def _error_in(response: MetadataResponse) -> KafkaError | None:
     if response.error_code:
-        return error_for(response.error_code, "the request for metadata was refused")
+        return error_for(response.error_code, "the metadata request was refused")
     if not response.brokers:
-        return error_for(ErrorCode.BROKER_NOT_AVAILABLE, "the answer to a request for metadata names no broker")
+        return error_for(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata response lists no broker")
     return None
 
 
 def _joined(failures: dict[str, KafkaError]) -> KafkaError:
-    """One error for all addresses: the only one, or one of the same kind that names them all."""
+    """One error for all addresses: UnsupportedVersion if all failed so, else ProtocolError."""
     errors = list(failures.values())
     text = "; ".join(f"{address}: {error}" for address, error in failures.items())
     kind = UnsupportedVersion if all(isinstance(error, UnsupportedVersion) for error in errors) else ProtocolError

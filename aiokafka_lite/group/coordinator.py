@@ -210,7 +210,7 @@ class Coordinator:
             self._pattern.cancel()
             self._pattern = None
         by_name = not isinstance(topics, re.Pattern)
-        self._client.create_topics_by_asking(by_name and self._client_config.allow_auto_create_topics)
+        self._client.allow_topic_creation(by_name and self._client_config.allow_auto_create_topics)
         if isinstance(topics, re.Pattern):
             self._pattern = self._spawn(self._watch_pattern, topics, name="topics that match")
         else:

@@ -69,7 +69,7 @@ class Link:
                 if known is not None and known.node_id != node_id:
                     moved = f"broker {node_id} kept silent, and group {self._group_id!r} is coordinated by {known} now"
                     raise ConnectionLost(moved, sent=True)
-                self._client.look_for_coordinator_again(self._group_id)
+                self._client.refresh_coordinator(self._group_id)
         finally:
             answer.cancel()
 

@@ -1,8 +1,9 @@
-"""The snapshot stays fresh, at a decent pace, whatever happens to brokers and waiters."""
+"""The snapshot stays up to date, with few requests, whatever happens to brokers and callers."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -79,7 +80,7 @@ async def test_new_topic_is_asked_for_alone_and_at_once() -> None:
 
 
 @simulated
-async def test_waiter_that_comes_while_a_request_is_under_way_gets_a_newer_answer() -> None:
+async def test_a_caller_that_arrives_during_a_request_gets_a_newer_answer() -> None:
     async with cluster_and_client() as (cluster, client):
         await cluster.create_topic("orders", partitions=1, replication_factor=3)
         await client.topic("orders")
@@ -96,7 +97,7 @@ async def test_waiter_that_comes_while_a_request_is_under_way_gets_a_newer_answe
 
 
 async def _answer_now_arriving_in(cluster: EmbeddedCluster, seconds: float) -> Fault:
-    """The next answer is made up of what is known now, and sent later."""
+    """The next Metadata response is made now and sent ``seconds`` later."""
     async with client_of(cluster) as other:
         await other.topic("orders")
         response = cluster.history.of(MetadataRequest)[-1].response
@@ -110,7 +111,7 @@ async def _answer_now_arriving_in(cluster: EmbeddedCluster, seconds: float) -> F
 
 
 @simulated
-async def test_cancelled_waiter_cancels_nothing_for_the_others() -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async with cluster_and_client() as (cluster, client):
         cluster.on(MetadataRequest).delay(1.0)
         before = metadata_requests(cluster)
@@ -124,7 +125,7 @@ async def test_cancelled_waiter_cancels_nothing_for_the_others() -> None:
 
 
 @simulated
-async def test_repeated_refreshes_that_say_nothing_new_slow_down() -> None:
+async def test_refreshes_that_bring_no_change_slow_down() -> None:
     async with cluster_and_client() as (cluster, client):
         before = metadata_requests(cluster)
         async with asyncio.timeout(30):
@@ -134,7 +135,7 @@ async def test_repeated_refreshes_that_say_nothing_new_slow_down() -> None:
 
 
 @simulated
-async def test_view_is_refreshed_when_it_is_old_and_not_before() -> None:
+async def test_the_view_is_refreshed_after_metadata_max_age_and_not_before() -> None:
     async with cluster_and_client(client={"metadata_max_age": 60.0}) as (cluster, client):
         await cluster.create_topic("orders", partitions=1, replication_factor=3)
         await client.topic("orders")
@@ -149,7 +150,7 @@ async def test_view_is_refreshed_when_it_is_old_and_not_before() -> None:
 
 
 @simulated
-async def test_topic_that_appears_later_is_waited_for() -> None:
+async def test_a_topic_that_is_created_later_is_awaited() -> None:
     async with cluster_and_client(auto_create_topics=False) as (cluster, client):
         waiter = asyncio.ensure_future(client.topic("orders", timeout=10))
         await asyncio.sleep(3)
@@ -159,7 +160,7 @@ async def test_topic_that_appears_later_is_waited_for() -> None:
 
 
 @simulated
-async def test_topic_is_created_by_being_asked_for_where_that_is_allowed() -> None:
+async def test_a_metadata_request_creates_the_topic_if_allowed() -> None:
     async with cluster_and_client(client={"allow_auto_create_topics": False}) as (cluster, client):
         with pytest.raises(UnknownTopic, match="allow_auto_create_topics is off"):
             await client.topic("new", timeout=1)
@@ -168,7 +169,7 @@ async def test_topic_is_created_by_being_asked_for_where_that_is_allowed() -> No
 
 
 @simulated
-async def test_unknown_topic_is_named_at_the_deadline_and_not_asked_for_ever_after() -> None:
+async def test_an_unknown_topic_is_an_error_at_the_deadline_and_no_longer_requested() -> None:
     async with cluster_and_client(auto_create_topics=False) as (cluster, client):
         before = metadata_requests(cluster)
         with pytest.raises(UnknownTopic, match=r"'nowhere'.*within 5 s"):
@@ -182,7 +183,7 @@ async def test_unknown_topic_is_named_at_the_deadline_and_not_asked_for_ever_aft
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250, None, b"bytes"])
 @simulated
-async def test_invalid_name_is_refused_without_asking(name: str) -> None:
+async def test_an_invalid_name_is_refused_without_a_request(name: str) -> None:
     async with cluster_and_client(1) as (cluster, client):
         before = metadata_requests(cluster)
         with pytest.raises(InvalidTopic):
@@ -195,7 +196,7 @@ async def test_invalid_name_is_refused_without_asking(name: str) -> None:
 
 
 @simulated
-async def test_missing_permission_for_a_topic_ends_the_wait_at_once_and_only_for_that_topic() -> None:
+async def test_a_refused_topic_fails_its_caller_at_once_and_only_that_one() -> None:
     async with cluster_and_client() as (cluster, client):
         cluster.on(MetadataRequest, topic="secret").fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None)
         open_topic, secret = await asyncio.gather(client.topic("open"), client.topic("secret"), return_exceptions=True)
@@ -204,11 +205,11 @@ async def test_missing_permission_for_a_topic_ends_the_wait_at_once_and_only_for
         assert not isinstance(open_topic, BaseException)
         assert now() == 0.0
         cluster.faults.clear()
-        assert (await client.topic("secret")).is_usable, "asked anew, as the permission may have been granted"
+        assert (await client.topic("secret")).is_usable, "requested again, as the permission may have been granted"
 
 
 @simulated
-async def test_leaderless_partition_is_asked_about_until_it_has_a_leader() -> None:
+async def test_a_leaderless_partition_is_refreshed_until_it_has_a_leader() -> None:
     async with cluster_and_client() as (cluster, client):
         await cluster.create_topic("orders", assignments=[[2], [3]])
         await client.topic("orders")
@@ -218,7 +219,7 @@ async def test_leaderless_partition_is_asked_about_until_it_has_a_leader() -> No
         assert client.view.leader_of(TopicPartition("orders", 1)) is not None
         before = metadata_requests(cluster)
         await asyncio.sleep(20)
-        assert 10 <= metadata_requests(cluster) - before <= 30, "again and again, but not hot"
+        assert 10 <= metadata_requests(cluster) - before <= 30, "repeatedly, with a pause"
         await cluster.start_node(2)
         await asyncio.sleep(2)
         assert leader_in(client.view) == 2
@@ -228,7 +229,7 @@ async def test_leaderless_partition_is_asked_about_until_it_has_a_leader() -> No
 
 
 @simulated
-async def test_old_answers_cause_no_ping_pong() -> None:
+async def test_stale_answers_do_not_undo_a_newer_leader() -> None:
     async with cluster_and_client() as (cluster, client):
         await cluster.create_topic("orders", partitions=1, replication_factor=3)
         await client.topic("orders")
@@ -248,7 +249,7 @@ async def test_old_answers_cause_no_ping_pong() -> None:
 
 
 @simulated
-async def test_broker_that_fails_is_put_aside_and_taken_back_when_none_is_left() -> None:
+async def test_an_unreachable_broker_is_skipped_until_no_other_is_left() -> None:
     async with memory_cluster() as cluster:
         assert cluster.connector is not None
         connector = CountingConnector(cluster.connector)
@@ -260,7 +261,7 @@ async def test_broker_that_fails_is_put_aside_and_taken_back_when_none_is_left()
             attempts = connector.attempts[port]
             for _ in range(20):
                 await client.refresh(timeout=60)
-            assert connector.attempts[port] == attempts, "it is not even tried while others answer"
+            assert connector.attempts[port] == attempts, "it is not tried while others answer"
             await cluster.stop(2)
             await cluster.stop(3)
             await cluster.thaw(1)
@@ -269,14 +270,14 @@ async def test_broker_that_fails_is_put_aside_and_taken_back_when_none_is_left()
 
 
 @simulated
-async def test_a_broker_that_keeps_silent_holds_up_a_refresh_for_a_second() -> None:
+async def test_a_silent_broker_delays_a_refresh_by_one_second() -> None:
     async with cluster_and_client() as (cluster, client):
         await client.refresh()
         cluster.on(MetadataRequest).drop()
         began = now()
         await client.refresh()
         assert 1.0 < now() - began < 1.5
-        for _ in range(20):  # the silent one has a request under way, so that others are asked first
+        for _ in range(20):  # the silent broker has a request in flight, so others are asked first
             began = now()
             await client.refresh()
             assert now() - began < 1.1
@@ -284,7 +285,7 @@ async def test_a_broker_that_keeps_silent_holds_up_a_refresh_for_a_second() -> N
 
 
 @simulated
-async def test_a_cluster_that_is_slow_is_asked_little_more_for_it() -> None:
+async def test_a_slow_cluster_gets_few_extra_requests() -> None:
     async with cluster_and_client(brokers=20) as (cluster, client):
         await client.refresh()
         before = metadata_requests(cluster)
@@ -298,10 +299,10 @@ async def test_a_cluster_that_is_slow_is_asked_little_more_for_it() -> None:
 
 
 @simulated
-async def test_who_comes_while_several_are_asked_gets_an_answer_that_is_new_enough() -> None:
+async def test_a_caller_that_arrives_during_a_hedged_request_gets_a_newer_answer() -> None:
     async with cluster_and_client() as (cluster, client):
         await client.refresh()
-        await _answer_now_arriving_in(cluster, 3.0)  # what the first one asked says nothing of what comes after it
+        await _answer_now_arriving_in(cluster, 3.0)  # the first answer is older than the topic
         first = asyncio.ensure_future(client.refresh())
         await asyncio.sleep(0.5)
         cluster.on(MetadataRequest).drop()
@@ -313,7 +314,7 @@ async def test_who_comes_while_several_are_asked_gets_an_answer_that_is_new_enou
 
 
 @simulated
-async def test_no_broker_answers_then_they_come_back() -> None:
+async def test_an_outage_of_all_brokers_ends_when_they_return() -> None:
     async with cluster_and_client() as (cluster, client):
         for node in (1, 2, 3):
             await cluster.stop(node)
@@ -346,7 +347,7 @@ async def test_bootstrap_list_is_used_again_when_all_brokers_have_moved() -> Non
 
 
 @simulated
-async def test_brokers_are_taken_back_where_the_bootstrap_list_leads_nowhere_any_longer() -> None:
+async def test_known_brokers_are_tried_again_if_the_bootstrap_addresses_fail() -> None:
     async with memory_cluster() as cluster:
         assert cluster.connector is not None
         connector = CountingConnector(cluster.connector)
@@ -363,7 +364,7 @@ async def test_brokers_are_taken_back_where_the_bootstrap_list_leads_nowhere_any
 
 
 @simulated
-async def test_broker_that_wants_it_sends_the_client_to_the_bootstrap_list() -> None:
+async def test_rebootstrap_required_sends_the_client_to_the_bootstrap_list() -> None:
     async with memory_cluster() as cluster:
         assert cluster.connector is not None
         connector = CountingConnector(cluster.connector)
@@ -379,7 +380,7 @@ async def test_broker_that_wants_it_sends_the_client_to_the_bootstrap_list() -> 
 
 
 @simulated
-async def test_broker_at_a_new_address_is_followed() -> None:
+async def test_a_broker_with_a_new_address_is_followed() -> None:
     async with cluster_and_client() as (cluster, client):
         await cluster.restart(2, port=7002)
         await client.refresh()
@@ -389,7 +390,7 @@ async def test_broker_at_a_new_address_is_followed() -> None:
 
 
 @simulated
-async def test_broker_that_is_listed_no_more_is_forgotten_once_it_has_no_connection() -> None:
+async def test_a_broker_that_is_no_longer_listed_is_dropped_once_it_has_no_connection() -> None:
     async with cluster_and_client() as (cluster, client):
         await client.send(MetadataRequest(topics=[]), node=2)
         broker = client.broker(2)
@@ -398,7 +399,7 @@ async def test_broker_that_is_listed_no_more_is_forgotten_once_it_has_no_connect
         with cluster.on(MetadataRequest, times=None).answer(lambda _: MetadataResponse(brokers=listed, topics=[])):
             await client.refresh()
             assert 2 not in client.view.nodes
-            assert broker.connected, "what is in flight to a broker that is left out by mistake must not be lost"
+            assert broker.connected, "requests in flight to a broker that is omitted by mistake must not fail"
             broker.connections[0].retire()
             await asyncio.sleep(1.0)
             await client.refresh()
@@ -410,7 +411,7 @@ async def test_broker_that_is_listed_no_more_is_forgotten_once_it_has_no_connect
 
 
 @simulated
-async def test_answer_without_brokers_is_not_believed() -> None:
+async def test_an_answer_without_brokers_is_ignored() -> None:
     async with cluster_and_client() as (cluster, client):
         cluster.on(MetadataRequest).answer(lambda _: MetadataResponse(brokers=[], topics=[]))
         await client.refresh()
@@ -418,14 +419,14 @@ async def test_answer_without_brokers_is_not_believed() -> None:
 
 
 @simulated
-async def test_used_topics_are_forgotten_when_idle_and_added_ones_are_not() -> None:
+async def test_used_topics_are_dropped_when_idle_and_added_ones_are_not() -> None:
     async with cluster_and_client(client={"metadata_max_age": 100.0}) as (_, client):
         await client.topic("used")
         client.add_topics(["added"])
         await client.refresh()
         assert {"used", "added"} == set(client.view.topics)
         await asyncio.sleep(250)
-        assert client.known_topic("used") is not None, "and used again"
+        assert client.known_topic("used") is not None, "which uses it again"
         await asyncio.sleep(250)
         assert {"used", "added"} == set(client.view.topics)
         await asyncio.sleep(400)
@@ -436,11 +437,11 @@ async def test_used_topics_are_forgotten_when_idle_and_added_ones_are_not() -> N
 
 
 @simulated
-async def test_a_topic_stays_for_as_long_as_it_was_said_to_be_in_use_and_the_idle_time() -> None:
+async def test_a_topic_is_tracked_for_its_time_in_use_plus_the_idle_time() -> None:
     async with cluster_and_client(client={"metadata_max_age": 50.0}) as (_, client):
         await client.topic("slow")
         assert client.known_topic("slow", in_use_for=1_000.0) is not None
-        assert client.known_topic("slow") is not None, "a shorter use takes nothing away"
+        assert client.known_topic("slow") is not None, "a shorter use does not shorten the time"
         await asyncio.sleep(1_250)
         assert {"slow"} == set(client.view.topics)
         await asyncio.sleep(150)
@@ -448,19 +449,19 @@ async def test_a_topic_stays_for_as_long_as_it_was_said_to_be_in_use_and_the_idl
 
 
 @simulated
-async def test_topic_asked_for_once_is_not_tracked() -> None:
+async def test_a_refreshed_topic_is_not_tracked() -> None:
     async with cluster_and_client() as (_, client):
         assert "once" in (await client.refresh(["once"])).topics
         assert "once" not in (await client.refresh()).topics
 
 
 @simulated
-async def test_hint_is_taken_told_and_not_undone_by_old_metadata() -> None:
+async def test_a_leader_hint_is_applied_and_not_undone_by_stale_metadata() -> None:
     async with cluster_and_client() as (cluster, client):
         await cluster.create_topic("orders", partitions=1, replication_factor=3)
         await client.topic("orders")
-        told: list[int | None] = []
-        forget = client.on_view_change(lambda view: told.append(leader_in(view)))
+        seen: list[int | None] = []
+        forget = client.on_view_change(lambda view: seen.append(leader_in(view)))
         other = next(node for node in (1, 2, 3) if node != leader_in(client.view))
         assert client.update_leader(ORDERS_0, other, 5, [Node(other, "elsewhere", 1)])
         assert not client.update_leader(ORDERS_0, 1, 5)
@@ -468,11 +469,11 @@ async def test_hint_is_taken_told_and_not_undone_by_old_metadata() -> None:
         assert leader_in(client.view) == other
         forget()
         assert client.update_leader(ORDERS_0, 1, 6)
-        assert set(told) == {other}
+        assert set(seen) == {other}
 
 
 @simulated
-async def test_topic_created_anew_under_the_same_name_is_another_topic() -> None:
+async def test_a_recreated_topic_of_the_same_name_is_another_topic() -> None:
     async with cluster_and_client(auto_create_topics=False) as (cluster, client):
         await cluster.create_topic("orders", partitions=3, replication_factor=3)
         old = await client.topic("orders")
@@ -490,7 +491,7 @@ async def test_topic_created_anew_under_the_same_name_is_another_topic() -> None
 
 
 @simulated
-async def test_waiting_calls_end_when_the_client_is_closed_and_later_ones_are_refused() -> None:
+async def test_closing_the_client_ends_its_calls_and_refuses_new_ones() -> None:
     async with cluster_and_client(auto_create_topics=False) as (cluster, client):
         other = client_of(cluster)
         with pytest.raises(IllegalStateError, match="not started"):
@@ -507,7 +508,7 @@ async def test_waiting_calls_end_when_the_client_is_closed_and_later_ones_are_re
 
 @pytest.mark.parametrize("metadata_version", [5, 7, 8, 9, 12, 13])
 @simulated
-async def test_each_version_of_metadata_serves(metadata_version: int) -> None:
+async def test_each_version_of_metadata_works(metadata_version: int) -> None:
     versions = {**default_versions(), 3: (0, metadata_version)}
     async with cluster_and_client(versions=versions) as (cluster, client):
         await cluster.create_topic("orders", partitions=3, replication_factor=3)
@@ -520,15 +521,16 @@ async def test_each_version_of_metadata_serves(metadata_version: int) -> None:
 
 
 @simulated
-async def test_a_topic_that_does_not_exist_is_warned_of_once_and_so_is_its_coming(
+async def test_a_missing_topic_is_logged_once_and_so_is_its_creation(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with cluster_and_client(auto_create_topics=False) as (cluster, client):
         client.add_topics(["odrers"])
         await asyncio.sleep(600)
         assert [record.getMessage() for record in caplog.records] == [
-            "topic 'odrers' does not exist, and is waited for; is it the right name?"
+            "topic 'odrers' does not exist; check its name. The client waits for it"
         ]
+        caplog.set_level(logging.INFO, "aiokafka_lite.cluster.updater")
         await cluster.create_topic("odrers", partitions=1)
         await client.topic("odrers")
         assert [record.getMessage() for record in caplog.records][1:] == ["topic 'odrers' exists now"]

@@ -1,4 +1,4 @@
-"""A client that is started finds its cluster, or says what is wrong with each address."""
+"""A starting client finds its cluster, or names the error of each address."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_servers_are_tried_in_turn_until_one_answers() -> None:
         servers = f"127.0.0.1:1,127.0.0.1:2,{cluster.bootstrap_servers},127.0.0.1:3"
         async with client_of(cluster, bootstrap_servers=servers) as client:
             assert set(client.view.nodes) == {1, 2, 3}
-            assert now() == 0.0, "no pause before all have been tried"
+            assert now() == 0.0, "no pause before each was tried"
 
 
 @simulated
@@ -77,7 +77,7 @@ async def test_start_waits_for_a_cluster_that_is_starting() -> None:
 
 
 @simulated
-async def test_when_none_answers_the_error_names_each_address_within_the_timeout() -> None:
+async def test_if_no_server_answers_the_error_names_each_address_within_the_timeout() -> None:
     async with memory_cluster() as cluster:
         assert cluster.connector is not None
         connector = CountingConnector(cluster.connector)
@@ -87,14 +87,14 @@ async def test_when_none_answers_the_error_names_each_address_within_the_timeout
         assert now() == pytest.approx(60, abs=0.5)
         for address in ("127.0.0.1:1: cannot connect", "127.0.0.1:2: cannot connect"):
             assert address in str(caught.value)
-        assert max(connector.attempts.values()) < 20, "a dead address is not hammered"
+        assert max(connector.attempts.values()) < 20, "a dead address is retried with backoff"
         with pytest.raises(KafkaTimeout):
             await client.refresh()
 
 
 @pytest.mark.parametrize("timeout, cause", [(5.0, "no answer yet"), (15.0, "did not answer ApiVersions")])
 @simulated
-async def test_frozen_brokers_are_named_too(timeout: float, cause: str) -> None:
+async def test_frozen_brokers_are_named_in_the_error(timeout: float, cause: str) -> None:
     async with memory_cluster(2) as cluster:
         await cluster.freeze(1)
         await cluster.freeze(2)
@@ -107,7 +107,7 @@ async def test_frozen_brokers_are_named_too(timeout: float, cause: str) -> None:
 
 @pytest.mark.parametrize("frozen", [1, 2, 3, 4])
 @simulated
-async def test_frozen_brokers_hold_up_the_start_for_little_where_another_answers(frozen: int) -> None:
+async def test_frozen_brokers_delay_the_start_little_if_another_answers(frozen: int) -> None:
     async with memory_cluster(5) as cluster:
         for node in range(1, frozen + 1):
             await cluster.freeze(node)
@@ -169,7 +169,7 @@ async def test_http_server_is_recognised_at_once() -> None:
 
 
 class Garbling(asyncio.Protocol):
-    """In front of a client's connection: the first segments that it receives are not what was sent."""
+    """Stands before a client's connection and changes the bytes that it receives."""
 
     def __init__(self, inner: asyncio.BufferedProtocol, garble: Callable[[bytes], bytes]) -> None:
         self.inner = inner
@@ -201,7 +201,7 @@ class Garbling(asyncio.Protocol):
 
 
 class GarblingConnector:
-    """Garbles what the first ``times`` connections receive."""
+    """Changes the bytes that the first ``times`` connections receive."""
 
     def __init__(self, inner: Connector, garble: Callable[[bytes], bytes], times: int) -> None:
         self.inner = inner
@@ -238,7 +238,7 @@ async def test_one_garbled_answer_of_the_only_server_does_not_end_the_start(garb
 
 @pytest.mark.parametrize("garble", GARBLES)
 @simulated
-async def test_a_server_that_garbles_again_and_again_ends_the_start_soon(garble: str) -> None:
+async def test_a_server_that_garbles_every_answer_ends_the_start_soon(garble: str) -> None:
     async with memory_cluster(1) as cluster:
         assert cluster.connector is not None
         connector = GarblingConnector(cluster.connector, GARBLES[garble], times=1000)
@@ -269,13 +269,13 @@ async def test_unknown_host_is_named() -> None:
 
 
 @pytest.mark.parametrize("servers", ["localhost", "kafka://a:1", "a:b", "::1:9092"])
-def test_wrong_addresses_are_refused_by_the_constructor(servers: str) -> None:
+def test_the_constructor_refuses_invalid_addresses(servers: str) -> None:
     with pytest.raises(ConfigurationError, match="bootstrap_servers"):
         Client(ClientConfig(bootstrap_servers=servers))
 
 
 @simulated
-async def test_connections_to_bootstrap_addresses_end_once_the_cluster_is_known() -> None:
+async def test_connections_to_bootstrap_addresses_close_once_the_cluster_is_known() -> None:
     async with memory_cluster(1) as cluster:
         assert cluster.connector is not None
         connector = CountingConnector(cluster.connector)
@@ -288,7 +288,7 @@ async def test_connections_to_bootstrap_addresses_end_once_the_cluster_is_known(
 
 
 @simulated
-async def test_failure_inside_reaches_waiters_the_next_call_and_close() -> None:
+async def test_an_internal_failure_reaches_waiting_calls_the_next_call_and_close() -> None:
     def broken(_: object) -> None:
         raise RuntimeError("a callback that raises")
 
@@ -308,7 +308,7 @@ async def test_failure_inside_reaches_waiters_the_next_call_and_close() -> None:
 
 
 @simulated
-async def test_start_twice_is_refused() -> None:
+async def test_a_second_start_is_refused() -> None:
     async with cluster_and_client() as (_, client):
         with pytest.raises(IllegalStateError):
             await client.start()

@@ -84,8 +84,8 @@ def assert_lines(caplog: pytest.LogCaptureFixture, began: list[str], ended: list
 
 
 LOST = "INFO net.broker: <Broker 1 HOST open=SOME> lost its connection for ONE: LOST"
-SILENT = "WARNING cluster.updater: no broker answers a request for metadata: HOST: CANNOT CONNECT"
-ANSWERS = "WARNING cluster.updater: a broker answers a request for metadata again, after N FAILURES"
+SILENT = "WARNING cluster.updater: no broker answers metadata requests: HOST: CANNOT CONNECT"
+ANSWERS = "INFO cluster.updater: a broker answered a metadata request after N FAILURES"
 WELL = "INFO net.broker: <Broker 1 HOST open=SOME> is well again, after N FAILURES"
 NOT_FETCHED = "WARNING consumer.fetcher: fetching from broker 1 failed, and is tried again: LOST"
 FETCHED = "WARNING consumer.fetcher: broker 1 is fetched from again, after N FAILURES"

@@ -1,4 +1,4 @@
-"""Reading bootstrap addresses, and refusing what only looks like one."""
+"""Parsing bootstrap addresses, and refusing invalid ones with a reason."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def test_addresses_are_read(servers: str | list[str], expected: list[tuple[str, 
         ("localhost:0", "from 1 to 65535"),
         ("localhost:65536", "from 1 to 65535"),
         (":9092", "host is missing"),
-        ("::1:9092", "must stand in brackets"),
+        ("::1:9092", "must be in brackets"),
         ("[::1:9092", "not closed"),
-        ("[host]:9092", "only IPv6"),
-        ("kafka://host:9092", "give 'host:9092'"),
-        ("PLAINTEXT://host:9092", "PLAINTEXT:// is not wanted"),
+        ("[host]:9092", "only an IPv6"),
+        ("kafka://host:9092", "as in 'host:9092'"),
+        ("PLAINTEXT://host:9092", "remove PLAINTEXT://"),
         ("host:9092/path", "characters"),
         ("two hosts:9092", "characters"),
-        ("", "names no server"),
-        (" , ", "names no server"),
-        ([], "names no server"),
+        ("", "must name a server"),
+        (" , ", "must name a server"),
+        ([], "must name a server"),
     ],
 )
-def test_other_texts_are_refused_with_the_reason(servers: str | list[str], reason: str) -> None:
+def test_invalid_addresses_are_refused_with_a_reason(servers: str | list[str], reason: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_bootstrap_servers(servers)
     assert reason in str(caught.value)

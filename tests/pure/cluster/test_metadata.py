@@ -1,4 +1,4 @@
-"""Which of two contradicting answers about the cluster is believed."""
+"""Which of two contradicting Metadata answers wins."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def seen(view: ClusterView, number: int = 0) -> tuple[int | None, int | None]:
     return found.leader, found.leader_epoch
 
 
-def test_first_answer_is_taken_whole() -> None:
+def test_the_first_answer_becomes_the_snapshot() -> None:
     view = known(topic(partition(leader=2, epoch=4)))
     found = view.partition(ORDERS_0)
     assert found is not None
@@ -96,7 +96,7 @@ def test_leader_epoch_decides(
     assert seen(merge(view, response(topic(partition(0, *new))), asked=["orders"])) == expected
 
 
-def test_epochs_before_version_9_are_not_believed() -> None:
+def test_epochs_before_version_9_are_ignored() -> None:
     view = known(topic(partition(leader=1, epoch=5)))
     merged = merge(view, response(topic(partition(leader=2, epoch=1))), asked=["orders"], epochs_reliable=False)
     assert seen(merged) == (2, None)
@@ -117,7 +117,7 @@ def test_broker_without_topic_ids_does_not_reset_a_topic() -> None:
     assert merged.topics["orders"].topic_id == ID_A
 
 
-def test_topic_that_vanishes_for_a_moment_keeps_partitions_and_epochs_but_has_no_leader() -> None:
+def test_a_topic_that_vanishes_briefly_keeps_partitions_and_epochs_but_has_no_leader() -> None:
     view = known(topic(partition(leader=1, epoch=9), partition(1)))
     gone = merge(view, response(topic(topic_id=ZERO_UUID, error=3)), asked=["orders"])
     assert gone.topics["orders"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -129,7 +129,7 @@ def test_topic_that_vanishes_for_a_moment_keeps_partitions_and_epochs_but_has_no
     assert back.leader_of(ORDERS_0) == Node(1, "kafka", 9091)
 
 
-def test_topic_without_id_that_was_gone_starts_afresh() -> None:
+def test_a_topic_without_id_starts_from_nothing_after_it_was_gone() -> None:
     view = known(topic(partition(leader=1, epoch=9), topic_id=ZERO_UUID))
     gone = merge(view, response(topic(topic_id=ZERO_UUID, error=3)), asked=["orders"])
     back = merge(gone, response(topic(partition(leader=2, epoch=0), topic_id=ZERO_UUID)), asked=["orders"])
@@ -143,7 +143,7 @@ def test_partition_missing_in_a_lagging_answer_stays() -> None:
     assert seen(merged, 1) == (2, 1)
 
 
-def test_fewer_partitions_without_topic_id_are_believed() -> None:
+def test_fewer_partitions_without_a_topic_id_are_accepted() -> None:
     view = known(topic(partition(0), partition(1), topic_id=ZERO_UUID))
     merged = merge(view, response(topic(partition(0), topic_id=ZERO_UUID)), asked=["orders"])
     assert len(merged.topics["orders"].partitions) == 1
@@ -157,12 +157,12 @@ def test_partitions_are_ordered_and_found_across_gaps() -> None:
     assert view.partition(TopicPartition("orders", -1)) is None
 
 
-def test_leader_that_is_not_among_the_brokers_is_no_leader() -> None:
+def test_a_leader_that_is_not_listed_is_no_leader() -> None:
     view = merge(ClusterView(), response(topic(partition(leader=7))), asked=["orders"])
     assert view.leader_of(ORDERS_0) is None
 
 
-def test_leaderless_partition_and_passing_error_are_unsettled() -> None:
+def test_leaderless_partitions_and_retriable_errors_are_unsettled() -> None:
     view = known(topic(partition(leader=-1, error=5)), topic(name="gone", error=3), topic(name="secret", error=29))
     assert list(view.unsettled(["orders", "gone", "secret", "never heard of"])) == ["orders", "gone"]
     found = view.partition(ORDERS_0)
@@ -170,21 +170,21 @@ def test_leaderless_partition_and_passing_error_are_unsettled() -> None:
     assert found.error is ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_answer_about_some_topics_keeps_the_others_that_are_kept() -> None:
+def test_an_answer_about_some_topics_keeps_the_other_tracked_ones() -> None:
     view = known(topic(partition(0)), topic(partition(0), name="a"), topic(partition(0), name="b"))
     merged = merge(view, response(topic(partition(0, epoch=1))), asked=["orders"], keep={"a", "orders"})
     assert set(merged.topics) == {"orders", "a"}
     assert merged.topics["a"] is view.topics["a"]
 
 
-def test_answer_about_all_topics_tells_that_the_others_are_gone() -> None:
+def test_an_answer_about_all_topics_marks_the_others_as_gone() -> None:
     view = known(topic(partition(0)), topic(partition(0), name="a"))
     merged = merge(view, response(topic(partition(0))), asked=None, keep={"orders", "a"})
     assert merged.topics["a"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert merged.topics["orders"].error is ErrorCode.NONE
 
 
-def test_what_did_not_change_is_the_same_object() -> None:
+def test_unchanged_parts_are_the_same_objects() -> None:
     view = known(topic(partition(0)), topic(partition(0), name="a", topic_id=ID_B))
     same = merge(
         view,
@@ -205,7 +205,7 @@ def test_what_did_not_change_is_the_same_object() -> None:
     assert not moved.same_as(view)
 
 
-def test_another_cluster_starts_afresh() -> None:
+def test_another_cluster_id_replaces_the_snapshot() -> None:
     view = known(topic(partition(leader=1, epoch=9)))
     merged = merge(
         view, response(topic(partition(leader=2, epoch=0)), cluster_id="other"), asked=["orders"], keep={"orders"}
@@ -219,7 +219,7 @@ def test_snapshot_cannot_be_changed() -> None:
         view.topics["x"] = view.topics["orders"]  # type: ignore[index]
 
 
-def test_hint_moves_the_leader_and_brings_its_address() -> None:
+def test_a_hint_moves_the_leader_and_adds_its_address() -> None:
     view = known(topic(partition(0, 1, 5), partition(1, 1, 5)))
     hinted = merge_leader(view, ORDERS_0, 9, 6, [Node(9, "new", 1, "r")])
     assert hinted.leader_of(ORDERS_0) == Node(9, "new", 1, "r")
@@ -241,7 +241,7 @@ def test_hint_moves_the_leader_and_brings_its_address() -> None:
         pytest.param(TopicPartition("other", 0), 2, 6, id="unknown topic"),
     ],
 )
-def test_hint_that_says_nothing_new_leaves_the_snapshot(where: TopicPartition, leader: int, epoch: int) -> None:
+def test_a_hint_that_is_not_newer_keeps_the_snapshot(where: TopicPartition, leader: int, epoch: int) -> None:
     view = known(topic(partition(0, 1, 5)))
     assert merge_leader(view, where, leader, epoch) is view
 

@@ -1,0 +1,53 @@
+"""A hedged request: ask one broker, and ask the next one as well when the first keeps silent for too long.
+
+Rule 1: a failure moves on to the next candidate at once; silence does so after the hedge delay.
+Rule 2: the delay doubles with each silent candidate, so a cluster that is slow as a whole gets few extra requests.
+Rule 3: the first answer cancels the attempts that still run.
+
+So one frozen broker costs about a second, while its own request times out after ``request_timeout`` (30 s).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import anyio
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+HEDGE_DELAY = 1.0
+"""Seconds without an answer until the next candidate is asked as well. Connecting counts."""
+
+
+async def hedged(
+    candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]], *, name: str, delay: float = HEDGE_DELAY
+) -> R | None:
+    """The first answer that is not None, or None if every candidate failed.
+
+    ``ask`` returns None for a failure that another candidate may cure. It returns an error as a value to end the
+    search with it. ``candidates`` is read lazily, so it may leave out what an earlier attempt has ruled out. ``name``
+    names the tasks.
+    """
+    answers: list[R] = []
+
+    async def attempt(candidate: C, failed: asyncio.Event) -> None:
+        answer = await ask(candidate)
+        if answer is None:
+            failed.set()
+        else:
+            answers.append(answer)
+            attempts.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as attempts:
+        for candidate in candidates:
+            failed = asyncio.Event()
+            attempts.start_soon(attempt, candidate, failed, name=name)
+            with anyio.move_on_after(delay) as waiting:
+                await failed.wait()
+            if waiting.cancelled_caught:
+                delay *= 2
+    # Two attempts can answer in the same turn of the loop, before the cancellation reaches the second.
+    return answers[0] if answers else None

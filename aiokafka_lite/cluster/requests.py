@@ -1,0 +1,125 @@
+"""Sends requests to brokers, and retries them with backoff until their deadline.
+
+Whatever an answer or a failure says about the cluster is recorded here: an unreachable broker, stale metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ..aio.deadline import deadline
+from ..aio.retry import Backoff, is_retriable
+from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..net.broker import Broker, Purpose
+from ..protocol.schema import Request
+from ..types import Node
+from .brokers import Brokers
+from .coordinators import Coordinators
+from .updater import Updater
+
+R = TypeVar("R")
+
+
+class Requests:
+    """The way of a client's requests. Stateless; ``make_backoff`` makes the backoff of one call."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        updater: Updater,
+        coordinators: Coordinators,
+        make_backoff: Callable[[], Backoff],
+        request_timeout: float,
+    ) -> None:
+        self._brokers = brokers
+        self._updater = updater
+        self._coordinators = coordinators
+        self._make_backoff = make_backoff
+        self._request_timeout = request_timeout
+
+    def broker_of(self, node: int | Node | None) -> Broker:
+        """The broker of a node or a node id; the least loaded one for None. Raises BrokerError."""
+        view = self._updater.view
+        if node is None:
+            return self._brokers.by_load(view)[0]
+        if isinstance(node, Node):
+            return self._brokers.of(node)
+        listed = view.nodes.get(node)
+        if listed is None:
+            known = ", ".join(str(each) for each in sorted(view.nodes))
+            raise error_for(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node} is not in the cluster, which has {known or 'none'}"
+            )
+        return self._brokers.of(listed)
+
+    async def send(
+        self, request: Request[R], node: int | Node | None, purpose: Purpose, timeout: float, retry: bool
+    ) -> R:
+        """``Client.send``, with its defaults filled in."""
+        api = type(request).__name__.removesuffix("Request")
+        what = f"{api} to {'any broker' if node is None else f'broker {node}'}"
+
+        async def attempt() -> R:
+            return await self._send_once(request, node, purpose, what, retry)
+
+        if retry:
+            return await self.repeat(attempt, what, timeout)
+        with deadline(timeout, lambda: f"{what}: no answer within {timeout:g} s"):
+            return await attempt()
+
+    async def repeat(self, attempt: Callable[[], Awaitable[R]], what: str, timeout: float) -> R:
+        """Retry retriable errors with backoff for ``timeout`` seconds. KafkaTimeout then names the last error."""
+        backoff = self._make_backoff()
+        last: KafkaError | None = None
+
+        def describe() -> str:
+            cause = "" if last is None else f"; the last error was: {last}"
+            return f"{what}: no success within {timeout:g} s{cause}"
+
+        with deadline(timeout, describe):
+            while True:
+                try:
+                    return await attempt()
+                except KafkaError as error:
+                    if _is_final(error):
+                        raise
+                    last = error
+                await asyncio.sleep(backoff.next())
+
+    def mark_unreachable(self, broker: Broker) -> None:
+        """The broker did not answer: prefer others, look its coordinators up again, and refresh the metadata."""
+        self._brokers.mark_unreachable(broker)
+        self._coordinators.forget_node(broker.node.node_id)
+        self._updater.demand()
+
+    async def _send_once(
+        self, request: Request[R], node: int | Node | None, purpose: Purpose, what: str, retry: bool
+    ) -> R:
+        broker = self.broker_of(node)
+        try:
+            response = await broker.send(request, purpose=purpose, timeout=self._request_timeout)
+        except (ConnectionLost, KafkaTimeout):
+            self.mark_unreachable(broker)
+            raise
+        self._brokers.mark_reachable(broker)
+        code = ErrorCode.of(getattr(response, "error_code", 0))
+        if code.stale_metadata:
+            self._updater.demand()
+        if retry and code.retriable:
+            raise error_for(code, what)
+        return response
+
+
+def _is_final(error: KafkaError) -> bool:
+    """Whether to raise the error at once. Two exceptions to ``is_retriable``, both for the caller's sake.
+
+    Undecodable bytes have to be seen, not hidden until the deadline. And a broker that is not in the cluster was named
+    by the caller, so waiting for it would only delay the error.
+    """
+    if isinstance(error, ProtocolError):
+        return True
+    if isinstance(error, BrokerError) and error.code is ErrorCode.BROKER_NOT_AVAILABLE:
+        return True
+    return not is_retriable(error)

@@ -1,0 +1,63 @@
+"""Tickets: how many callers share one request, and none gets an answer that is older than its question.
+
+A caller takes a ticket and waits for it. An answer serves every ticket that was issued before its request was sent. So
+a thousand callers cost one request, and a cancelled caller cancels nothing but its own wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..errors import KafkaError
+
+
+class Tickets:
+    """Tickets are numbers that grow: ``served <= sent <= issued``."""
+
+    def __init__(self) -> None:
+        self.served = 0
+        """Tickets up to this one are answered."""
+        self._issued = 0
+        self._sent = 0
+        self._failed = 0  # tickets up to this one ended with _error, which another attempt would not cure
+        self._error: KafkaError | None = None
+        self._changed = asyncio.Event()  # replaced each time tickets are served or fail
+
+    def issue(self) -> int:
+        """A ticket for the next request. All callers until then share it."""
+        if self._issued == self._sent:
+            self._issued += 1
+        return self._issued
+
+    @property
+    def pending(self) -> bool:
+        """Whether a ticket waits for an answer."""
+        return self._issued > max(self.served, self._failed)
+
+    def send(self) -> int:
+        """A request is sent. Return the newest ticket that its answer will serve."""
+        self._sent = self._issued
+        return self._sent
+
+    def serve(self, ticket: int) -> None:
+        """The answer to the request of this ticket has come."""
+        self.served = ticket
+        self._notify()
+
+    def fail(self, error: KafkaError) -> None:
+        """End all tickets issued so far with an error."""
+        self._error, self._failed = error, self._issued
+        self._sent = self._issued
+        self._notify()
+
+    async def wait(self, ticket: int) -> None:
+        """Wait until the ticket is served; without a bound. Raises the error that ended it."""
+        while self.served < ticket:
+            if self._failed >= ticket:
+                assert self._error is not None
+                raise self._error
+            await self._changed.wait()
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
