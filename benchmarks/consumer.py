@@ -24,7 +24,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.protocol.messages import FetchRequest
 from benchmarks.compare import tabulate
 from benchmarks.round_trip import PARTITIONS, Stopwatch, Timed, new_topic, ours_produces
-from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers, Unavailable
 
 ROUNDS = 5
 FILLINGS = 4  # of 50,000 records each

@@ -22,7 +22,8 @@ from aiokafka_lite import ClientConfig, Consumer, CooperativeStickyStrategy, Emb
 from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.net.connection import Connection
-from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers, Unavailable
 
 MEMBERS = (1, 10, 50)
 PARTITIONS = 50

@@ -24,7 +24,8 @@ from typing import Any
 from aiokafka_lite import BufferFull, Producer
 from benchmarks.compare import tabulate
 from benchmarks.round_trip import KEYS, PARTITIONS, VALUE, Stopwatch, Timed, new_topic
-from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers, Unavailable
 
 ROUNDS = 5
 LONE_SENDS = 300

@@ -17,7 +17,8 @@ from aiokafka_lite import BufferFull, ClientConfig, Consumer, Producer
 from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
 from benchmarks.compare import tabulate
-from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers, Unavailable
 
 COUNT = 50_000
 ROUNDS = 5

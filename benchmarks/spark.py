@@ -32,7 +32,8 @@ from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.spark import register
 from aiokafka_lite.spark.jvm import use_java
 from benchmarks.spark_peers import Confluent, Synthetic
-from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers, Unavailable
 
 ROUNDS = 3
 PARTITIONS = 4

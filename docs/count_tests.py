@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from tests.real.servers import MATRIX  # noqa: E402
+from tests.real.releases import MATRIX  # noqa: E402
 
 PAGE = ROOT / "docs" / "compatibility.md"
 BROKERS = ("embedded", *MATRIX)
