@@ -223,7 +223,7 @@ class Coordinator:
 
     def polled(self) -> None:
         """The user has come back for records."""
-        if self.member.state is MemberState.UNJOINED and not self._polled:
+        if self.member.state in (MemberState.UNJOINED, MemberState.LEAVING) and not self._polled:
             self._polled = True
             self._post(Polled())
 

@@ -431,7 +431,7 @@ class Member:
             case PollOverdue():
                 return self._poll_overdue()
             case Polled():
-                return self._begin()
+                return self._polled()
             case LeaveAnswer():
                 return self._left() if self._is_present(event, MemberState.LEAVING) else []
             case Close():
@@ -458,6 +458,12 @@ class Member:
         if self.state is MemberState.STABLE and topics != self._joined_topics:
             return self._rebalance()
         return []  # the next JoinGroup says it; if one is under way, another follows it
+
+    def _polled(self) -> list[Action]:
+        # The user may read again while LeaveGroup is in flight. Without this, its answer would find the member overdue,
+        # and the user would wait for records of a group that nothing joins again.
+        self._overdue = False
+        return self._begin()
 
     def _begin(self) -> list[Action]:
         if self.state is not MemberState.UNJOINED or self._closing or not self._topics:

@@ -28,8 +28,7 @@ from tests.end_to_end.differential.running import (
 )
 from tests.end_to_end.differential.scenarios import Scenario, common_versions
 from tests.end_to_end.differential.sides import Side
-from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
+from tests.real.servers import NEWEST, Servers, Unavailable, wanted
 
 pytestmark = pytest.mark.xdist_group(NEWEST)
 

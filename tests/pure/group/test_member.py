@@ -528,10 +528,17 @@ def test_a_member_that_does_not_read_leaves_until_it_does() -> None:
     assert isinstance(lose, Lose)
     assert isinstance(leave, SendLeave)
     assert driver.member.handle(LetGo(lose.number)) == []
-    assert driver.member.handle(Polled()) == []  # still leaving
     assert driver.member.handle(LeaveAnswer(leave.attempt)) == []
     assert driver.state is MemberState.UNJOINED
     assert isinstance(only(driver.member.handle(Polled()), SendJoin), SendJoin)
+
+
+def test_a_read_while_leave_group_is_in_flight_makes_the_member_join_again() -> None:
+    driver = Driver().settle(0)
+    _, leave = driver.member.handle(PollOverdue())
+    assert isinstance(leave, SendLeave)
+    assert driver.member.handle(Polled()) == []
+    assert isinstance(only(driver.member.handle(LeaveAnswer(leave.attempt)), SendJoin), SendJoin)
 
 
 def test_a_static_member_that_does_not_read_only_falls_silent() -> None:
