@@ -44,7 +44,7 @@ from aiokafka_lite.protocol.messages import (  # noqa: E402
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from aiokafka_lite.protocol.records import compression  # noqa: E402
+from aiokafka_lite.protocol.records.codecs import snappy  # noqa: E402
 
 PAGE = ROOT / "docs" / "errors.md"
 
@@ -494,14 +494,14 @@ def without_cramjam() -> Iterator[None]:
     """As if the package were not installed."""
     before = sys.modules.get("cramjam")
     sys.modules["cramjam"] = None  # type: ignore[assignment]
-    compression._cramjam.cache_clear()
+    snappy._cramjam.cache_clear()
     try:
         yield
     finally:
         del sys.modules["cramjam"]
         if before is not None:
             sys.modules["cramjam"] = before
-        compression._cramjam.cache_clear()
+        snappy._cramjam.cache_clear()
 
 
 def damage_a_batch(cluster: EmbeddedCluster) -> None:

@@ -1,6 +1,6 @@
 """Kafka's record formats: batches, their compression, and where a key goes. Pure: bytes in, objects out."""
 
-from aiokafka_lite.protocol.records.batch import (
+from .batch import (
     HEADER_SIZE,
     BatchBuilder,
     RecordBatch,
@@ -11,15 +11,16 @@ from aiokafka_lite.protocol.records.batch import (
     split_batches,
     why_not_produced,
 )
-from aiokafka_lite.protocol.records.codec import RecordColumns, append_record, decode_records, encode_records
-from aiokafka_lite.protocol.records.compression import (
+from .codec import RecordColumns, append_record, decode_records, encode_records
+from .compression import (
     DEFAULT_MAX_DECOMPRESSED,
     check_available,
     check_level,
+    codec_of,
     compress,
     decompress,
 )
-from aiokafka_lite.protocol.records.murmur2 import murmur2, partition_for_key
+from .murmur2 import murmur2, partition_for_key
 
 __all__ = [
     "DEFAULT_MAX_DECOMPRESSED",
@@ -31,6 +32,7 @@ __all__ = [
     "check_available",
     "check_lengths",
     "check_level",
+    "codec_of",
     "compress",
     "decode_records",
     "decompress",

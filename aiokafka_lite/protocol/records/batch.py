@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 
-from aiokafka_lite.errors import CorruptRecord
-from aiokafka_lite.protocol.records import legacy
-from aiokafka_lite.protocol.records.checksum import crc32c
-from aiokafka_lite.protocol.records.codec import (
+from ...errors import CorruptRecord
+from ...types import Compression, TimestampType
+from . import legacy
+from .checksum import crc32c
+from .codec import (
     SMALLEST_RECORD,
     Buffer,
     Headers,
@@ -24,9 +25,8 @@ from aiokafka_lite.protocol.records.codec import (
     decode_records,
     encode_records,
 )
-from aiokafka_lite.protocol.records.compression import DEFAULT_MAX_DECOMPRESSED, check_level, compress, decompress
-from aiokafka_lite.protocol.records.varint import read_raw_varint
-from aiokafka_lite.types import Compression, TimestampType
+from .compression import DEFAULT_MAX_DECOMPRESSED, check_level, compress, decompress
+from .varint import read_raw_varint
 
 HEADER_SIZE = 61
 _LOG_OVERHEAD = 12  # base offset and length: what the length does not count
@@ -139,11 +139,12 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """The codec; CorruptRecord for one that does not exist."""
+        """The codec. Raises CorruptRecord for one that does not exist."""
         codec = self.attributes & _CODEC_MASK
-        if codec > Compression.ZSTD:
-            raise self._corrupt(f"it has the unknown codec {codec}")
-        return Compression(codec)
+        try:
+            return Compression(codec)
+        except ValueError:
+            raise self._corrupt(f"it has the unknown codec {codec}") from None
 
     @property
     def timestamp_type(self) -> TimestampType:

@@ -23,9 +23,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from aiokafka_lite.errors import CorruptRecord
-from aiokafka_lite.protocol.records.varint import ENCODINGS, read_raw_varint, read_raw_varlong
-from aiokafka_lite.types import Header
+from ...errors import CorruptRecord
+from ...types import Header
+from .varint import ENCODINGS, read_raw_varint, read_raw_varlong
 
 Buffer = bytes | bytearray | memoryview
 Headers = Iterable[tuple[str, bytes | None]]

@@ -12,10 +12,10 @@ import zlib
 from struct import Struct
 from typing import NamedTuple
 
-from aiokafka_lite.errors import CorruptRecord
-from aiokafka_lite.protocol.records.codec import RecordColumns
-from aiokafka_lite.protocol.records.compression import decompress
-from aiokafka_lite.types import Compression, Header
+from ...errors import CorruptRecord
+from ...types import Compression, Header
+from .codec import RecordColumns
+from .compression import decompress
 
 SMALLEST_LENGTH = (14, 22)
 """By format: the least that a message's size field can say, as it counts neither itself nor the offset."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aiokafka_lite.extras import extra
-from aiokafka_lite.protocol.records.codec import murmur2
+from ...extras import extra
+from .codec import murmur2
 
 if TYPE_CHECKING:
     import numpy.typing

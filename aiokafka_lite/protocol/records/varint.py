@@ -6,7 +6,7 @@ the general form, and the bounds: 5 bytes and 32 bits for a varint, 10 bytes and
 
 from __future__ import annotations
 
-from aiokafka_lite.errors import CorruptRecord
+from ...errors import CorruptRecord
 
 _CACHED_BELOW = 8192  # what fits in two bytes
 

@@ -1,4 +1,4 @@
-"""Codecs: they give back what they were given, and do not believe what they are told."""
+"""Codecs: what they compress decompresses to the same bytes, and malformed bytes are refused."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 import zstandard
 
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord
-from aiokafka_lite.protocol.records import check_available, check_level, compress, decompress
-from aiokafka_lite.protocol.records import compression as module
+from aiokafka_lite.protocol.records import check_available, check_level, codec_of, compress, decompress
+from aiokafka_lite.protocol.records.codecs import snappy
 from aiokafka_lite.types import Compression
 
 GZIP, SNAPPY, LZ4, ZSTD = Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD
@@ -196,15 +196,15 @@ def test_size_that_lies_allocates_nothing(codec: Compression, data: bytes) -> No
         tracemalloc.stop()
 
 
-def test_snappy_block_is_not_given_the_memory_it_claims() -> None:
-    """Its library's memory is out of tracemalloc's sight: what counts is that it is never asked."""
+def test_no_memory_is_allocated_for_the_size_that_a_snappy_block_claims() -> None:
+    """tracemalloc does not see cramjam's memory, so the test checks that cramjam is never called."""
     pytest.importorskip("cramjam")
-    with pytest.raises(CorruptRecord, match="claims to unpack to"):
+    with pytest.raises(CorruptRecord, match="claims to decompress to"):
         decompress(SNAPPY, snappy_claiming(100 * MIB))
 
 
 @pytest.mark.parametrize("name", ["gzip tiny members", "xerial tiny blocks", "zstd tiny blocks"])
-def test_stream_of_tiny_parts_is_given_up_early(name: str) -> None:
+def test_a_stream_of_tiny_parts_is_refused_early(name: str) -> None:
     codec, data = LIARS[name]
     if codec is SNAPPY:
         pytest.importorskip("cramjam")
@@ -224,7 +224,7 @@ def test_snappy_is_written_in_xerial_blocks_of_32_kib_and_read_raw_too() -> None
 
 def test_snappy_without_cramjam_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cramjam", None)
-    module._cramjam.cache_clear()
+    snappy._cramjam.cache_clear()
     for use in (lambda: check_available(SNAPPY), lambda: compress(SNAPPY, b"x"), lambda: decompress(SNAPPY, b"x")):
         with pytest.raises(ConfigurationError, match=r"pip install aiokafka_lite\[snappy\]"):
             use()
@@ -275,3 +275,9 @@ def test_threads_do_not_disturb_each_other(codec: Compression) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(there_and_back, samples))
+
+
+def test_each_compression_has_a_codec_and_old_brokers_lack_only_zstd() -> None:
+    for each in Compression:
+        codec = codec_of(each)
+        assert (codec.produce, codec.fetch) == ((7, 10) if each is ZSTD else (None, None))

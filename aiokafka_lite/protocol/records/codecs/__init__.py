@@ -1,0 +1,72 @@
+"""The compression codecs of record batches, one module each; ``records/compression.py`` imports them on first use.
+
+To add a codec: a module here that ends with ``CODEC = Codec(...)``, and its row in ``types.Compression`` under the same
+name. Levels, checks, settings, producer and embedded broker follow from the two.
+
+Rules for a decompressor, since bytes from a peer are not trusted:
+
+1. It never returns more than ``max_size`` bytes, and finds out early: it decompresses in pieces.
+2. It allocates nothing because a header claims a size.
+3. It raises ``CorruptRecord`` alone, whatever the bytes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ....errors import CorruptRecord
+from ...schema import Since
+
+Buffer = bytes | bytearray | memoryview
+
+INPUT_PIECE = 1 << 16
+"""Bytes of input per call. zlib and lz4 copy the remaining input on each return: in one piece, that is quadratic."""
+
+_FIRST_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 20
+
+
+class Codec(NamedTuple):
+    """How one codec compresses. ``compress(data, level)`` and ``decompress(data, max_size)`` are pure functions."""
+
+    compress: Callable[[Buffer, int | None], bytes]
+    decompress: Callable[[memoryview, int], bytes]
+    levels: range | None = None
+    """The compression levels, None for a codec without levels."""
+    produce: Since | None = None
+    """The first version of Produce that may carry it, None if all may."""
+    fetch: Since | None = None
+    """The first version of Fetch that may carry it, None if all may."""
+    check_available: Callable[[], object] | None = None
+    """Raises ConfigurationError if a package is missing; None for a codec that is always there."""
+
+
+def piece_sizes() -> Iterator[int]:
+    """Sizes of output pieces: small first, as most batches are small and memory is zeroed; then larger ones."""
+    size = _FIRST_PIECE
+    while True:
+        yield size
+        size = min(2 * size, _LARGEST_PIECE)
+
+
+def joined(codec: str, pieces: Iterator[bytes], max_size: int) -> bytes:
+    """The pieces as one; CorruptRecord as soon as they exceed ``max_size`` bytes."""
+    kept: list[bytes] = []
+    room = max_size
+    for piece in pieces:
+        room -= len(piece)
+        if room < 0:
+            raise too_large(codec, max_size)
+        kept.append(piece)
+    return kept[0] if len(kept) == 1 else b"".join(kept)
+
+
+def max_blocks(max_size: int) -> int:
+    """How many blocks a stream may have. Real ones have one per 32 KiB or more, and each costs some Python."""
+    return 1024 + max_size // 1024
+
+
+def too_large(codec: str, max_size: int) -> CorruptRecord:
+    return CorruptRecord(
+        f"{codec} data decompresses to more than {max_size} bytes; if it is genuine, raise max_decompressed_size"
+    )

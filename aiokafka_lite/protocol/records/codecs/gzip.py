@@ -1,0 +1,47 @@
+"""gzip, by the standard library. A batch may consist of several gzip members, which decompress to one piece."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from ....errors import CorruptRecord
+from . import INPUT_PIECE, Buffer, Codec, joined, piece_sizes
+
+_MAX_MEMBERS = 1024
+
+
+def _compress(data: Buffer, level: int | None) -> bytes:
+    compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _decompress(data: memoryview, max_size: int) -> bytes:
+    return joined("gzip", _pieces(data), max_size)
+
+
+def _pieces(data: memoryview) -> Iterator[bytes]:
+    sizes = piece_sizes()
+    members = position = 0
+    try:
+        while position < len(data) or not members:
+            members += 1
+            if members > _MAX_MEMBERS:
+                raise CorruptRecord("a gzip batch has far too many members")
+            decompressor = zlib.decompressobj(31)
+            rest: Buffer = b""
+            while not decompressor.eof:
+                if not rest:
+                    rest = data[position : position + INPUT_PIECE]
+                    position += len(rest)
+                piece = decompressor.decompress(rest, next(sizes))
+                if not (piece or rest or decompressor.eof):
+                    raise CorruptRecord("a gzip batch is cut off")
+                rest = decompressor.unconsumed_tail
+                yield piece
+            position -= len(decompressor.unused_data)
+    except zlib.error as error:
+        raise CorruptRecord(f"a gzip batch is garbage: {error}") from None
+
+
+CODEC = Codec(_compress, _decompress, levels=range(10))

@@ -1,0 +1,50 @@
+"""lz4: one frame of independent 64 KiB blocks, which is all that Java's client reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....errors import CorruptRecord
+from . import INPUT_PIECE, Buffer, Codec, joined, piece_sizes
+
+
+def _compress(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
+    compressed: bytes = lz4.frame.compress(
+        data,
+        compression_level=level or 0,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        content_checksum=False,
+        store_size=False,
+    )
+    return compressed
+
+
+def _decompress(data: memoryview, max_size: int) -> bytes:
+    return joined("lz4", _pieces(data), max_size)
+
+
+def _pieces(data: memoryview) -> Iterator[bytes]:
+    import lz4.frame
+
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    sizes = piece_sizes()
+    position = 0
+    try:
+        while not decompressor.eof:
+            rest: Buffer = b""
+            if decompressor.needs_input:
+                rest = data[position : position + INPUT_PIECE]
+                position += len(rest)
+                if not rest:
+                    raise CorruptRecord("an lz4 batch is cut off")
+            yield decompressor.decompress(rest, next(sizes))
+        if position - len(decompressor.unused_data or b"") != len(data):
+            raise CorruptRecord("an lz4 batch has bytes after its end")
+    except (RuntimeError, ValueError) as error:
+        raise CorruptRecord(f"an lz4 batch is garbage: {error}") from None
+
+
+CODEC = Codec(_compress, _decompress, levels=range(18))  # levels above 12 all mean the best compression

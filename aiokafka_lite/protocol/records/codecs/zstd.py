@@ -1,0 +1,141 @@
+"""zstd (RFC 8878), since Kafka 2.1 (KIP-110)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from ....errors import CorruptRecord
+from ...messages.fetch import FetchRequest
+from ...messages.produce import ProduceRequest
+from . import Buffer, Codec, joined, max_blocks, piece_sizes, too_large
+
+if TYPE_CHECKING:
+    import zstandard
+
+_MAGIC = 0xFD2FB528
+_SKIPPABLE = 0x184D2A50  # and the 15 numbers above it
+_USUAL_WINDOW = 8 << 20  # what every decoder should take (RFC 8878, section 3.1.1.1.2)
+_MAX_WINDOW = 128 << 20  # what the best levels use
+_UINT32 = Struct("<I")
+
+
+# A context costs more than compressing most batches, and no two threads may use one at a time. So a context is removed
+# from its list while it works, and a thread that finds the list empty makes another. One that failed is not kept.
+_idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}  # by level
+_idle_decompressors: list[zstandard.ZstdDecompressor] = []
+
+
+def _compress(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
+    level = 3 if level is None else level
+    idle = _idle_compressors.setdefault(level, [])
+    try:
+        compressor = idle.pop()
+    except IndexError:
+        compressor = zstandard.ZstdCompressor(level=level)
+    compressed = compressor.compress(data)
+    idle.append(compressor)
+    return compressed
+
+
+def _decompress(data: memoryview, max_size: int) -> bytes:
+    import zstandard
+
+    window = _largest_window(data, max_size)
+    if window > max(max_size, _USUAL_WINDOW) or window > _MAX_WINDOW:
+        raise too_large("zstd", max_size)
+    if window > _USUAL_WINDOW:  # not kept: its buffers grow to the size of the window
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        return joined("zstd", _pieces(decompressor, data), max_size)
+    try:
+        decompressor = _idle_decompressors.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_USUAL_WINDOW)
+    decompressed = joined("zstd", _pieces(decompressor, data), max_size)
+    _idle_decompressors.append(decompressor)
+    return decompressed
+
+
+def _pieces(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterator[bytes]:
+    import zstandard
+
+    sizes = piece_sizes()
+    try:
+        reader = decompressor.stream_reader(data, read_across_frames=True)
+        while piece := reader.read(next(sizes)):
+            yield piece
+    except zstandard.ZstdError as error:
+        raise CorruptRecord(f"a zstd batch is garbage: {error}") from None
+
+
+def _largest_window(data: memoryview, max_size: int) -> int:
+    """Walk the frames (RFC 8878, section 3.1) from block to block; return the largest window size in bytes.
+
+    The decompressor stops at the end of its input whether or not a frame has ended there: only this walk finds a frame
+    that is cut off. Blocks are 128 KiB as a rule, so there are few; a stream of many tiny ones is refused.
+    """
+    window = position = 0
+    blocks_left = max_blocks(max_size)
+    try:
+        while position < len(data):
+            magic = _UINT32.unpack_from(data, position)[0]
+            if magic & ~0xF == _SKIPPABLE:
+                position += 8 + _UINT32.unpack_from(data, position + 4)[0]
+                continue
+            if magic != _MAGIC:
+                raise CorruptRecord("a zstd batch is garbage: a frame must begin where none does")
+            has_checksum = data[position + 4] & 4
+            size, position = _read_frame_header(data, position + 4)
+            window = max(window, size)
+            position, blocks_left = _skip_blocks(data, position, blocks_left)
+            if has_checksum:
+                position += 4
+    except (IndexError, struct.error):
+        raise CorruptRecord("a zstd batch is cut off") from None
+    if position != len(data):
+        raise CorruptRecord("a zstd batch is cut off")
+    return window
+
+
+def _read_frame_header(data: memoryview, position: int) -> tuple[int, int]:
+    """Read a frame's header behind the magic number; return the frame's window in bytes and the first block's place."""
+    flags = data[position]
+    position += 1
+    single_segment = flags & 0x20
+    window = 0
+    if not single_segment:
+        exponent, mantissa = data[position] >> 3, data[position] & 7
+        window = (8 + mantissa) << (exponent + 7)
+        position += 1
+    position += (0, 1, 2, 4)[flags & 3]  # the dictionary's id
+    content_size_bytes = (1 if single_segment else 0, 2, 4, 8)[flags >> 6]
+    if single_segment:  # such a frame has no window of its own: all of its content is one
+        window = int.from_bytes(data[position : position + content_size_bytes], "little")
+    return window, position + content_size_bytes
+
+
+def _skip_blocks(data: memoryview, position: int, blocks_left: int) -> tuple[int, int]:
+    """Return the end of a frame's last block, and how many blocks the stream may still have."""
+    last = False
+    while not last:
+        header = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        last = bool(header & 1)
+        is_run = header >> 1 & 3 == 1  # one byte, to be repeated
+        position += 3 + (1 if is_run else header >> 3)
+        blocks_left -= 1
+        if blocks_left < 0:
+            raise CorruptRecord("a zstd batch has far too many blocks")
+    return position, blocks_left
+
+
+CODEC = Codec(
+    _compress,
+    _decompress,
+    levels=range(-131072, 23),
+    produce=ProduceRequest.ZSTD,
+    fetch=FetchRequest.ZSTD,
+)
