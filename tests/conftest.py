@@ -1,4 +1,7 @@
-"""For all tests: which brokers to run on, and a check after each test that it left nothing behind."""
+"""For all tests: the option ``--kafka``, and a check after each test that it left no task and no error behind.
+
+This file imports no extra: ``tests/pure`` runs without testcontainers, Java and pyspark.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.real.servers import SERVERS
+pytest_plugins = ["tests.real.report"]
 
-# How long an example takes says more about what else the machine does than about the code.
+# The time of one example depends on the machine's load more than on the code.
 settings.register_profile("without deadlines", settings(), deadline=None)
 settings.load_profile("without deadlines")
-
-_REPORTS = pytest.StashKey[list[dict[str, list[str]]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,20 +32,49 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Whoever is started in the background ignores Ctrl-C, and so would all programs that tests start and interrupt."""
+    """Handle SIGINT in the default way.
+
+    A test run that is started in the background ignores SIGINT. Programs that the tests start would inherit that, and
+    the tests interrupt them.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
-    """Put what is alive now out of the collector's sight: a collection after each test then costs next to nothing."""
-    gc.collect()
-    gc.freeze()
+    _Garbage.collect_all()
+
+
+class _Garbage:
+    """Collects the garbage of one test at a time.
+
+    A collection that looks at everything takes about 50 ms, as long as a usual test. So the objects that survive a
+    test are frozen: the next collection looks at the objects of its own test alone. Every hundred tests all objects are
+    looked at, so that frozen cycles of earlier tests go away.
+    """
+
+    TESTS_BETWEEN_FULL_COLLECTIONS = 100
+    _tests = 0
+
+    @classmethod
+    def collect_all(cls) -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    @classmethod
+    def collect(cls) -> None:
+        cls._tests += 1
+        if cls._tests % cls.TESTS_BETWEEN_FULL_COLLECTIONS == 0:
+            cls.collect_all()
+        else:
+            gc.collect()
+            gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest) -> None:
-    """First fixture of every asynchronous test, so that it looks last, when all other fixtures have been closed."""
+    """Check each asynchronous test. As its first fixture, this one ends last: all other fixtures are closed by then."""
     function = getattr(request, "function", None)
     if function is not None and inspect.iscoroutinefunction(inspect.unwrap(function)):
         request.getfixturevalue("_watched_loop")
@@ -63,44 +93,13 @@ async def _watched_loop() -> AsyncIterator[None]:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
     left.clear()
-    gc.collect()  # "exception was never retrieved" is said when the future dies
+    _Garbage.collect()  # a future reports an exception that was never retrieved when it is collected
     await asyncio.sleep(0)
     assert not names, "the test left tasks behind:\n" + "\n".join(names)
-    assert not complaints, "the event loop was told of errors that nobody handled:\n" + "\n".join(map(str, complaints))
+    assert not complaints, "errors reached the event loop's exception handler:\n" + "\n".join(map(str, complaints))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _thaw() -> Iterator[None]:
     yield
     gc.unfreeze()
-
-
-# ---- which real brokers were used, said at the end, also when several processes share the tests
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    servers = session.config.stash.get(SERVERS, [])
-    report = {
-        "used": [name for each in servers for name in each.used],
-        "problems": [problem for each in servers for problem in each.problems],
-    }
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["servers"] = report
-    else:
-        session.config.stash.setdefault(_REPORTS, []).append(report)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    report = getattr(node, "workeroutput", {}).get("servers")
-    if report is not None:
-        node.config.stash.setdefault(_REPORTS, []).append(report)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    reports = config.stash.get(_REPORTS, [])
-    if used := sorted({name for report in reports for name in report["used"]}, reverse=True):
-        terminalreporter.write_line("end to end on Apache Kafka " + ", ".join(used))
-    if problems := sorted({problem for report in reports for problem in report["problems"]}):
-        terminalreporter.write_line("NOT TESTED ON REAL KAFKA: " + " | ".join(problems), red=True, bold=True)

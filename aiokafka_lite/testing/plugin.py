@@ -22,6 +22,11 @@ except ImportError:  # anyio's plugin runs plain fixtures
     async_fixture = pytest.fixture
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the ini option ``kafka_image``. Its default is ``DEFAULT_IMAGE`` in containers.py, imported later."""
+    parser.addini("kafka_image", "the container image of `kafka_container` (default: apache/kafka, a fixed release)")
+
+
 @async_fixture  # type: ignore[untyped-decorator, unused-ignore]
 async def embedded_kafka() -> AsyncIterator[EmbeddedCluster]:
     """A one-node embedded cluster on a free loopback port, in the test's own event loop, new for each test."""
@@ -38,14 +43,17 @@ def embedded_bootstrap_servers(embedded_kafka: EmbeddedCluster) -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka_container() -> Iterator[KafkaContainer]:
-    """Apache Kafka in a container, one for the whole session; skips the test where there is no container engine."""
+def kafka_container(pytestconfig: pytest.Config) -> Iterator[KafkaContainer]:
+    """Apache Kafka in a container, one for the whole session; skips the test where there is no container engine.
+
+    The ini option ``kafka_image`` names another image than the public one.
+    """
     try:
-        from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer
+        from aiokafka_lite.testing.containers import DEFAULT_IMAGE, EngineMissing, KafkaContainer
     except ImportError as error:
         pytest.skip(str(error))
     try:
-        container = KafkaContainer()
+        container = KafkaContainer(pytestconfig.getini("kafka_image") or DEFAULT_IMAGE)
         container.start()
     except EngineMissing as error:
         pytest.skip(str(error))

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.real.jvm import jars, java_problem
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 
 def source() -> Path | None:

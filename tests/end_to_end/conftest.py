@@ -15,7 +15,9 @@ from aiokafka_lite import ClientConfig, EmbeddedCluster, UnknownTopic
 from aiokafka_lite.admin import create_topic, delete_topics
 from aiokafka_lite.cluster.client import Client
 from tests.real.jvm import java_problem, release, run_tool
-from tests.real.servers import IN_CI, NEWEST, SERVERS, Server, Servers, Unavailable, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.report import BROKERS
+from tests.real.servers import IN_CI, Server, Servers, Unavailable
 
 _topic_numbers = itertools.count(1)
 
@@ -92,7 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     servers = Servers()
-    request.config.stash.setdefault(SERVERS, []).append(servers)
+    request.config.stash.setdefault(BROKERS, []).append(servers)
     yield servers
     servers.stop()
 

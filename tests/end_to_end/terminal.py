@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aiokafka_lite import EmbeddedCluster
 from tests.end_to_end.conftest import Kafka
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 COMMAND = (sys.executable, "-W", "error", "-c", "from aiokafka_lite.cli import main; main()")
 DEADLINE = 30.0

@@ -30,7 +30,7 @@ from aiokafka_lite.admin import (
 )
 from tests.end_to_end.conftest import Kafka
 from tests.real.jvm import java_problem, run_tool
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 DEADLINE = 30.0
 

@@ -16,7 +16,7 @@ from aiokafka_lite import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from aiokafka_lite.admin import Admin
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import DEADLINE, Outcome, embedded_kafka, run, started, terminal
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 
 @pytest.fixture

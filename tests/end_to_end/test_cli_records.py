@@ -14,7 +14,7 @@ from aiokafka_lite.admin import Admin
 from aiokafka_lite.types import Header
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import Outcome, embedded_kafka, run, run_with_files
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ from tests.end_to_end.differential.running import (
 )
 from tests.end_to_end.differential.scenarios import Scenario, common_versions
 from tests.end_to_end.differential.sides import Side
-from tests.real.servers import NEWEST, Servers, Unavailable, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers, Unavailable
 
 pytestmark = pytest.mark.xdist_group(NEWEST)
 

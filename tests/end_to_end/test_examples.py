@@ -25,7 +25,7 @@ from aiokafka_lite import Admin, Consumer, JsonDeserializer
 from aiokafka_lite.testing.containers import engine_problem
 from tests.end_to_end.conftest import Kafka, missing
 from tests.end_to_end.test_admin import until
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 DEADLINE = 60.0

@@ -27,7 +27,7 @@ from aiokafka_lite import Consumer, Producer, TopicPartition
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.member_process import SESSION_TIMEOUT, Work
 from tests.end_to_end.test_groups import new_group
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 CHURN = os.environ.get("GROUP_CHURN_SECONDS")
 A_MINUTE, SHORT = 60.0, 12.0

@@ -29,7 +29,7 @@ from aiokafka_lite import (
 )
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import DEADLINE, take
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 _numbers = itertools.count(1)
 

@@ -20,7 +20,7 @@ from aiokafka_lite.protocol.records import split_batches
 from aiokafka_lite.types import Compression
 from tests.end_to_end.conftest import missing
 from tests.real.jvm import java_problem, run_tool
-from tests.real.servers import NEWEST
+from tests.real.releases import NEWEST
 
 Tool = Callable[..., Awaitable[str]]
 

@@ -25,7 +25,8 @@ from tests.end_to_end.history import Found, Outcome, Send
 from tests.end_to_end.traffic import Traffic, Writer, read_back, read_back_by_librdkafka, traffic
 from tests.real.jvm import java_problem
 from tests.real.jvm_cluster import JvmCluster
-from tests.real.servers import NEWEST, Servers, wanted
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers
 
 pytestmark = pytest.mark.xdist_group("three brokers")
 

@@ -20,6 +20,7 @@ from aiokafka_lite.errors import KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.properties import client_settings, read_properties
 from tests.end_to_end.conftest import missing
 from tests.real.jvm import java_problem, release, run_tool
+from tests.real.releases import MATRIX, NEWEST, wanted
 from tests.real.secured import (
     KEY_PASSWORD,
     PLAIN_PASSWORD,
@@ -29,7 +30,6 @@ from tests.real.secured import (
     SecuredKafka,
     token,
 )
-from tests.real.servers import MATRIX, NEWEST, wanted
 
 _topics = count(1)
 

@@ -1,20 +1,19 @@
-"""Which Apache Kafka the tests run on, and by what means: given, in a container, or as a plain Java process."""
+"""The Apache Kafka that the tests run on: given by KAFKA_BOOTSTRAP, in a container, or as a plain Java process."""
 
 from __future__ import annotations
 
 import os
 from typing import Protocol
 
-import pytest
-
 from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, engine_problem, without_reaper
 from tests.real.jvm import JavaMissing, JvmKafka, java_problem, release, run_tool
+from tests.real.releases import NEWEST
 
-MATRIX = ("4.3.1", "4.1.1", "4.0.1", "3.9.1", "3.3.2", "2.8.2", "2.4.1", "1.1.1")
-NEWEST = MATRIX[0]
-DEFAULT = (NEWEST, "2.8.2", "1.1.1")
 IN_CI = os.environ.get("CI") == "true"
 
+OWN_IMAGE = "aiokafka-lite/kafka"
+"""What tests/real/image/build makes, tagged with the release. It has its own name: it is not Apache's image."""
+PUBLIC_IMAGE = "apache/kafka"
 _FIRST_PUBLIC_IMAGE = (3, 7)
 
 
@@ -30,20 +29,11 @@ class Server(Protocol):
 
 
 class Unavailable(RuntimeError):
-    """This release cannot be run on this machine; the message says why."""
-
-
-def wanted(option: str) -> list[str]:
-    """The brokers that ``--kafka`` asks for: ``embedded``, ``given`` (by KAFKA_BOOTSTRAP), and releases."""
-    if option == "default":
-        return ["embedded", "given"] if "KAFKA_BOOTSTRAP" in os.environ else ["embedded", *DEFAULT]
-    if option == "all":
-        return ["embedded", *MATRIX]
-    return option.split(",")
+    """This machine cannot run this release; the message says why."""
 
 
 class GivenKafka:
-    """The broker that KAFKA_BOOTSTRAP names. It belongs to somebody: it is neither started nor stopped here."""
+    """The broker that KAFKA_BOOTSTRAP names. The tests neither start nor stop it."""
 
     bootstrap_servers = os.environ.get("KAFKA_BOOTSTRAP", "")
 
@@ -55,7 +45,7 @@ class GivenKafka:
 
 
 class Servers:
-    """Starts each broker when the first test asks for it; one runs at a time, which small machines are grateful for."""
+    """Starts each broker when the first test asks for it. One broker runs at a time, to save memory."""
 
     def __init__(self) -> None:
         self._current: tuple[str, Server, str] | None = None
@@ -101,24 +91,32 @@ class Servers:
             raise Unavailable(f"{no_container}; {no_java}") from None
 
 
+def image(version: str) -> str | None:
+    """The image of a release: one that this machine has, or for the newest release the public one, to be downloaded.
+
+    None for other releases without an image: where Java can run them from jars, an image is not worth a download.
+    """
+    for name in (OWN_IMAGE, PUBLIC_IMAGE):
+        if _has_image(f"{name}:{version}"):
+            return f"{name}:{version}"
+    return f"{PUBLIC_IMAGE}:{version}" if version == NEWEST or java_problem() is not None else None
+
+
 def _container_problem(version: str) -> str | None:
     if release(version) < _FIRST_PUBLIC_IMAGE:
         return "this release has no public image"
     if (problem := engine_problem()) is not None:
         return problem
-    # Only the newest is worth a download where Java can run the others from jars.
-    if version != NEWEST and java_problem() is None and not _has_image(version):
-        return f"the image apache/kafka:{version} is not here"
-    return None
+    return None if image(version) is not None else f"this machine has no image of Kafka {version}"
 
 
-def _has_image(version: str) -> bool:
+def _has_image(name: str) -> bool:
     import docker
     from docker.errors import ImageNotFound
 
     client = docker.from_env()
     try:
-        client.images.get(f"apache/kafka:{version}")
+        client.images.get(name)
     except ImageNotFound:
         return False
     finally:
@@ -128,11 +126,9 @@ def _has_image(version: str) -> bool:
 
 def _container(version: str) -> Server:
     without_reaper()
+    name = image(version)
+    assert name is not None, "_container_problem has looked for it"
     try:
-        return KafkaContainer(f"apache/kafka:{version}").start()
+        return KafkaContainer(name).start()
     except EngineMissing as error:
         raise Unavailable(str(error)) from error
-
-
-SERVERS = pytest.StashKey[list[Servers]]()
-"""Where a test run keeps the brokers that it started, for the line about them at its end."""

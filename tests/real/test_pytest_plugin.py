@@ -1,4 +1,4 @@
-"""The fixtures for users, as users use them: in a pytest run of their own that knows nothing of this repository."""
+"""The pytest fixtures for users, in a pytest run of its own that uses nothing else of this repository."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from aiokafka_lite.testing.containers import engine_problem, without_reaper
-from tests.real.servers import IN_CI
+from tests.real.releases import NEWEST
+from tests.real.servers import IN_CI, image
 
 SETTINGS = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
 NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
@@ -55,7 +56,9 @@ def test_kafka_in_a_container(tmp_path: Path) -> None:
     if problem is not None:
         (pytest.fail if IN_CI else pytest.skip)(problem)
     without_reaper()
-    printed = outcome(tmp_path, USES_CONTAINER)
+    name = image(NEWEST)
+    assert name is not None
+    printed = outcome(tmp_path, USES_CONTAINER, f"--override-ini=kafka_image={name}")
     assert "1 passed" in printed, printed
 
 

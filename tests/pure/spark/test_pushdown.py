@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from pyspark.sql.datasource import (
     EqualTo,
     Filter,
