@@ -44,6 +44,7 @@ from aiokafka_lite.protocol.messages import (
     ListOffsetsRequest,
     MetadataRequest,
 )
+from tests.cases import case
 
 ORDERS = [TopicPartition("orders", number) for number in range(6)]
 
@@ -252,17 +253,18 @@ async def test_an_admin_works_only_between_start_and_close(cluster: EmbeddedClus
         await call(admin, 5.0)
 
 
-@pytest.mark.parametrize("turns", [1, 3, 8, 20])
-@pytest.mark.parametrize("call", CALLS, ids=itertools.count())
-async def test_closing_at_any_turn_ends_a_call(cluster: EmbeddedCluster, call: Call, turns: int) -> None:
-    admin = Admin(cluster.bootstrap_servers, connector=cluster.connector)
-    await admin.start()
-    calling = asyncio.ensure_future(call(admin, 5.0))
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    await admin.close()
-    with contextlib.suppress(IllegalStateError, StopAsyncIteration):
-        await calling
+async def test_closing_at_any_turn_ends_a_call() -> None:
+    for (number, call), turns in itertools.product(enumerate(CALLS), (1, 3, 8, 20)):
+        with case(number, turns):
+            async with EmbeddedCluster(brokers=3, tcp=False, seed=1) as cluster:
+                admin = Admin(cluster.bootstrap_servers, connector=cluster.connector)
+                await admin.start()
+                calling = asyncio.ensure_future(call(admin, 5.0))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await admin.close()
+                with contextlib.suppress(IllegalStateError, StopAsyncIteration):
+                    await calling
 
 
 async def test_another_broker_is_asked_when_one_keeps_silent(admin: Admin, cluster: EmbeddedCluster) -> None:

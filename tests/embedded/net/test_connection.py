@@ -31,7 +31,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from aiokafka_lite.protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
+from aiokafka_lite.protocol.state import ConnectionState
 from aiokafka_lite.types import Node, TopicPartition
 from tests.embedded.net.scripted import Older, Peer, Served, all_versions, run_clean, usual
 
@@ -63,16 +63,6 @@ def only_versions(served: Served, header: RequestHeader, request: Any) -> None:
     """Say what is spoken, and then nothing."""
     if isinstance(request, ApiVersionsRequest):
         usual(served, header, request)
-
-
-@pytest.mark.parametrize("state", ConnectionState)
-@pytest.mark.parametrize("event", ConnectionEvent)
-def test_every_pair_is_a_transition_or_an_error(state: ConnectionState, event: ConnectionEvent) -> None:
-    if event in CONNECTION[state]:
-        assert next_state(CONNECTION, state, event) in ConnectionState
-    else:
-        with pytest.raises(IllegalStateError):
-            next_state(CONNECTION, state, event)
 
 
 # Opening.

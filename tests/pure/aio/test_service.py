@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from aiokafka_lite.aio.service import CANCEL_TIMEOUT, TRANSITIONS, Component, Service, ServiceEvent, ServiceState
+from aiokafka_lite.aio.service import CANCEL_TIMEOUT, Component, Service, ServiceState
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.errors import IllegalStateError
-from aiokafka_lite.protocol.state import next_state
 
 
 class Boom(Exception):
@@ -64,16 +63,6 @@ async def turns(count: int = 10) -> None:
 
 def others() -> set[asyncio.Task[object]]:
     return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("state", ServiceState)
-@pytest.mark.parametrize("event", ServiceEvent)
-def test_every_pair_is_a_transition_or_an_error(state: ServiceState, event: ServiceEvent) -> None:
-    if event in TRANSITIONS[state]:
-        assert next_state(TRANSITIONS, state, event) in ServiceState
-    else:
-        with pytest.raises(IllegalStateError):
-            next_state(TRANSITIONS, state, event)
 
 
 async def test_it_starts_runs_children_and_closes_in_good_order() -> None:

@@ -11,16 +11,13 @@ import pytest
 
 from aiokafka_lite.embedded.group import (
     NEW_MEMBER_JOIN_TIMEOUT,
-    TRANSITIONS,
     Group,
-    GroupEvent,
     GroupState,
     JoiningMember,
     JoinResult,
     SyncResult,
 )
-from aiokafka_lite.errors import ErrorCode, IllegalStateError
-from aiokafka_lite.protocol.state import next_state
+from aiokafka_lite.errors import ErrorCode
 
 Joining = JoinResult | asyncio.Future[JoinResult]
 Syncing = SyncResult | asyncio.Future[SyncResult]
@@ -103,16 +100,6 @@ async def members() -> Any:
     members = Members()
     yield members
     members.group.bury(ErrorCode.NOT_COORDINATOR)
-
-
-@pytest.mark.parametrize("state,event", list(itertools.product(GroupState, GroupEvent)))
-def test_the_table_allows_what_it_names_and_nothing_else(state: GroupState, event: GroupEvent) -> None:
-    following = TRANSITIONS[state].get(event)
-    if following is not None:
-        assert next_state(TRANSITIONS, state, event) is following
-        return
-    with pytest.raises(IllegalStateError):
-        next_state(TRANSITIONS, state, event)
 
 
 # ---- joining

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 from random import Random
 
 import pytest
 
-from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, IllegalStateError
+from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode
 from aiokafka_lite.producer.idempotence import MAX_EPOCH, MAX_SEQUENCE, Identities, ProducerIdentity, advance
 from aiokafka_lite.producer.partition import (
     START,
-    TRANSITIONS,
     Next,
-    PartitionEvent,
     PartitionProducer,
     PartitionState,
 )
-from aiokafka_lite.protocol.state import next_state
 from tests.pure.producer.model import Simulation, a_batch, a_partition
 
 LOST = ConnectionLost("gone", sent=True)
-LEGAL = {
-    ("LEADERLESS", "LEADER_CHANGED"): "LEADERLESS",
-    ("LEADERLESS", "LEADER_UNKNOWN"): "LEADERLESS",
-    ("LEADERLESS", "LEADER_KNOWN"): "OPEN",
-    ("OPEN", "FAILED"): "DRAINING",
-    ("OPEN", "LEADER_CHANGED"): "DRAINING",
-    ("DRAINING", "FAILED"): "DRAINING",
-    ("DRAINING", "LEADER_CHANGED"): "DRAINING",
-    ("DRAINING", "DRAINED"): "BACKING_OFF",
-    ("BACKING_OFF", "LEADER_CHANGED"): "BACKING_OFF",
-    ("BACKING_OFF", "LEADER_KNOWN"): "OPEN",
-    ("BACKING_OFF", "LEADER_UNKNOWN"): "LEADERLESS",
-}
 
 
 def with_sealed(partition: PartitionProducer, *names: bytes) -> PartitionProducer:
@@ -47,16 +30,6 @@ def with_sealed(partition: PartitionProducer, *names: bytes) -> PartitionProduce
 def values_of(partition: PartitionProducer) -> list[bytes]:
     """What is unsent, in order."""
     return [batch.encode()[-2:-1] for batch in partition.unsent]
-
-
-@pytest.mark.parametrize("state, event", list(product(PartitionState, PartitionEvent)))
-def test_every_pair_of_state_and_event_is_decided(state: PartitionState, event: PartitionEvent) -> None:
-    following = LEGAL.get((state.name, event.name))
-    if following is None:
-        with pytest.raises(IllegalStateError, match=event.name):
-            next_state(TRANSITIONS, state, event)
-    else:
-        assert next_state(TRANSITIONS, state, event) is PartitionState[following]
 
 
 def test_a_partition_begins_without_a_leader_and_opens_when_there_is_one() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from aiokafka_lite.errors import AuthenticationError, ConnectionLost, ErrorCode, ProtocolError, UnsupportedVersion
 from aiokafka_lite.producer.verdict import Verdict, is_retriable, judge
+from tests.cases import case
 
 
-@pytest.mark.parametrize("code", list(ErrorCode))
-@pytest.mark.parametrize("idempotent", [True, False])
-def test_every_retriable_code_is_retried_and_every_code_is_decided(code: ErrorCode, idempotent: bool) -> None:
-    verdict = judge(code, count=2, blamed=0, idempotent=idempotent)
-    if code.retriable:
-        assert verdict is Verdict.RETRY
-    else:
-        assert verdict is not Verdict.RETRY
+def test_exactly_the_retriable_codes_are_retried() -> None:
+    for code, idempotent in product(ErrorCode, (True, False)):
+        with case(code, idempotent):
+            verdict = judge(code, count=2, blamed=0, idempotent=idempotent)
+            assert (verdict is Verdict.RETRY) == code.retriable
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 
 from aiokafka_lite.errors import IllegalStateError
-from aiokafka_lite.protocol.state import CONNECTION, ConnectionEvent, ConnectionState, mermaid, next_state
+from aiokafka_lite.protocol.state import mermaid, next_state
 
 
 class Light(Enum):
@@ -48,25 +48,3 @@ def test_a_table_is_drawn() -> None:
         "    GREEN --> RED: TURN",
         "    DARK --> [*]",
     ]
-
-
-S, E = ConnectionState, ConnectionEvent
-ALLOWED = {
-    (S.NEW, E.CONNECT): S.CONNECTING,
-    (S.CONNECTING, E.CONNECTED): S.CHECKING_API_VERSIONS,
-    (S.CHECKING_API_VERSIONS, E.VERSIONS_KNOWN): S.READY,
-    (S.CHECKING_API_VERSIONS, E.AUTHENTICATION_REQUIRED): S.AUTHENTICATING,
-    (S.AUTHENTICATING, E.AUTHENTICATED): S.READY,
-    (S.READY, E.SESSION_EXPIRING): S.AUTHENTICATING,
-    **{(state, E.CLOSE): S.CLOSED for state in S if state is not S.CLOSED},
-}
-
-
-@pytest.mark.parametrize("state", S)
-@pytest.mark.parametrize("event", E)
-def test_the_whole_product_of_a_connection(state: ConnectionState, event: ConnectionEvent) -> None:
-    if (state, event) in ALLOWED:
-        assert next_state(CONNECTION, state, event) is ALLOWED[state, event]
-    else:
-        with pytest.raises(IllegalStateError):
-            next_state(CONNECTION, state, event)

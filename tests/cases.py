@@ -1,0 +1,37 @@
+"""Many cases of one claim in one test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+
+@contextmanager
+def case(*values: object) -> Iterator[None]:
+    """Name the case in the traceback of its failure: ``with case(code, version): ...`` in a loop.
+
+    Hundreds of test cases that differ by one value make a report long and a run slow, and say no more than a loop does.
+    """
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case {', '.join(map(repr, values))}")
+        raise
+
+
+def for_each(values: list[Any], name: Callable[[Any], str]) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Call a test with each of the values as its first argument; the outermost decorator of a Hypothesis test."""
+
+    def decorated(test: Callable[..., None]) -> Callable[[], None]:
+        @wraps(test)
+        def loop() -> None:
+            for value in values:
+                with case(name(value)):
+                    test(value)
+
+        del loop.__wrapped__  # type: ignore[attr-defined]  # pytest would take its arguments for fixtures
+        return loop
+
+    return decorated
