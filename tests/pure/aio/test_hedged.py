@@ -24,7 +24,7 @@ async def _search(*candidates: float | None) -> tuple[int | None, float, list[in
         return number
 
     answer = await hedged(range(len(candidates)), ask, name="search")
-    return answer, asyncio.get_running_loop().time(), cancelled
+    return answer, asyncio.get_running_loop().time(), sorted(cancelled)  # anyio cancels in any order
 
 
 def test_the_first_answer_ends_the_search_without_a_second_request() -> None:
@@ -36,7 +36,7 @@ def test_failed_candidates_are_skipped_without_a_pause() -> None:
 
 
 def test_the_hedge_delay_doubles_with_each_silent_candidate() -> None:
-    assert virtual_time.run(_search(100.0, 100.0, 0.0)) == (2, 3.0, [1, 0])
+    assert virtual_time.run(_search(100.0, 100.0, 0.0)) == (2, 3.0, [0, 1])
 
 
 def test_the_last_candidate_is_awaited() -> None:
