@@ -1,4 +1,4 @@
-"""The command line. This module only starts it: what a command needs is imported when that command runs."""
+"""The command line. This module only starts it: a command imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def main() -> None:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError as error:
-        sys.exit(f"aiokafka-lite needs {error.name}: pip install 'aiokafka_lite[cli]'")
-    from aiokafka_lite.cli.commands import main as run_command
+        sys.exit(f"aiokafka-lite needs {error.name}; run: pip install 'aiokafka_lite[cli]'")
+    from .commands import main as run_command
 
     run_command()

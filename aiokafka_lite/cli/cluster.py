@@ -1,16 +1,15 @@
-"""``aiokafka-lite cluster``: what the cluster is made of."""
+"""``aiokafka-lite cluster``: the brokers, controller and features of the cluster."""
 
 from __future__ import annotations
 
-from aiokafka_lite.admin import Admin, ClusterDescription, VersionRange
-from aiokafka_lite.errors import UnsupportedVersion
-
+from ..admin import Admin, ClusterDescription, VersionRange
+from ..errors import UnsupportedVersion
 from .connection import Connection
 from .output import Cell, Facts, Output, Part, Table, show_errors
 
 
 async def cluster(connection: Connection, output: Output, versions: bool) -> int:
-    """Show brokers, controller and features; and the versions of brokers, if wanted."""
+    """Show brokers, controller and features, and the API versions of the brokers if wanted."""
     async with connection.admin() as admin:
         described = await admin.cluster.describe()
         parts: dict[str, Part] = {
@@ -45,7 +44,7 @@ def _brokers(described: ClusterDescription) -> Table:
 
 
 async def _features(admin: Admin) -> list[tuple[Cell, ...]]:
-    """The features; none where the cluster is too old to have any."""
+    """The features. A cluster that is too old to have features has none."""
     try:
         features = await admin.cluster.features()
     except UnsupportedVersion:

@@ -1,4 +1,4 @@
-"""Lines as columns of Arrow: what `Producer.put_arrow` takes, made of a block by a few passes over its bytes. Pure."""
+"""Lines as an Arrow record batch for ``Producer.put_arrow``, made with a few passes over a block. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pyarrow as pa
 _NEWLINE = 10
 
 
-def of_lines(block: bytes, partition: int | None) -> pa.RecordBatch:
-    """The lines of a block, each of them ended by a newline, as the column ``value``; and ``partition``, if given."""
+def lines_to_arrow(block: bytes, partition: int | None) -> pa.RecordBatch:
+    """Lines, each with a newline at its end, as the column ``value``; and the column ``partition``, if given."""
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
     count = len(ends)
     offsets = np.zeros(count + 1, np.int32)
-    offsets[1:] = ends - np.arange(count)  # where they are once newlines are gone
+    offsets[1:] = ends - np.arange(count)  # the positions without the newlines
     values = block.replace(b"\n", b"")
     columns = {
         "value": pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values)])

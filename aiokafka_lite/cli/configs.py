@@ -1,73 +1,56 @@
-"""``aiokafka-lite configs``: what the commands do."""
+"""``aiokafka-lite configs``: describe and alter settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
-from aiokafka_lite.admin import ConfigChange, ConfigResource, Operation, ResourceType
+import typer
 
-from .connection import Connection
-from .output import Cell, Output, Table, show_errors
+from .arguments import names_and_values
+from .options import Shared, command
+from .output import Cell, Table, show_errors
 
-_KINDS = {
-    "topic": ResourceType.TOPIC,
-    "broker": ResourceType.BROKER,
-    "broker-logger": ResourceType.BROKER_LOGGER,
-    "group": ResourceType.GROUP,
-}
+if TYPE_CHECKING:
+    from ..admin import ConfigChange, ConfigResource
 
-
-def parse_settings(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """``NAME=VALUE`` each; raises ValueError naming the option."""
-    settings = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise ValueError(f"{option}={text!r}: use NAME=VALUE")
-        settings[name] = value
-    return settings
+application = typer.Typer(no_args_is_help=True, help="Show and change settings of topics, brokers and groups.")
 
 
-def changes(
-    settings: Sequence[str], unset: Sequence[str], append: Sequence[str], subtract: Sequence[str]
-) -> list[ConfigChange]:
-    """The changes that the options ask for; raises ValueError for none."""
-    wanted = [
-        ConfigChange(name, value, operation)
-        for option, texts, operation in (
-            ("set", settings, Operation.SET),
-            ("append", append, Operation.APPEND),
-            ("subtract", subtract, Operation.SUBTRACT),
-        )
-        for name, value in parse_settings(option, texts).items()
-    ]
-    wanted += [ConfigChange(name, operation=Operation.DELETE) for name in unset]
-    if not wanted:
-        raise ValueError("configs alter needs --set, --unset, --append or --subtract")
-    return wanted
+class Kind(StrEnum):
+    """The kinds of resources that have settings."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    BROKERS = "brokers"
+    BROKER_LOGGER = "broker-logger"
+    GROUP = "group"
 
 
-def resource(kind: str, name: str | None) -> ConfigResource:
-    """The thing with settings; raises ValueError."""
-    if kind == "brokers":
-        if name is not None:
-            raise ValueError(f"brokers are all of them, and have no name; for one of them, broker {name}")
-        return ConfigResource.all_brokers()
-    if name is None:
-        raise ValueError(f"{kind} needs a name" if "broker" not in kind else f"{kind} needs a broker's id")
-    if "broker" in kind and not name.isdecimal():
-        raise ValueError(f"{kind}={name!r}: the id of a broker is a number")
-    return ConfigResource(_KINDS[kind], name)
+KindArgument = Annotated[Kind, typer.Argument(help="Kind of the resource; brokers means all brokers together.")]
+NameArgument = Annotated[str | None, typer.Argument(help="Name of the resource, or id of the broker.")]
 
 
+@command(
+    application,
+    examples="""
+    aiokafka-lite configs describe topic orders
+    aiokafka-lite configs describe broker 1 --all
+    """,
+)
 async def describe(
-    connection: Connection, output: Output, kind: str, name: str | None, every: bool, documentation: bool
+    shared: Shared,
+    kind: KindArgument,
+    name: NameArgument = None,
+    every: Annotated[bool, typer.Option("--all", help="Show settings with default values as well.")] = False,
+    documentation: Annotated[bool, typer.Option("--documentation", help="Show what each setting does.")] = False,
 ) -> int:
-    """Show settings."""
+    """Show settings, their values, and the sources of these. Secret values are not shown."""
     wanted = resource(kind, name)
-    async with connection.admin() as admin:
+    async with shared.connection.admin() as admin:
         described = await admin.configs.describe(wanted, documentation=documentation)
-    headings = ["NAME", "VALUE", "SOURCE", "READ-ONLY", "SENSITIVE", *(["DOCUMENTATION"] if documentation else [])]
+    headings = ("NAME", "VALUE", "SOURCE", "READ-ONLY", "SENSITIVE", *(["DOCUMENTATION"] if documentation else []))
     rows: list[tuple[Cell, ...]] = [
         (
             setting.name,
@@ -82,15 +65,69 @@ async def describe(
         if every or not setting.is_default
     ]
     if not described.failed:
-        output.show(Table(tuple(headings), rows))
+        shared.output.show(Table(headings, rows))
     return show_errors(described.failed.values())
 
 
+@command(
+    application,
+    examples="""
+    aiokafka-lite configs alter topic orders --set retention.ms=3600000
+    aiokafka-lite configs alter topic orders --append cleanup.policy=compact --unset segment.ms
+    """,
+)
 async def alter(
-    connection: Connection, kind: str, name: str | None, wanted: Sequence[ConfigChange], validate_only: bool
+    shared: Shared,
+    kind: KindArgument,
+    name: NameArgument = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a setting.")] = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Reset a setting to its default.")] = None,
+    append: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Add values to a list.")] = None,
+    subtract: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Remove values of a list.")] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check the request without executing it.")
+    ] = False,
 ) -> int:
-    """Change settings."""
+    """Change settings. Settings that are not named keep their values."""
+    wanted = changes(settings or [], unset or [], append or [], subtract or [])
     changed = resource(kind, name)
-    async with connection.admin() as admin:
+    async with shared.connection.admin() as admin:
         answered = await admin.configs.alter({changed: wanted}, validate_only=validate_only)
     return show_errors(answered.failed.values())
+
+
+def changes(
+    settings: Sequence[str], unset: Sequence[str], append: Sequence[str], subtract: Sequence[str]
+) -> list[ConfigChange]:
+    """The changes that the options request. ValueError if there is none."""
+    from ..admin import ConfigChange, Operation
+
+    wanted = [
+        ConfigChange(name, value, operation)
+        for option, texts, operation in (
+            ("set", settings, Operation.SET),
+            ("append", append, Operation.APPEND),
+            ("subtract", subtract, Operation.SUBTRACT),
+        )
+        for name, value in names_and_values(option, texts).items()
+    ]
+    wanted += [ConfigChange(name, operation=Operation.DELETE) for name in unset]
+    if not wanted:
+        raise ValueError("configs alter requires --set, --unset, --append or --subtract")
+    return wanted
+
+
+def resource(kind: str, name: str | None) -> ConfigResource:
+    """The resource of a kind and a name. ValueError if the name is missing or wrong."""
+    from ..admin import ConfigResource, ResourceType
+
+    if kind == Kind.BROKERS:
+        if name is not None:
+            raise ValueError(f"brokers are all brokers and have no name; write: broker {name}")
+        return ConfigResource.all_brokers()
+    is_broker = kind in (Kind.BROKER, Kind.BROKER_LOGGER)
+    if name is None:
+        raise ValueError(f"{kind} requires {'the id of a broker' if is_broker else 'a name'}")
+    if is_broker and not name.isdecimal():
+        raise ValueError(f"{kind} must be the id of a broker, a number, got {name!r}")
+    return ConfigResource(ResourceType[kind.upper().replace("-", "_")], name)

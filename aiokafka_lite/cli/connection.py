@@ -1,7 +1,7 @@
-"""From what the user gave (options, environment, a file) to a client.
+"""From the user's options, environment and file to a client.
 
-An option goes before a variable of the environment, and that before what a file says. Secrets come from the
-environment or from files: what stands in a command can be read by everybody who lists processes.
+Options override the environment, which overrides the file. Secrets come from the environment or from files: anyone who
+lists the processes of a machine can read their arguments.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .arguments import names_and_values
+
 if TYPE_CHECKING:
-    from aiokafka_lite import Admin, Consumer, Producer
+    from .. import Admin, Consumer, Producer
 
 DEFAULT_SERVER = "localhost:9092"
 
-PATIENCE = 10.0
-"""Seconds that a question or a change may take. Somebody sits in front of it: the client's own minute would be long."""
+TIMEOUT = 10.0
+"""Seconds that a request or a change may take. A user waits for it, so it is shorter than the client's default."""
 
 PREFIX = "AIOKAFKA_LITE_"
 _FAMILIES = ("SECURITY_", "SASL_", "SSL_")
@@ -28,7 +30,7 @@ _ELSEWHERE = ("env:", "file:")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach the cluster, as it was given. Each method raises ConfigurationError for what cannot be right."""
+    """How to reach the cluster, as the user gave it. Each method raises ConfigurationError for wrong settings."""
 
     bootstrap_server: str | None
     config: Path | None
@@ -36,64 +38,54 @@ class Connection:
     timeout: float | None
 
     def admin(self) -> Admin:
-        """A client to ask and change with."""
-        from aiokafka_lite.admin import Admin
-        from aiokafka_lite.properties import client_settings
+        """A client for requests and changes."""
+        from ..admin import Admin
+        from ..properties import client_settings
 
-        return Admin(**_merged(client_settings(self.all_properties()), api_timeout=self.timeout or PATIENCE))
+        return Admin(**_merged(client_settings(self.all_properties()), api_timeout=self.timeout or TIMEOUT))
 
     def producer(self, defaults: Mapping[str, object], given: Mapping[str, object]) -> Producer:
-        """A client to write with; ``given`` goes before what the user's file says, ``defaults`` does not."""
-        from aiokafka_lite.producer import Producer
-        from aiokafka_lite.properties import producer_settings
+        """A client that writes. ``given`` overrides the user's properties, which override ``defaults``."""
+        from ..producer import Producer
+        from ..properties import producer_settings
 
-        settings = {"max_block": PATIENCE, **defaults, **producer_settings(self.all_properties())}
-        patience = {"api_timeout": self.timeout or PATIENCE}
+        settings = {"max_block": TIMEOUT, **defaults, **producer_settings(self.all_properties())}
+        timeouts = {"api_timeout": self.timeout or TIMEOUT}
         if self.timeout is not None:
-            patience = dict.fromkeys(("api_timeout", "max_block", "delivery_timeout"), self.timeout)
-        return Producer(**_merged(settings, **patience, **given))
+            timeouts = dict.fromkeys(("api_timeout", "max_block", "delivery_timeout"), self.timeout)
+        return Producer(**_merged(settings, **timeouts, **given))
 
     def group(self, given: str | None) -> str | None:
-        """The group to be a member of: the one given, or ``group.id``."""
-        from aiokafka_lite.errors import ConfigurationError
-        from aiokafka_lite.properties import consumer_settings
+        """The group to join: the one given, or ``group.id`` of the properties."""
+        from ..errors import ConfigurationError
+        from ..properties import consumer_settings
 
-        if given == "":  # as of a variable that is not set: without a group nothing would be committed
-            raise ConfigurationError("group='': a name that is not empty")
+        if given == "":  # from a shell variable that is not set: without a group nothing would be committed
+            raise ConfigurationError("group must be a name that is not empty, got ''")
         group = consumer_settings(self.all_properties(), group_id=given).get("group_id")
         return None if group is None else str(group)
 
     def consumer(self, group: str | None, **given: object) -> Consumer:
-        """A client to read with; ``given`` goes before what the user's file says. It never creates a topic."""
-        from aiokafka_lite.consumer import Consumer
-        from aiokafka_lite.group import (
-            CooperativeStickyStrategy,
-            RangeStrategy,
-            RoundRobinStrategy,
-            StickyStrategy,
-        )
-        from aiokafka_lite.properties import consumer_settings
+        """A client that reads and never creates a topic. ``given`` overrides the user's properties."""
+        from ..consumer import Consumer
+        from ..properties import consumer_settings
 
         settings = consumer_settings(self.all_properties(), group_id=group)
-        if "strategies" in settings:
-            strategies = (RangeStrategy(), RoundRobinStrategy(), StickyStrategy(), CooperativeStickyStrategy())
-            by_name = {each.name: each for each in strategies}
-            settings["strategies"] = [by_name[name] for name in settings["strategies"]]  # type: ignore[attr-defined]
-        patience = {"api_timeout": self.timeout or PATIENCE, "allow_auto_create_topics": False}
-        return Consumer(**_merged(settings, **patience, **given))
+        fixed = {"api_timeout": self.timeout or TIMEOUT, "allow_auto_create_topics": False}
+        return Consumer(**_merged(settings, **fixed, **given))
 
-    def all_properties(self) -> dict[str, str]:
-        """What the file, the environment and the options say together."""
-        from aiokafka_lite.errors import ConfigurationError
-        from aiokafka_lite.properties import read_properties
+    def all_properties(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """The properties of the file, the environment and the options together."""
+        from ..errors import ConfigurationError
+        from ..properties import read_properties
 
         if self.config is not None and "=" in str(self.config) and not self.config.exists():
             raise ConfigurationError(
-                f"config={str(self.config)!r}: a file of properties is needed; --property gives a single one, and --set"
-                " the setting of a topic"
+                f"config must be a file of properties, got {str(self.config)!r}; use --property for a single property,"
+                " and --set for a setting of a topic"
             )
         properties = {} if self.config is None else read_properties(self.config)
-        properties |= of_environment(os.environ)
+        properties |= of_environment(environment)
         properties |= of_options(self.properties)
         if self.bootstrap_server is not None:
             properties["bootstrap.servers"] = self.bootstrap_server
@@ -101,7 +93,7 @@ class Connection:
 
 
 def of_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The properties of security that variables such as ``AIOKAFKA_LITE_SASL_PASSWORD`` give. Pure."""
+    """The security properties in variables such as ``AIOKAFKA_LITE_SASL_PASSWORD``. Pure."""
     return {
         name.removeprefix(PREFIX).lower().replace("_", "."): value
         for name, value in variables.items()
@@ -110,20 +102,16 @@ def of_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_options(texts: Sequence[str]) -> dict[str, str]:
-    """Properties given as ``NAME=VALUE``, none of them a secret in plain. Pure; raises ConfigurationError."""
-    from aiokafka_lite.errors import ConfigurationError
+    """The properties in ``NAME=VALUE`` texts. Pure; ConfigurationError for another form, and for a plain secret."""
+    from ..errors import ConfigurationError
 
-    properties = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise ConfigurationError(f"property={name!r}: use NAME=VALUE")
+    properties = names_and_values("property", texts)
+    for name, value in properties.items():
         if any(part in name for part in _SECRET) and not value.startswith(_ELSEWHERE):
             raise ConfigurationError(
-                f"{name}: everybody here can read what stands in a command; use {name}=env:VARIABLE,"
-                f" {name}=file:PATH, or a --config file"
+                f"{name} must not be given in plain text: every user of this machine can read the arguments;"
+                f" use {name}=env:VARIABLE, {name}=file:PATH, or a --config file"
             )
-        properties[name] = value
     return properties
 
 

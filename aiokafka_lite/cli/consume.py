@@ -1,4 +1,4 @@
-"""``aiokafka-lite consume``: records in, lines out."""
+"""``aiokafka-lite consume``: prints records as lines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from aiokafka_lite.consumer import Consumer, RebalanceHandle, RebalanceListener
-from aiokafka_lite.consumer.columns import Batch
-from aiokafka_lite.errors import ConfigurationError, ErrorCode, UnknownTopic
-from aiokafka_lite.group import MemberState
-from aiokafka_lite.types import TopicPartition
+import anyio
 
+from ..arguments import must_be
+from ..consumer import Consumer, RebalanceHandle, RebalanceListener
+from ..consumer.columns import Batch
+from ..errors import ConfigurationError, ErrorCode, UnknownTopic
+from ..group import MemberState
+from ..types import TopicPartition
 from .connection import Connection
 from .descriptors import Writer
 from .formats import Line, formatter
@@ -26,14 +28,14 @@ from .starts import Start, parse_start
 
 BATCH = 10_000
 
-GLANCE = 0.1
-"""Seconds after which a reader that is to stop at the end looks whether it is there: the last offsets of a log may
+END_CHECK_INTERVAL = 0.1
+"""Seconds without records after which ``--until end`` compares positions with the end: the last offsets of a log may
 belong to no record."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to read, from where to where, and what to make of it."""
+class Job:
+    """What to read, where to begin and end, and how to print it."""
 
     topics: tuple[str, ...]
     is_pattern: bool
@@ -41,56 +43,59 @@ class Wanted:
     group: str | None
     start: str | None
     until_end: bool
-    most: int | None
+    max_records: int | None
     line: Line
     settings: dict[str, object]
 
 
-async def consume(connection: Connection, wanted: Wanted) -> int:
-    """Print records until there are enough, until the end, or for ever; what was printed is committed then."""
-    start = Start() if wanted.start is None else parse_start(wanted.start, time.time())
-    wanted = replace(wanted, group=connection.group(wanted.group))
-    _check(wanted)
-    topics = await _topics(connection, wanted)
-    settings = dict(wanted.settings)
+async def consume(connection: Connection, job: Job) -> int:
+    """Print records until a limit, the end, or a signal. The printed records of a group are committed at the end."""
+    start = Start() if job.start is None else parse_start(job.start, time.time())
+    job = replace(job, group=connection.group(job.group))
+    _check(job)
+    topics = await _topics(connection, job)
+    settings = dict(job.settings)
     if start.policy is not None:
         settings["auto_offset_reset"] = start.policy
-    bounds = _Bounds(start, wanted.until_end)
-    if wanted.group is not None:
+    bounds = _Bounds(start, job.until_end)
+    if job.group is not None:
         settings["listener"] = bounds
-    consumer = connection.consumer(wanted.group, topics=() if wanted.partitions else topics, **settings)
-    if wanted.partitions and not isinstance(topics, re.Pattern):
-        consumer.assign([TopicPartition(topic, number) for topic in topics for number in wanted.partitions])
+    consumer = connection.consumer(job.group, topics=() if job.partitions else topics, **settings)
+    if job.partitions and not isinstance(topics, re.Pattern):
+        consumer.assign([TopicPartition(topic, number) for topic in topics for number in job.partitions])
     bounds.consumer = consumer
     async with consumer:
         log_warnings()
-        if wanted.group is None:
+        if job.group is None:
             await bounds.seek(consumer, consumer.assignment)
             await bounds.find_ends(consumer.assignment)
         with ExitStack() as stack:
             shown = stack.enter_context(
-                progress("consumed", wanted.most, in_bytes=False, is_wanted=not sys.stdout.isatty())
+                progress("consumed", job.max_records, in_bytes=False, is_wanted=not sys.stdout.isatty())
             )
-            await _Reading(consumer, wanted, bounds.ends, Writer(sys.stdout.fileno()), shown).run()
+            await _Reading(consumer, job, bounds.ends, Writer(sys.stdout.fileno()), shown).run()
     return 0
 
 
-def _check(wanted: Wanted) -> None:
-    if wanted.group is not None and wanted.partitions:
-        raise ConfigurationError("partition and group: the members of a group share all partitions")
-    if wanted.is_pattern and len(wanted.topics) != 1:
-        raise ConfigurationError("regex: one pattern, and no topics besides it")
+def _check(job: Job) -> None:
+    if job.group is not None and job.partitions:
+        raise ConfigurationError(
+            "--partition and --group exclude each other: a group shares all partitions of its topics"
+        )
+    if job.is_pattern and len(job.topics) != 1:
+        raise ConfigurationError("--regex takes one pattern, and no topics beside it")
 
 
-async def _topics(connection: Connection, wanted: Wanted) -> Sequence[str] | re.Pattern[str]:
-    """The topics by name, or for a group the pattern, as its members follow what comes to match it."""
-    if not wanted.is_pattern:
-        return wanted.topics
+async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Pattern[str]:
+    """The names of the topics. For a group, the pattern itself: its members also read topics that match later."""
+    if not job.is_pattern:
+        return job.topics
     try:
-        pattern = re.compile(wanted.topics[0])
+        pattern = re.compile(job.topics[0])
     except re.error as error:
-        raise ConfigurationError(f"regex={wanted.topics[0]!r}: {error}") from None
-    if wanted.group is not None:
+        what = must_be("regex", "a regular expression", job.topics[0])
+        raise ConfigurationError(f"{what}: {error}") from None
+    if job.group is not None:
         return pattern
     async with connection.admin() as admin:
         matching = [each.name for each in await admin.topics.list() if pattern.fullmatch(each.name)]
@@ -100,9 +105,9 @@ async def _topics(connection: Connection, wanted: Wanted) -> Sequence[str] | re.
 
 
 class _Bounds(RebalanceListener):
-    """Where partitions are read from, and up to where, looked up before anything is read of them.
+    """The offsets where partitions begin and end, looked up before any of their records is read.
 
-    In a group they are read from an offset or a time on only where it has committed nothing.
+    In a group, ``--from`` with an offset or a time applies only to partitions without a committed offset.
     """
 
     consumer: Consumer
@@ -119,13 +124,13 @@ class _Bounds(RebalanceListener):
         await self.find_ends(partitions)
 
     async def find_ends(self, partitions: Sequence[TopicPartition]) -> None:
-        """Note where partitions end; one that comes back is read up to where it ended when it was first here."""
+        """Look up the ends of new partitions. A partition that returns keeps the end from its first assignment."""
         new = [each for each in partitions if each not in self.ends]
         if self._until_end and new:
             self.ends.update(await self.consumer.end_offsets(new))
 
     async def seek(self, reader: Consumer | RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """Begin at the offset, or in a partition that does not have it at the nearest that it has; or at the time."""
+        """Seek to the offset, or to the nearest offset that a partition has; or to the time."""
         if self._start.offset is not None:
             firsts = await self.consumer.beginning_offsets(partitions)
             ends = await self.consumer.end_offsets(partitions)
@@ -139,25 +144,25 @@ class _Bounds(RebalanceListener):
 
 
 class _Reading:
-    """Batches from the consumer to the output, until it is enough."""
+    """Prints batches until a limit or the end."""
 
     def __init__(
-        self, consumer: Consumer, wanted: Wanted, ends: Mapping[TopicPartition, int], writer: Writer, bar: Bar
+        self, consumer: Consumer, job: Job, ends: Mapping[TopicPartition, int], writer: Writer, bar: Bar
     ) -> None:
         self._consumer = consumer
-        self._wanted = wanted
+        self._job = job
         self._writer = writer
         self._bar = bar
-        self._format = formatter(wanted.line)
+        self._format = formatter(job.line)
         self._ends = ends
         self._count = 0
 
     async def run(self) -> None:
-        while (left := self._left()) > 0 and not await self._is_at_end():
-            batch = await self._next(min(left, BATCH))
+        while (room := self._room()) > 0 and not await self._is_at_end():
+            batch = await self._next(min(room, BATCH))
             if batch is None:
                 continue
-            if self._wanted.until_end:
+            if self._job.until_end:
                 self._cut(batch)
             if not batch.offsets:
                 continue
@@ -169,50 +174,44 @@ class _Reading:
                 raise
             self._printed(batch)
 
-    def _left(self) -> int:
-        return BATCH if self._wanted.most is None else self._wanted.most - self._count
+    def _room(self) -> int:
+        return BATCH if self._job.max_records is None else self._job.max_records - self._count
 
     def _printed(self, batch: Batch) -> None:
-        """It is out, so that it may be committed, though the next one may never be asked for."""
+        """Mark a printed batch, so that it is committed even if no further batch is requested."""
         self._count += len(batch)
         self._bar.advance(len(batch), self._count)
-        if self._wanted.group is not None:
+        if self._job.group is not None:
             partition = TopicPartition(batch.topic, batch.partition)
             self._consumer.offsets.mark(partition, batch.offsets[-1] + 1, leader_epoch=batch.leader_epoch)
 
-    async def _next(self, most: int) -> Batch | None:
-        """The next batch; None after a moment without one, if there is an end to look for."""
-        batches = self._consumer.batches(most)
-        if not self._wanted.until_end:
+    async def _next(self, max_records: int) -> Batch | None:
+        """The next batch. With ``--until end``, None after ``END_CHECK_INTERVAL`` without a batch."""
+        batches = self._consumer.batches(max_records)
+        if not self._job.until_end:
             return await anext(batches)
-        try:
-            async with asyncio.timeout(GLANCE) as scope:
-                return await anext(batches)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            return None
-
-    # ---- the end
+        with anyio.move_on_after(END_CHECK_INTERVAL):
+            return await anext(batches)
+        return None
 
     def _cut(self, batch: Batch) -> None:
-        """Drop what came after the end that is to be read to, and read no more of a partition that is there."""
+        """Drop the records after the end, and pause a partition that has reached it."""
         partition = TopicPartition(batch.topic, batch.partition)
         end = self._ends.get(partition)
         if end is None or batch.offsets[-1] + 1 < end:
             return
         kept = bisect_left(batch.offsets, end)
         if kept < len(batch):
-            self._consumer.seek(partition, end)  # or asking for the next batch would commit what is dropped here
+            self._consumer.seek(partition, end)  # else the request for the next batch would commit the dropped records
         for column in ("offsets", "timestamps", "keys", "values", "headers"):
             setattr(batch, column, getattr(batch, column)[:kept])
         self._consumer.pause([partition])
 
     async def _is_at_end(self) -> bool:
-        """Whether all that is assigned has been read as far as it reached when it was first seen."""
-        if not self._wanted.until_end:
+        """Whether all assigned partitions are read up to the ends that they had at their first assignment."""
+        if not self._job.until_end:
             return False
-        if self._wanted.group is not None and self._consumer.membership is not MemberState.STABLE:
+        if self._job.group is not None and self._consumer.membership is not MemberState.STABLE:
             return False
         for partition in self._consumer.assignment:
             end = self._ends.get(partition)

@@ -1,65 +1,67 @@
-"""The group part of the demo: members come and go while records are written, and every record is worked on.
+"""The group part of the demo: members join and leave while records are written, and every record is processed.
 
-The members are ordinary consumers that work in this process, as they would in several. Asking for the next record says
-that the one before is done with, so a partition that moves goes on where its last owner stopped.
+The members are ordinary consumers in one process. When a member asks for the next record, the one before counts as
+processed, so a partition that moves continues where its last owner stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import anyio
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
-from aiokafka_lite.admin import create_topic, delete_topics
-from aiokafka_lite.aio.service import unwrapped
-from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.consumer import Consumer, RebalanceHandle, RebalanceListener
-from aiokafka_lite.errors import KafkaTimeout
-from aiokafka_lite.producer import Producer
-from aiokafka_lite.types import TopicPartition
+from ..admin import Admin
+from ..aio.deadline import deadline
+from ..aio.service import unwrapped
+from ..consumer import Consumer, RebalanceHandle, RebalanceListener
+from ..producer import Producer
+from ..types import TopicPartition
+from .temporary import temporary_topic
 
 PARTITIONS = 6
-NAMES = ("first", "second", "third")
+MEMBERS = 3
 STALLED_AFTER = 30.0
-_AT_ONCE = 20
-_PAUSE = 0.01
-_SHOWN = 10
+BURST = 20
+PAUSE = 0.01
 
 
 class GroupCheck:
-    """What was written and how often each record was worked on."""
+    """Counts how often each written record is processed."""
 
     def __init__(self) -> None:
         self.written = 0
-        self.worked_on: Counter[int] = Counter()
+        self.processed: Counter[int] = Counter()
         self.changed = asyncio.Event()
 
     def done(self, number: int) -> None:
-        self.worked_on[number] += 1
+        self.processed[number] += 1
         self.changed.set()
 
-    def verdict(self) -> list[str]:
-        """All that is wrong: a record is missing, or was never written. Twice is allowed, when a member goes."""
-        missing = [number for number in range(self.written) if number not in self.worked_on]
-        invented = [number for number in self.worked_on if not 0 <= number < self.written]
-        wrong = [f"record {number} was never worked on" for number in missing]
-        return (wrong + [f"record {number} was never written" for number in invented])[:_SHOWN]
+    def result(self) -> list[str]:
+        """All faults. A record may be processed twice when a member leaves, but not zero times."""
+        missing = [f"record {number} was not processed" for number in range(self.written) if not self.processed[number]]
+        unknown = [number for number in self.processed if not 0 <= number < self.written]
+        return (missing + [f"record {number} was never written" for number in unknown])[:10]
 
     @property
-    def again(self) -> int:
-        """How many were worked on more than once."""
-        return sum(times > 1 for times in self.worked_on.values())
+    def repeated(self) -> int:
+        """The number of records that were processed more than once."""
+        return sum(times > 1 for times in self.processed.values())
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for a condition. KafkaTimeout after ``STALLED_AFTER`` seconds."""
+        with deadline(STALLED_AFTER, lambda: "the group did not settle"):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
 
 
 class _Member(RebalanceListener):
-    """A consumer in the group, and the task that works on what it gets."""
+    """A consumer in the group, and the task that processes its records."""
 
     def __init__(self, servers: str, topic: str, check: GroupCheck) -> None:
         self._check = check
@@ -81,83 +83,67 @@ class _Member(RebalanceListener):
         return sorted(partition.partition for partition in self.consumer.assignment)
 
     async def run(self) -> None:
-        """Join, work until told to leave, and leave."""
+        """Join, process records until ``leaving`` is set, and leave."""
         async with self.consumer, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._work)
+            tasks.start_soon(self._process)
             await self.leaving.wait()
             tasks.cancel_scope.cancel()
 
-    async def _work(self) -> None:
+    async def _process(self) -> None:
         async for record in self.consumer:
             self._check.done(int(record.value or b"-1"))
 
 
-async def group_demo(servers: str, client: Client, console: Console) -> int:
-    """Three members join one after the other, and one leaves; 0 when every record was worked on, else 1."""
-    name = f"aiokafka-lite-group-{secrets.token_hex(4)}"
-    await create_topic(client, name, partitions=PARTITIONS)
+async def group_demo(servers: str, admin: Admin, console: Console) -> int:
+    """Three members join one by one, then the first leaves; 0 if every record was processed, else 1."""
     check = GroupCheck()
-    table = Table(box=SIMPLE_HEAD)
-    for heading in ("a group of", *NAMES, "settled in"):
-        table.add_column(heading, no_wrap=True)
     try:
-        async with Producer(servers) as producer, anyio.create_task_group() as tasks:
+        async with (
+            temporary_topic(admin, "group", PARTITIONS) as topic,
+            Producer(servers) as producer,
+            anyio.create_task_group() as tasks,
+        ):
             enough = asyncio.Event()
-            tasks.start_soon(_write, producer, name, check, enough)
-            members = [_Member(servers, name, check) for _ in NAMES]
-            for number, member in enumerate(members):
+            tasks.start_soon(_write, producer, topic, check, enough)
+            members = [_Member(servers, topic, check) for _ in range(MEMBERS)]
+            for number, member in enumerate(members, 1):
                 tasks.start_soon(member.run)
-                await _settled(members, members[: number + 1], check, table)
+                await _settled(members[:number], check, console)
             members[0].leaving.set()
-            await _settled(members, members[1:], check, table)
+            await _settled(members[1:], check, console)
             enough.set()
-            await _until(check, lambda: len(check.worked_on) >= check.written)
+            await check.until(lambda: len(check.processed) >= check.written)
             for member in members:
                 member.leaving.set()
     except ExceptionGroup as errors:
         raise unwrapped(errors) from errors
-    finally:
-        await delete_topics(client, [name])
-    console.print(table)
-    if faults := check.verdict():
+    if faults := check.result():
         console.print(*faults, sep="\n", style="red")
         return 1
     console.print(
-        f"all {check.written:,} records written meanwhile were worked on by the group, {check.again} of them again",
+        f"the group processed all {check.written:,} records written meanwhile, {check.repeated} of them twice or more",
         style="green",
     )
     return 0
 
 
 async def _write(producer: Producer, topic: str, check: GroupCheck, enough: asyncio.Event) -> None:
-    """A steady trickle, until it is enough."""
+    """Write small bursts of records until there are enough."""
     while not enough.is_set():
-        values = [b"%d" % number for number in range(check.written, check.written + _AT_ONCE)]
-        check.written += _AT_ONCE
+        values = [b"%d" % number for number in range(check.written, check.written + BURST)]
+        check.written += BURST
         await producer.send_many(topic, values, keys=values)
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(PAUSE)
 
 
-async def _settled(members: list[_Member], present: list[_Member], check: GroupCheck, table: Table) -> None:
-    """Wait until those who are there share all partitions evenly, and each partition is read."""
-    started = time.perf_counter()
-    share = PARTITIONS // len(present)
-    await _until(
-        check,
+async def _settled(present: list[_Member], check: GroupCheck, console: Console) -> None:
+    """Wait until these members own all partitions, in equal shares."""
+    began = time.perf_counter()
+    await check.until(
         lambda: (
-            all(len(member.owned) == share for member in present)
+            all(len(member.owned) == PARTITIONS // len(present) for member in present)
             and sorted(partition for member in present for partition in member.owned) == list(range(PARTITIONS))
-        ),
+        )
     )
-    owned = [", ".join(map(str, member.owned)) if member in present else "" for member in members]
-    table.add_row(str(len(present)), *owned, f"{time.perf_counter() - started:.2f} s")
-
-
-async def _until(check: GroupCheck, holds: Callable[[], bool]) -> None:
-    try:
-        async with asyncio.timeout(STALLED_AFTER):
-            while not holds():
-                check.changed.clear()
-                await check.changed.wait()
-    except TimeoutError:
-        raise KafkaTimeout(f"the group came to no rest within {STALLED_AFTER:g} s") from None
+    owned = " | ".join(",".join(map(str, member.owned)) for member in present)
+    console.print(f"group of {len(present)}: partitions {owned}, settled in {time.perf_counter() - began:.2f} s")

@@ -1,8 +1,8 @@
-"""Standard input and output without a blocked event loop.
+"""Standard input and output without blocking the event loop.
 
-Whoever waits for a pipe can still be stopped, and a member of a group still sends its heartbeats.
+While a command waits for a pipe, signals can stop it and its group membership sends heartbeats.
 
-Neither descriptor is made non-blocking: that would last beyond this process, and for the shell as well.
+Neither descriptor is made non-blocking: that would outlive this process, because the shell shares the descriptors.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import threading
 READ_SIZE = 1 << 18
 
 GRACE = 1.0
-"""Seconds that a write may take to end when the wait for it is cancelled. Somebody who reads on gets whole lines."""
+"""Seconds that a cancelled write may still take, so that a reader that is alive gets whole lines."""
 
 
 async def read(descriptor: int) -> bytes:
-    """What is there to read, waiting until something is; empty at the end. Nothing is lost when it is cancelled."""
+    """The available bytes, after waiting for the first; empty at the end. Cancelling loses no bytes."""
     await _until_readable(descriptor)
     return os.read(descriptor, READ_SIZE)
 
@@ -29,7 +29,7 @@ async def _until_readable(descriptor: int) -> None:
     readable: asyncio.Future[None] = loop.create_future()
     try:
         loop.add_reader(descriptor, _settle, readable, None)
-    except PermissionError:  # an ordinary file: the selector refuses it, and reading it does not wait
+    except PermissionError:  # a regular file: the selector refuses it, and reading it does not block
         return
     try:
         await readable
@@ -38,9 +38,9 @@ async def _until_readable(descriptor: int) -> None:
 
 
 class Writer:
-    """Writes to a descriptor, one piece after the other, in a thread of its own.
+    """Writes pieces to a descriptor, in order, in a thread of its own.
 
-    The thread is a daemon and holds no lock: one that is stuck in a pipe that nobody reads keeps nothing from ending.
+    The thread is a daemon and holds no lock, so a write that is blocked by a full pipe does not keep the process alive.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -51,9 +51,9 @@ class Writer:
         threading.Thread(target=self._run, name="writer", daemon=True).start()
 
     async def write(self, data: bytes) -> None:
-        """Return when all is written; BrokenPipeError when nobody reads any longer.
+        """Write a piece completely. BrokenPipeError if the reader has closed the pipe.
 
-        When cancelled it waits a moment for the piece to be out; ``is_stuck`` tells that it was not.
+        When cancelled, it waits up to ``GRACE`` for the piece to be written; ``is_stuck`` is true if it was not.
         """
         written = self._written = self._loop.create_future()
         self._work.put((data, written))
@@ -65,7 +65,7 @@ class Writer:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a piece is not out yet, or never will be."""
+        """Whether the last piece is not written yet, or failed."""
         written = self._written
         return written is not None and (not written.done() or written.exception() is not None)
 
@@ -74,14 +74,14 @@ class Writer:
             data, written = self._work.get()
             error = None
             try:
-                left = memoryview(data)
-                while left:
-                    left = left[os.write(self._descriptor, left) :]
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
             except OSError as failure:
                 error = failure
             try:
                 self._loop.call_soon_threadsafe(_settle, written, error)
-            except RuntimeError:  # the loop is closed: the writer was given up
+            except RuntimeError:  # the loop is closed, and no task waits for this write
                 return
 
 

@@ -1,7 +1,7 @@
-"""``aiokafka-lite diagnose``: whether a client here can work with the cluster, and in plain words why it cannot.
+"""``aiokafka-lite diagnose``: whether a client on this machine can work with the cluster, and why it cannot.
 
-Each address is tried by a client of its own that knows no other: the bootstrap servers, then what the brokers say that
-their addresses are. A broker that can be reached by the one and not by the other is the most usual mistake of all.
+A client of its own tries each address: first the bootstrap servers, then the addresses that the brokers advertise. The
+most frequent mistake is a broker that answers as a bootstrap server, but not at its advertised address.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from aiokafka_lite.admin import Admin, ApiSupport, ClusterDescription, TopicDescription
-from aiokafka_lite.cluster.diagnosis import software
-from aiokafka_lite.errors import KafkaError
-from aiokafka_lite.types import Node
-
+from ..admin import Admin, ApiSupport, ClusterDescription, TopicDescription
+from ..cluster.diagnosis import software
+from ..errors import KafkaError
+from ..types import Node
 from .connection import Connection
 from .output import Cell, Facts, Output, Part, Table
 from .running import FAILED
 
 SHOWN = ("Produce", "Fetch", "Metadata", "JoinGroup", "InitProducerId")
-"""The APIs whose newest common version is shown; ``cluster --versions`` has all."""
+"""The APIs whose newest common version is shown; ``cluster --versions`` shows all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What came of trying an address: a description of the cluster, or an error."""
+    """The result of one address: a description of the cluster, or an error."""
 
     address: str
     seconds: float
@@ -37,13 +36,13 @@ class Probe:
 
     @property
     def row(self) -> tuple[Cell, ...]:
-        """Address, whether it answered, in how many milliseconds, and why not."""
+        """The address, whether it answered, after how many milliseconds, and the error."""
         took = None if self.error else round(self.seconds * 1000, 1)
         return (self.address, self.error is None, took, None if self.error is None else str(self.error))
 
 
 async def diagnose(connection: Connection, output: Output, group: str | None, topic: str | None) -> int:
-    """Try everything, and show what came of it. The status is 1 if anything is not as it should be."""
+    """Try all addresses and show the results. The exit status is 1 if anything is wrong."""
     servers = connection.admin().diagnose().cluster.bootstrap_servers.split(",")
     bootstrap = await _try_all(connection, dict.fromkeys(servers))
     described = next((probe.described for probe in bootstrap if probe.described is not None), None)
@@ -62,37 +61,37 @@ async def diagnose(connection: Connection, output: Output, group: str | None, to
             }
         )
         parts["brokers"] = _brokers(nodes, brokers)
-        findings += await _ask_for(connection, parts, group, topic)
+        findings += await _check_topic_and_group(connection, parts, group, topic)
     parts["findings"] = Table(("FINDING",), [(finding,) for finding in findings or ["nothing is wrong here"]])
     output.show_all(parts)
     return FAILED if findings else 0
 
 
 def findings_of(bootstrap: Sequence[Probe], brokers: Sequence[Probe], nodes: Iterable[Node]) -> list[str]:
-    """What is wrong with the addresses, and what to do about it. Pure."""
+    """The faults of the addresses, and what to do about each. Pure."""
     answering = [probe.address for probe in bootstrap if probe.error is None]
     if not answering:
         return [
-            "no bootstrap server answers: is the cluster up, is the port that of a client listener, and does"
-            " security.protocol say what that listener speaks? Each error is above"
+            "no bootstrap server answers: check that the cluster runs, that the port belongs to a client listener, and"
+            " that security.protocol is that of this listener; each error is above"
         ]
     findings = [f"bootstrap server {probe.address} does not answer" for probe in bootstrap if probe.error is not None]
     names = {_address(node): node.node_id for node in nodes}
     findings += [
-        f"broker {names[probe.address]} tells clients to connect to {probe.address}, and that does not answer from"
-        f" here, while {answering[0]} does: the broker is down, or its advertised.listeners must name an address that"
-        " clients can reach"
+        f"broker {names[probe.address]} advertises {probe.address}, which does not answer from here, while"
+        f" {answering[0]} does: the broker is down, or its advertised.listeners must name an address that clients can"
+        " reach"
         for probe in brokers
         if probe.error is not None
     ]
     clusters = {probe.described.cluster_id for probe in (*bootstrap, *brokers) if probe.described is not None}
     if len(clusters) > 1:
-        findings.append(f"the addresses are of different clusters: {', '.join(sorted(map(str, clusters)))}")
+        findings.append(f"the addresses belong to different clusters: {', '.join(sorted(map(str, clusters)))}")
     return findings
 
 
 async def _try_all(connection: Connection, addresses: Mapping[str, int | None]) -> list[Probe]:
-    """Try the addresses, all at the same time; in their order."""
+    """Try all addresses at the same time; the results are in the order of the addresses."""
     found: dict[str, Probe] = {}
 
     async def attempt(address: str, node_id: int | None) -> None:
@@ -118,7 +117,7 @@ async def _try(connection: Connection, address: str, node_id: int | None) -> Pro
 
 
 async def _newest(admin: Admin, node_id: int) -> dict[str, int | None]:
-    """The newest version that both sides speak, of some APIs."""
+    """The newest common version of each API in ``SHOWN``."""
     answered: Mapping[int, Iterable[ApiSupport]] = (await admin.cluster.api_versions([node_id])).done
     used = {api.name: api.used for api in answered.get(node_id, ())}
     return {name: used.get(name) for name in SHOWN}
@@ -140,8 +139,10 @@ def _brokers(nodes: Sequence[Node], probes: Sequence[Probe]) -> Table:
     return Table(("BROKER", "ADVERTISED", "ANSWERS", "MILLISECONDS", *headings, "ERROR"), rows)
 
 
-async def _ask_for(connection: Connection, parts: dict[str, Part], group: str | None, topic: str | None) -> list[str]:
-    """Add the group and the topic to what is shown; what is wrong with them."""
+async def _check_topic_and_group(
+    connection: Connection, parts: dict[str, Part], group: str | None, topic: str | None
+) -> list[str]:
+    """Add the group and the topic to the output; their faults."""
     findings: list[str] = []
     try:
         async with connection.admin() as admin:
@@ -169,9 +170,9 @@ def _of_topic(described: TopicDescription) -> list[str]:
     lacking = [each.partition for each in described.partitions if len(each.in_sync) < len(each.replicas)]
     findings = []
     if leaderless:
-        findings.append(f"topic {described.name} has no leader for partitions {leaderless}: nothing can use them")
+        findings.append(f"topic {described.name} has no leader for partitions {leaderless}: clients cannot use them")
     if lacking:
-        findings.append(f"topic {described.name} lacks replicas in sync for partitions {lacking}")
+        findings.append(f"topic {described.name} has replicas that are not in sync, for partitions {lacking}")
     return findings
 
 
@@ -202,4 +203,4 @@ async def _group(admin: Admin, group: str, parts: dict[str, Part]) -> list[str]:
     parts["lag"] = Table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID"), rows)
     if described.members:
         return []
-    return [f"group {group} has no members: nobody reads for it at the moment"]
+    return [f"group {group} has no members: no consumer reads its topics now"]

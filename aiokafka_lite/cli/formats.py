@@ -1,6 +1,6 @@
-"""Records as bytes to print, a batch at a time. Pure.
+"""Batches of records as bytes to print. Pure.
 
-A null prints as nothing; JSON tells it from an empty value.
+A null prints as nothing. JSON distinguishes a null from an empty value.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-
-from aiokafka_lite.consumer.columns import Batch
-from aiokafka_lite.types import Header
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from .starts import iso_time
 
+if TYPE_CHECKING:
+    from ..consumer.columns import Batch
+    from ..types import Header
 
-class Format(Enum):
-    """What of a record is printed, and how."""
+
+class Format(StrEnum):
+    """The values of ``--format``: which parts of a record are printed, and how."""
 
     VALUE = "value"
     KEY_VALUE = "key-value"
@@ -29,7 +31,7 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a line has: the record's time, its place and its headers if wanted, tabs between them, then the record."""
+    """The parts of a printed line: time, offset and headers of the record if wanted, tabs between, then the record."""
 
     format: Format = Format.VALUE
     separator: str = "\t"
@@ -38,11 +40,8 @@ class Line:
     headers: bool = False
 
 
-Formatter = Callable[[Batch], bytes]
-
-
-def formatter(line: Line) -> Formatter:
-    """The function that makes a batch's records lines, each of them ended by a newline."""
+def formatter(line: Line) -> Callable[[Batch], bytes]:
+    """The function that formats the records of a batch as lines, each with a newline at its end."""
     if line.format is Format.JSON:
         return _json
     record = _RECORDS[line.format]
@@ -60,7 +59,7 @@ def _joined(lines: Iterable[bytes]) -> bytes:
 
 
 def _bare(column: Sequence[bytes | None]) -> Sequence[bytes]:
-    """A column without nulls; itself where it has none, which costs a look and no copy."""
+    """A column with empty bytes for its nulls. Without nulls it is returned as it is, without a copy."""
     if None in column:
         return [b"" if each is None else each for each in column]
     return column  # type: ignore[return-value]
@@ -124,7 +123,7 @@ def _json(batch: Batch) -> bytes:
 
 
 def _text(name: str, data: bytes | None) -> dict[str, str | None]:
-    """``name`` with the text, or ``name_base64`` where the bytes are not UTF-8."""
+    """``name`` with the text, or ``name_base64`` if the bytes are not UTF-8."""
     if data is None:
         return {name: None}
     try:

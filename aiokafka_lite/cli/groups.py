@@ -1,18 +1,24 @@
-"""``aiokafka-lite groups``: what the commands do."""
+"""``aiokafka-lite groups``: list, describe, move and delete consumer groups."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from aiokafka_lite.admin import Admin, GroupDescription, GroupLag, Reset
-from aiokafka_lite.types import TopicPartition
+import typer
 
-from .connection import Connection
-from .output import Cell, Output, Table, show_errors
+from .options import Shared, command
+from .output import Cell, Table, show_errors
 from .running import FAILED, say
 from .starts import FORMS, parse_time
+
+if TYPE_CHECKING:
+    from ..admin import Admin, GroupDescription, GroupLag, Reset
+    from ..types import TopicPartition
+
+application = typer.Typer(no_args_is_help=True, help="List, describe, move and delete consumer groups.")
 
 LAG_HEADINGS = (
     "GROUP",
@@ -25,63 +31,151 @@ LAG_HEADINGS = (
     "HOST",
     "CLIENT-ID",
 )
-"""As Kafka's own tool has them."""
+"""The headings of Kafka's own tool."""
 
 
-async def list_groups(connection: Connection, output: Output, states: Sequence[str], types: Sequence[str]) -> int:
-    """Show groups."""
-    async with connection.admin() as admin:
-        groups = await admin.groups.list(states=states, types=types)
+@command(application, "list", examples="aiokafka-lite groups list --state stable --state empty")
+async def list_(
+    shared: Shared,
+    state: Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only groups in this state.")] = None,
+    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only groups of this type.")] = None,
+) -> int:
+    """List groups with their states."""
+    async with shared.connection.admin() as admin:
+        groups = await admin.groups.list(states=state or (), types=kind or ())
     rows = [(each.group_id, each.state.value, each.type.value, each.protocol_type) for each in groups]
-    output.show(Table(("GROUP", "STATE", "TYPE", "PROTOCOL"), rows))
+    shared.output.show(Table(("GROUP", "STATE", "TYPE", "PROTOCOL"), rows))
     return 0
 
 
-async def describe(connection: Connection, output: Output, groups: Sequence[str], view: str) -> int:
-    """Show offsets, members or states of groups, or of all."""
-    async with connection.admin() as admin:
-        wanted = groups or await every_group(admin)
-        described = await admin.groups.describe(wanted)
+@command(
+    application,
+    examples="""
+    aiokafka-lite groups describe billing
+    aiokafka-lite groups describe billing shipping --members
+    aiokafka-lite groups describe --all --state
+    """,
+)
+async def describe(
+    shared: Shared,
+    groups: Annotated[list[str] | None, typer.Argument(help="Names of groups.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Describe all groups.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and strategy.")] = False,
+) -> int:
+    """Show the offsets and the lag of groups, their members, or their states."""
+    if bool(groups) == every:
+        raise ValueError("groups describe requires groups or --all; see aiokafka-lite groups describe --help")
+    if members and state:
+        raise ValueError("groups describe shows --members or --state, not both")
+    async with shared.connection.admin() as admin:
+        described = await admin.groups.describe(groups or await every_group(admin))
         failed = list(described.failed.values())
-        if view == "offsets":
-            lags = await admin.groups.lag(described.done)
-            failed += lags.failed.values()
-            headings: tuple[str, ...] = LAG_HEADINGS
-            rows = [row for name, lag in lags.done.items() for row in lag_rows(lag, described[name])]
-        elif view == "members":
-            headings = ("GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID", "PARTITIONS", "ASSIGNMENT")
+        if members:
+            headings: tuple[str, ...] = (
+                *("GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID"),
+                *("PARTITIONS", "ASSIGNMENT"),
+            )
             rows = [row for group in described.done.values() for row in _member_rows(group)]
-        else:
+        elif state:
             headings = ("GROUP", "COORDINATOR", "STRATEGY", "STATE", "TYPE", "MEMBERS")
             rows = [_state_row(group) for group in described.done.values()]
+        else:
+            lags = await admin.groups.lag(described.done)
+            failed += lags.failed.values()
+            headings = LAG_HEADINGS
+            rows = [row for name, lag in lags.done.items() for row in lag_rows(lag, described[name])]
     for group in described.done.values():
-        if not group.members and view != "state":
+        if not group.members and not state:
             say(f"group {group.group_id!r} has no members")
-    if rows or output.as_json:
-        output.show(Table(headings, rows))
+    if rows or shared.output.as_json:
+        shared.output.show(Table(headings, rows))
     return show_errors(failed)
 
 
+@command(
+    application,
+    "reset-offsets",
+    examples="""
+    aiokafka-lite groups reset-offsets billing --topic orders --to earliest
+    aiokafka-lite groups reset-offsets billing --topic orders:0,1 --to 2h --execute
+    aiokafka-lite groups reset-offsets billing --shift -100 --execute
+    """,
+)
+async def reset_offsets(
+    shared: Shared,
+    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="earliest, latest, current, an offset, a time (ISO 8601, or @ and milliseconds), or a time ago (2h).",
+        ),
+    ] = None,
+    shift: Annotated[
+        int | None, typer.Option(metavar="RECORDS", help="Number of records to move forward; negative: back.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="File with lines of topic,partition,offset."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC[:0,1]", help="Topic, or partitions of it; by default all that the group has committed."
+        ),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Move the group; else only show the offsets.")] = False,
+) -> int:
+    """Move a group that has no members to other offsets. Without --execute, only show them."""
+    reset = parse_reset(to, shift, file, time.time())
+    whole, partitions = parse_topics(topic or ())
+    async with shared.connection.admin() as admin:
+        moved = await admin.groups.reset_offsets(
+            group,
+            reset,
+            partitions=partitions if topic else None,
+            topics=whole if topic else None,
+            dry_run=not execute,
+        )
+    rows = [(group, *partition, move.before, move.after) for partition, move in sorted(moved.done.items())]
+    if rows or shared.output.as_json:
+        shared.output.show(Table(("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"), rows))
+    if not execute and rows:
+        say("nothing was moved; add --execute to move the group")
+    if not rows and not moved.failed:
+        say(f"group {group!r} has no committed offsets; name topics with --topic")
+        return FAILED
+    return show_errors(moved.failed.values())
+
+
+@command(application, examples="aiokafka-lite groups delete billing")
+async def delete(shared: Shared, groups: Annotated[list[str], typer.Argument(help="Names of groups.")]) -> int:
+    """Delete groups that have no members, with their offsets."""
+    async with shared.connection.admin() as admin:
+        deleted = await admin.groups.delete(groups)
+    return show_errors(deleted.failed.values())
+
+
 async def every_group(admin: Admin) -> list[str]:
-    """The names of all groups that can be described here."""
+    """The names of all groups of the types that can be described."""
     return [each.group_id for each in await admin.groups.list(types=("classic", "consumer"))]
 
 
 def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:
-    """A row for each partition, then one for each member that has none. Pure."""
+    """A row for each partition, then one for each member without partitions. Pure."""
     rows: list[tuple[Cell, ...]] = []
-    busy = set()
+    reading = set()
     for each in lag.partitions:
-        member = each.member
-        who: tuple[Cell, ...] = (None, None, None)
-        if member is not None:
-            busy.add(member.member_id)
-            who = (member.member_id, member.host, member.client_id)
-        rows.append((lag.group_id, *each.partition, each.committed, each.end, each.lag, *who))
+        owner: tuple[Cell, ...] = (None, None, None)
+        if each.member is not None:
+            reading.add(each.member.member_id)
+            owner = (each.member.member_id, each.member.host, each.member.client_id)
+        rows.append((lag.group_id, *each.partition, each.committed, each.end, each.lag, *owner))
     rows += [
         (lag.group_id, None, None, None, None, None, member.member_id, member.host, member.client_id)
         for member in group.members
-        if member.member_id not in busy
+        if member.member_id not in reading
     ]
     return rows
 
@@ -102,11 +196,10 @@ def _member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
 
 
 def _assignment(partitions: Iterable[TopicPartition]) -> str:
-    """``orders(0,1) audit(0)``."""
-    by_topic: dict[str, list[str]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(str(partition))
-    return " ".join(f"{topic}({','.join(numbers)})" for topic, numbers in by_topic.items())
+    """Partitions as ``orders(0,1) audit(0)``."""
+    from ..arguments import by_topic
+
+    return " ".join(f"{topic}({','.join(map(str, numbers))})" for topic, numbers in by_topic(partitions).items())
 
 
 def _state_row(group: GroupDescription) -> tuple[Cell, ...]:
@@ -114,42 +207,12 @@ def _state_row(group: GroupDescription) -> tuple[Cell, ...]:
     return (group.group_id, coordinator, group.strategy, group.state.value, group.type.value, len(group.members))
 
 
-async def reset_offsets(
-    connection: Connection,
-    output: Output,
-    group: str,
-    to: str | None,
-    shift: int | None,
-    file: Path | None,
-    topics: Sequence[str],
-    execute: bool,
-) -> int:
-    """Show where a group would go, or move it."""
-    reset = parse_reset(to, shift, file, time.time())
-    whole, partitions = parse_topics(topics)
-    async with connection.admin() as admin:
-        moved = await admin.groups.reset_offsets(
-            group,
-            reset,
-            partitions=partitions if topics else None,
-            topics=whole if topics else None,
-            dry_run=not execute,
-        )
-    rows = [(group, *partition, move.before, move.after) for partition, move in sorted(moved.done.items())]
-    if rows or output.as_json:
-        output.show(Table(("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"), rows))
-    if not execute and rows:
-        say("nothing has been moved; --execute does it")
-    if not rows and not moved.failed:
-        say(f"group {group!r} has committed nothing; name topics by --topic")
-        return FAILED
-    return show_errors(moved.failed.values())
-
-
 def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float) -> Reset:
-    """What ``--to``, ``--shift`` or ``--file`` ask for; raises ValueError."""
+    """The reset that ``--to``, ``--shift`` or ``--file`` request. ValueError unless exactly one of them is valid."""
+    from ..admin import Reset
+
     if sum(each is not None for each in (to, shift, file)) != 1:
-        raise ValueError("groups reset-offsets needs one of --to, --shift and --file")
+        raise ValueError("groups reset-offsets requires one of --to, --shift and --file")
     if shift is not None:
         return Reset.shift_by(shift)
     if file is not None:
@@ -162,12 +225,14 @@ def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float
         return Reset.to_offset(int(to))
     moment = parse_time(to, now)
     if moment is None:
-        raise ValueError(f"to={to!r}: {FORMS}; or current")
+        raise ValueError(f"to must be current, {FORMS}, got {to!r}")
     return Reset.to_timestamp(max(0, round(moment * 1000)))
 
 
 def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
-    """Whole topics, and single partitions given as ``orders:0,1``; raises ValueError."""
+    """Whole topics, and single partitions given as ``orders:0,1``. ValueError for any other form."""
+    from ..types import TopicPartition
+
     whole, partitions = [], []
     for text in texts:
         name, colon, numbers = text.partition(":")
@@ -176,13 +241,6 @@ def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]
             continue
         listed = numbers.split(",")
         if not all(number.isdecimal() for number in listed):
-            raise ValueError(f"topic={text!r}: use TOPIC, or TOPIC:0,1 for some of its partitions")
+            raise ValueError(f"topic must be TOPIC, or TOPIC:0,1 for some of its partitions, got {text!r}")
         partitions += [TopicPartition(name, int(number)) for number in listed]
     return whole, partitions
-
-
-async def delete(connection: Connection, groups: Sequence[str]) -> int:
-    """Delete groups."""
-    async with connection.admin() as admin:
-        deleted = await admin.groups.delete(groups)
-    return show_errors(deleted.failed.values())

@@ -1,4 +1,4 @@
-"""``aiokafka-lite lag``: how far groups are behind, once or again and again."""
+"""``aiokafka-lite lag``: the lag of groups, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
-from aiokafka_lite.admin import Admin, GroupLag
-from aiokafka_lite.errors import KafkaError
-
+from ..admin import Admin, GroupLag
+from ..errors import KafkaError
 from .connection import Connection
 from .groups import every_group
 from .output import Cell, Output, Table, rich_table, show_errors
@@ -18,10 +17,10 @@ HEADINGS = ("GROUP", "STATE", "TOPIC", "PARTITIONS", "LAG", "HIGHEST")
 
 
 async def lag(connection: Connection, output: Output, groups: Sequence[str], every: float | None) -> int:
-    """Show a row for each group and topic; every so many seconds, if given."""
+    """Show a row for each group and topic: once, or every ``every`` seconds until a signal."""
     async with connection.admin() as admin:
         if every is None:
-            table, failed = await _ask(admin, groups)
+            table, failed = await _look_up(admin, groups)
             output.show(table)
             return show_errors(failed)
         log_warnings()
@@ -32,14 +31,14 @@ async def lag(connection: Connection, output: Output, groups: Sequence[str], eve
     return 0
 
 
-async def _ask(admin: Admin, groups: Sequence[str]) -> tuple[Table, Sequence[KafkaError]]:
+async def _look_up(admin: Admin, groups: Sequence[str]) -> tuple[Table, Sequence[KafkaError]]:
     answered = await admin.groups.lag(groups or await every_group(admin))
     rows = [row for name in sorted(answered.done) for row in topic_rows(answered[name])]
     return Table(HEADINGS, rows), list(answered.failed.values())
 
 
 def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
-    """A row for each topic: how many partitions, by how much all are behind together, and the worst of them. Pure."""
+    """A row for each topic: number of partitions, lag of all together, and the highest lag of one. Pure."""
     by_topic: dict[str, list[int | None]] = {}
     for each in group.partitions:
         by_topic.setdefault(each.partition.topic, []).append(each.lag)
@@ -48,13 +47,13 @@ def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
     rows: list[tuple[Cell, ...]] = []
     for topic, lags in by_topic.items():
         known = [each for each in lags if each is not None]
-        total, worst = (sum(known), max(known)) if known else (None, None)
-        rows.append((group.group_id, group.state.value, topic, len(lags), total, worst))
+        total, highest = (sum(known), max(known)) if known else (None, None)
+        rows.append((group.group_id, group.state.value, topic, len(lags), total, highest))
     return rows
 
 
 async def _watch_live(admin: Admin, groups: Sequence[str], every: float) -> None:
-    """A table that stays in its place."""
+    """Redraw a table in place."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -63,9 +62,9 @@ async def _watch_live(admin: Admin, groups: Sequence[str], every: float) -> None
         while True:
             at = datetime.now().strftime("%H:%M:%S")
             try:
-                table, failed = await _ask(admin, groups)
+                table, failed = await _look_up(admin, groups)
                 notes = [Text(str(error), style="red") for error in failed]
-                live.update(Group(rich_table(table), *notes, Text(f" {at}, every {every:g} s; Ctrl-C ends it")))
+                live.update(Group(rich_table(table), *notes, Text(f" {at}, every {every:g} s; press Ctrl-C to stop")))
             except KafkaError as error:
                 live.update(Text(f"{at} {error}", style="red"))
             live.refresh()
@@ -73,12 +72,12 @@ async def _watch_live(admin: Admin, groups: Sequence[str], every: float) -> None
 
 
 async def _watch_lines(admin: Admin, output: Output, groups: Sequence[str], every: float) -> None:
-    """Rows with the time before each, or a JSON object on each line."""
+    """Print rows that begin with the time, or a JSON object per line."""
     headings = output.headings
     while True:
         at = datetime.now().astimezone().isoformat(timespec="seconds")
         try:
-            table, failed = await _ask(admin, groups)
+            table, failed = await _look_up(admin, groups)
             if output.as_json:
                 output.print_json({"time": at, "lag": table.as_objects()})
             else:

@@ -1,17 +1,16 @@
-"""Bytes into lines, byte for byte: a line is what stands before a newline, and after the last one if there is more.
+"""Splits bytes into lines. A newline ends a line; bytes after the last newline are a line too.
 
-So ``a\n\nb`` is three lines, the second of them empty, and ``a\n`` is one. Carriage returns belong to the line.
+So ``a\n\nb`` is three lines, of which the second is empty, and ``a\n`` is one. Carriage returns belong to the line.
 """
 
 from __future__ import annotations
 
-from aiokafka_lite.errors import ErrorCode, RecordTooLarge
-
+from ..errors import ErrorCode, RecordTooLarge
 from .descriptors import read
 
 
 class LineSplitter:
-    """Cuts blocks into lines. Pure. A line above ``limit`` bytes is RecordTooLarge before all of it is in memory."""
+    """Cuts blocks into lines. Pure. A line above ``limit`` bytes raises RecordTooLarge before it is read completely."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -19,7 +18,7 @@ class LineSplitter:
         self._tail_size = 0
 
     def feed(self, block: bytes) -> bytes:
-        """The lines that a block completes, each with its newline."""
+        """The lines that this block completes, each with its newline."""
         end = block.rfind(b"\n") + 1
         whole = b""
         if end:
@@ -32,18 +31,18 @@ class LineSplitter:
         return whole
 
     def check(self, count: int) -> None:
-        """Raise if the line that follows the first ``count`` is too long already."""
+        """RecordTooLarge if the incomplete line is already too long. ``count`` lines came before it."""
         if self._tail_size > self._limit:
-            text = f"line {count + 1} is longer than {self._limit} bytes"
+            text = f"line {count + 1} is longer than {self._limit} bytes (max.request.size)"
             raise RecordTooLarge(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     def end(self) -> bytes:
-        """The last line with a newline, where none ended it."""
+        """The last line, with a newline added; empty if a newline ended it."""
         return b"".join([*self._tail, b"\n"]) if self._tail else b""
 
 
 class Lines:
-    """Lines of a descriptor, as many at a time as a read gives."""
+    """Reads lines from a descriptor, as many at a time as one read gives."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self._descriptor = descriptor
@@ -51,9 +50,9 @@ class Lines:
         self._over = False
 
     async def next(self, count: int) -> bytes | None:
-        """Some lines, each with a newline, perhaps none yet; None at the end. ``count`` is how many there were.
+        """The next lines, each with a newline, possibly none yet; None at the end. ``count`` lines came before.
 
-        May be cancelled, and loses nothing by it. Raises RecordTooLarge for a line that does not end.
+        Cancelling loses no bytes. RecordTooLarge for a line that is too long.
         """
         if self._over:
             return None

@@ -1,6 +1,6 @@
-"""The options that all commands share, added to a command's own; and the errors of any command, told in one line.
+"""The options that all commands share, and the decorators that add them to a command's own options.
 
-Nothing of the client is imported here: whoever only asks for help should not wait for it.
+This module imports nothing of the client, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BootstrapServer = Annotated[
         "-b",
         metavar="HOST:PORT",
         envvar="AIOKAFKA_LITE_BOOTSTRAP_SERVER",
-        help="A broker to begin with, or several joined by commas; localhost:9092 if nothing names one.",
+        help="Bootstrap brokers, separated by commas.  [default: localhost:9092]",
     ),
 ]
 ConfigFile = Annotated[
@@ -34,7 +34,7 @@ ConfigFile = Annotated[
         "-c",
         metavar="FILE",
         envvar="AIOKAFKA_LITE_CONFIG",
-        help="A .properties or .toml file with the names of Kafka's own clients, security too.",
+        help="A .properties or .toml file with properties of Kafka's own clients, including security.",
     ),
 ]
 Properties = Annotated[
@@ -43,7 +43,7 @@ Properties = Annotated[
         "--property",
         "-X",
         metavar="NAME=VALUE",
-        help="A client property, as in -X security.protocol=SSL; secrets as env:VARIABLE or file:PATH.",
+        help="A client property, as in -X security.protocol=SSL. Give secrets as env:VARIABLE or file:PATH.",
     ),
 ]
 Timeout = Annotated[
@@ -52,35 +52,35 @@ Timeout = Annotated[
         "--timeout",
         metavar="SECONDS",
         min=0.1,
-        help="How long to wait for the cluster; 10 s for questions and changes, for records what the client allows.",
+        help="How long to wait for the cluster; 10 s for requests and changes, delivery.timeout.ms for records.",
     ),
 ]
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Log what the client does, and show the traceback of an error."),
+    typer.Option("--verbose", "-v", help="Print the client's log, and the traceback of an error."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-NoHeadings = Annotated[bool, typer.Option("--no-headings", help="Leave out headings where plain text is printed.")]
+NoHeadings = Annotated[bool, typer.Option("--no-headings", help="Leave out the headings of plain text.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the shared options say."""
+    """The values of the shared options."""
 
     connection: Connection
     output: Output
 
 
 Command = Callable[..., Awaitable[int]]
-"""Takes a `Shared`, then its own options by name."""
+"""A function of a ``Shared`` and its own options by name; it returns the exit status."""
 
 
 def command(
     application: typer.Typer, name: str | None = None, *, examples: str = "", prints_tables: bool = True
 ) -> Callable[[Command], Callable[..., None]]:
-    """Register a command. Its function gets what the shared options say, then its own; it returns the exit status.
+    """Register a command, with the shared options added to its own.
 
-    ``prints_tables`` says whether there may be headings, and so the option to leave them out.
+    ``prints_tables`` adds the option ``--no-headings``. ``examples`` are lines for the help text.
     """
 
     def register(function: Command) -> Callable[..., None]:
@@ -109,7 +109,7 @@ def command(
 
 
 def plain_command(application: typer.Typer, *, examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command that needs no cluster, or brings its own, and has none of the shared options."""
+    """Register a command without the shared options, which runs itself."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         application.command(help=_help(function, examples))(function)
@@ -138,7 +138,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 
 
 def _signature(function: Callable[..., object], prints_tables: bool) -> inspect.Signature:
-    """The function's own options, then the shared ones."""
+    """The function's own options, followed by the shared ones."""
     hints = get_type_hints(function, include_extras=True)
     own = list(inspect.signature(function).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY

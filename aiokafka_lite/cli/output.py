@@ -1,7 +1,7 @@
-"""What commands print: a table where somebody reads it, lines with tabs where a program does, JSON where it is wanted.
+"""What commands print: tables on a terminal, lines with tabs into a pipe, or JSON.
 
-All forms say the same. A row of JSON is an object whose names are the headings in lower case; a line of plain text has
-the headings' columns, ``-`` for what there is not, and lists joined by commas.
+All forms have the same content. A row of JSON is an object whose names are the headings in lower case. A line of plain
+text has a column per heading, ``-`` for a missing value, and lists joined by commas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under headings, which are in Kafka's way: LOG-END-OFFSET."""
+    """Rows under headings, written as in Kafka's tools: LOG-END-OFFSET."""
 
     headings: tuple[str, ...]
     rows: Sequence[tuple[Cell, ...]]
@@ -45,7 +45,7 @@ Part = Table | Facts
 
 
 class Output:
-    """Prints to stdout in the form that suits who reads it."""
+    """Prints to stdout: for a terminal, for a pipe, or as JSON."""
 
     def __init__(self, *, as_json: bool = False, headings: bool = True) -> None:
         self.as_json = as_json
@@ -53,7 +53,7 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at it as it comes."""
+        """Whether stdout is a terminal."""
         return sys.stdout.isatty()
 
     def show(self, part: Part) -> None:
@@ -64,7 +64,7 @@ class Output:
             self._print(part)
 
     def show_all(self, parts: Mapping[str, Part]) -> None:
-        """Print several parts one after the other; in JSON an object of them, facts side by side with the others."""
+        """Print several parts one after the other. As JSON, they are one object; facts become members of it."""
         if self.as_json:
             merged: dict[str, object] = {}
             for name, part in parts.items():
@@ -77,13 +77,13 @@ class Output:
             self._print(part)
 
     def print_json(self, value: object) -> None:
-        """Print a document: one line for a program, indented for a person."""
+        """Print a JSON document, indented on a terminal, else on one line."""
         import json
 
         print(json.dumps(value, indent=2 if self.is_terminal else None, default=str, ensure_ascii=False))
 
     def flush(self) -> None:
-        """Let whoever reads have what was printed so far; BrokenPipeError when nobody does."""
+        """Flush stdout. BrokenPipeError if the reader has closed the pipe."""
         sys.stdout.flush()
 
     def _print(self, part: Part) -> None:
@@ -102,7 +102,7 @@ class Output:
 
 
 def show_errors(errors: Iterable[Exception]) -> int:
-    """A line on stderr for each; the exit status."""
+    """Print each error as a line on stderr; the exit status."""
     status = 0
     for error in errors:
         say(str(error))
@@ -111,12 +111,12 @@ def show_errors(errors: Iterable[Exception]) -> int:
 
 
 def print_rich(console: Console, part: Part) -> None:
-    """Print on a terminal."""
+    """Print a table on a terminal."""
     console.print(rich_table(part))
 
 
 def rich_table(part: Part) -> RichTable:
-    """The part as rich draws it."""
+    """The part as a table of rich."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -138,7 +138,7 @@ def rich_table(part: Part) -> RichTable:
 
 
 def text_of(cell: Cell) -> str:
-    """A cell as people read it."""
+    """The text of a cell."""
     if cell is None or cell == "":
         return NOTHING
     if isinstance(cell, bool):
@@ -151,7 +151,7 @@ def text_of(cell: Cell) -> str:
 
 
 def _line_text(cell: Cell) -> str:
-    """As ``text_of``, and whatever it holds it stays one column of one line."""
+    """As ``text_of``, with tabs and line breaks escaped, so that the cell stays one column of one line."""
     return text_of(cell).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 

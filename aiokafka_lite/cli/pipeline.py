@@ -1,14 +1,163 @@
-"""``aiokafka-lite pipeline``: the pipeline of `aiokafka_lite.spark` as a command."""
+"""``aiokafka-lite pipeline``: the pipeline of ``aiokafka_lite.spark`` as a command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+import tempfile
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
 
-from aiokafka_lite.spark.__main__ import main
+import typer
 
-from .running import NAME
+from .arguments import names_and_values
+from .connection import DEFAULT_SERVER, Connection
+from .options import BootstrapServer, ConfigFile, Properties
+from .running import log_warnings, run_blocking
+
+if TYPE_CHECKING:
+    from ..spark.session import Cluster
+
+EXAMPLES = r"""
+aiokafka-lite pipeline -b localhost:9092 --topic orders --schema 'city STRING, amount DOUBLE, at TIMESTAMP' \
+  --event-time at --window '10 minutes' --group-by city --aggregate 'sum(amount) AS total' \
+  --to-parquet out/orders --to-topic orders-by-city --checkpoint out/checkpoint
+"""
+
+_OUR_ERRORS = "aiokafka_lite.errors."
 
 
-def pipeline(arguments: Sequence[str]) -> int:
-    """Run the pipeline that the arguments describe, which it reads by itself; the exit status."""
-    return main(arguments, program=f"{NAME} pipeline")
+def pipeline(
+    topic: Annotated[str, typer.Option(help="Topics to read, separated by commas.")],
+    schema: Annotated[str, typer.Option(metavar="DDL", help="Fields of the JSON, as in 'a INT, b STRING'.")],
+    window: Annotated[str, typer.Option(metavar="DURATION", help="Length of a window, as in '10 minutes'.")],
+    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Directory from which a restart continues.")],
+    to_parquet: Annotated[str | None, typer.Option(metavar="DIR", help="Write the windows as Parquet files.")] = None,
+    to_topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Write the windows to a topic.")] = None,
+    event_time: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Time column of the JSON; by default the record's timestamp.")
+    ] = None,
+    slide: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Distance between the starts of overlapping windows.")
+    ] = None,
+    watermark: Annotated[
+        str, typer.Option(metavar="DURATION", help="How late a row may arrive to be counted.")
+    ] = "10 seconds",
+    group_by: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns to group by, separated by commas.")] = "",
+    aggregate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SQL", help="Column of the result. May be repeated.  [default: count(*) AS records]"),
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    config: ConfigFile = None,
+    properties: Properties = None,
+    starting_offsets: Annotated[
+        str, typer.Option(metavar="WHERE", help="Where a pipeline without a checkpoint begins.")
+    ] = "earliest",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Option of the source, as in maxOffsetsPerTrigger=1000."),
+    ] = None,
+    trigger: Annotated[
+        str, typer.Option(metavar="DURATION", help="Interval of the batches, or available-now.")
+    ] = "10 seconds",
+    stop_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long the running batch may take after SIGTERM.")
+    ] = 60.0,
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
+    remote: Annotated[str | None, typer.Option(metavar="URL", help="Spark Connect server, as sc://host:15002.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Setting of Spark. May be repeated.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the Spark application.")] = "aiokafka-lite pipeline",
+) -> None:
+    """Aggregate the JSON of a topic with Spark.
+
+    The rows are aggregated over windows of event time. The windows go to Parquet files, to a topic, or to both.
+    Requires the extra spark. The first Ctrl-C or SIGTERM stops between two batches; the second one stops at once.
+    """
+
+    plan: dict[str, Any] = {
+        "schema": schema,
+        "window": window,
+        "slide": slide,
+        "watermark": watermark,
+        "event_time": event_time,
+        "group_by": tuple(column.strip() for column in group_by.split(",") if column.strip()),
+        "to_parquet": to_parquet,
+        "to_topic": to_topic,
+        "checkpoint": checkpoint,
+        "trigger": trigger,
+        **({"aggregates": tuple(aggregate)} if aggregate else {}),
+    }
+
+    def run() -> int:
+        from ..errors import ConfigurationError
+        from ..spark.session import Cluster
+
+        if to_parquet is None and to_topic is None:
+            raise ConfigurationError("a pipeline requires a destination: --to-parquet, --to-topic, or both")
+        plan["options"] = {
+            **client_options(Connection(bootstrap_server, config, properties or (), None)),
+            "subscribe": topic,
+            "startingOffsets": starting_offsets,
+            **names_and_values("option", option or ()),
+        }
+        cluster = Cluster(master=master, remote=remote, settings=names_and_values("conf", conf or ()))
+        return _run(plan, cluster, name, stop_timeout)
+
+    raise typer.Exit(run_blocking(run))
+
+
+def client_options(connection: Connection) -> dict[str, str]:
+    """The client's properties as options of the source and the sink.
+
+    Spark's workers look up ``env:`` and ``file:`` themselves. Variables of this process's environment are left out: a
+    plan would carry their values, secrets included, in the clear.
+    """
+    properties = {"bootstrap.servers": DEFAULT_SERVER, **connection.all_properties(environment={})}
+    return {f"kafka.{name}": value for name, value in properties.items()}
+
+
+def _run(plan: dict[str, Any], cluster: Cluster, name: str, stop_timeout: float) -> int:
+    from ..errors import KafkaError
+    from ..spark.session import open_session
+
+    log_warnings()
+    with open_session(cluster, name) as spark, tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
+        from pyspark.errors import PySparkException
+
+        from ..spark.pipeline import Pipeline, Plan
+
+        stop = _stop_on_signals()
+        try:
+            Pipeline(spark, Plan(**plan), Path(directory) / "pause", _print).run(stop, stop_timeout)
+        except PySparkException as error:
+            raise KafkaError(reason(str(error))) from error
+    _print("stopped between two batches" if stop.is_set() else "read all records")
+    return 0
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _stop_on_signals() -> threading.Event:
+    """An event that the first SIGINT or SIGTERM sets. The second one ends the process."""
+    stop = threading.Event()
+
+    def stop_once(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop_once)
+    return stop
+
+
+def reason(message: str) -> str:
+    """The one line of a Spark error that says what is wrong; traces of Python and Java surround it."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    ours = [line.partition(": ")[2] for line in lines if line.startswith(_OUR_ERRORS)]
+    return ours[-1] if ours else lines[0] if lines else "Spark failed without a message"

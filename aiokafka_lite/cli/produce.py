@@ -1,4 +1,4 @@
-"""``aiokafka-lite produce``: lines in, records out."""
+"""``aiokafka-lite produce``: writes lines as records."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ import sys
 import time
 from contextlib import ExitStack
 
-from aiokafka_lite.errors import ConfigurationError, KafkaError
-from aiokafka_lite.types import Header
-
+from ..arguments import must_be
+from ..errors import ConfigurationError, KafkaError
+from ..types import Header
 from .connection import Connection
 from .lines import Lines
 from .output import Facts, Output
 from .progress import progress
 from .running import log_warnings, say
-from .sending import Sending, Wanted
+from .sending import Job, Sending
 
 LINGER = 0.005
 BATCH_SIZE = 256 * 1024
 
 
 def parse_header(text: str) -> Header:
-    """``NAME=VALUE``; raises ConfigurationError."""
+    """A header given as ``NAME=VALUE``; the value may be empty. ConfigurationError for any other form."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigurationError(f"header={text!r}: use NAME=VALUE")
+        raise ConfigurationError(must_be("header", "NAME=VALUE", text))
     return Header(name, value.encode())
 
 
-async def produce(connection: Connection, output: Output, wanted: Wanted) -> int:
-    """Send every line, and return when all of them are acknowledged. Raises what the first that failed failed with."""
+async def produce(connection: Connection, output: Output, job: Job) -> int:
+    """Send all lines, and return when all are acknowledged. Raises the error of the first line that failed."""
     with ExitStack() as stack:
         descriptor = sys.stdin.fileno()
         total = None
-        if wanted.file is not None:
-            descriptor = stack.enter_context(wanted.file.open("rb", buffering=0)).fileno()
+        if job.file is not None:
+            descriptor = stack.enter_context(job.file.open("rb", buffering=0)).fileno()
             total = os.fstat(descriptor).st_size or None
         began = time.perf_counter()
-        producer = connection.producer({"linger": LINGER, "batch_size": BATCH_SIZE}, wanted.settings)
+        producer = connection.producer({"linger": LINGER, "batch_size": BATCH_SIZE}, job.settings)
         shown = stack.enter_context(progress("producing", total, is_wanted=not os.isatty(descriptor)))
-        sending = Sending(producer, wanted, shown)
+        sending = Sending(producer, job, shown)
         try:
             async with producer:
-                await producer.partitions_for(wanted.topic)
+                await producer.partitions_for(job.topic)
                 log_warnings()
                 await sending.send_all(Lines(descriptor, producer.config.max_request_size))
         except (asyncio.CancelledError, KafkaError):
@@ -54,6 +54,6 @@ async def produce(connection: Connection, output: Output, wanted: Wanted) -> int
     if output.as_json:
         seconds = round(time.perf_counter() - began, 3)
         output.show(
-            Facts({"topic": wanted.topic, "records": sending.acknowledged, "bytes": sending.size, "seconds": seconds})
+            Facts({"topic": job.topic, "records": sending.acknowledged, "bytes": sending.size, "seconds": seconds})
         )
     return 0

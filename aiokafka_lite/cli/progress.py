@@ -1,4 +1,4 @@
-"""A bar on stderr while something takes long, where somebody looks at it."""
+"""A progress bar on stderr, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol
 
 
 class Bar(Protocol):
-    """What is told how far it is."""
+    """Receives the progress."""
 
     def advance(self, amount: int, records: int) -> None:
-        """So much more is done (of what the total counts), which makes ``records`` in all."""
+        """``amount`` more of the total is done; ``records`` are done in all."""
 
 
 class _NoBar:
@@ -22,7 +22,7 @@ class _NoBar:
 
 @contextmanager
 def progress(what: str, total: int | None, *, in_bytes: bool = True, is_wanted: bool = True) -> Iterator[Bar]:
-    """A bar while the body runs; one that shows nothing unless stderr is a terminal and it is wanted."""
+    """A bar while the body runs. It shows nothing unless stderr is a terminal and ``is_wanted`` is true."""
     if not (is_wanted and sys.stderr.isatty()):
         yield _NoBar()
         return

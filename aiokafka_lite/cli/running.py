@@ -1,9 +1,9 @@
-"""Running a command: its event loop, the signals that stop it, and what becomes of an error.
+"""Running a command: its event loop, its signals, and its errors.
 
-Exit status: 0 for what was done, 1 for what failed, 2 for what was asked for wrongly, and 128 more than the number of
-the signal that ended it: 130 for Ctrl-C, 143 for SIGTERM.
+Exit status: 0 for success, 1 for a failure, 2 for wrong arguments, and 128 plus the number of the signal that ended the
+command: 130 for Ctrl-C, 143 for SIGTERM.
 
-What is imported here is imported for ``--help``, too; so what only a running command needs is imported when one runs.
+``--help`` imports this module, so each function imports what only a running command needs.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ NAME = "aiokafka-lite"
 
 
 def run(command: Callable[[], Awaitable[int]], *, verbose: bool = False) -> int:
-    """Run a command to its end, or until a signal stops it; the exit status."""
+    """Run a command on an event loop until it ends or a signal stops it; the exit status."""
     import asyncio
 
-    from aiokafka_lite.errors import KafkaError
+    return run_blocking(lambda: asyncio.run(_until_stopped(command)), verbose=verbose)
+
+
+def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
+    """Run a command that has no event loop; the exit status. An error is one line on stderr."""
+    from ..errors import KafkaError
 
     try:
         with _log_to_stderr(verbose):
-            status = asyncio.run(_until_stopped(command))
+            status = command()
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        nobody_reads()
+        discard_output()
         return 0
     except (KafkaError, OSError, ValueError) as error:
         if verbose:
@@ -39,24 +44,24 @@ def run(command: Callable[[], Awaitable[int]], *, verbose: bool = False) -> int:
 
             traceback.print_exception(error)
         say(str(error) or repr(error))
-        is_system = isinstance(error.__cause__, OSError)  # it is the machine that refuses, as a port that is in use
+        is_system = isinstance(error.__cause__, OSError)  # the machine refused, for example a port that is in use
         return WRONG if isinstance(error, ValueError) and not is_system else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def nobody_reads() -> None:
-    """Whoever read the output has gone, as `head` does. What is still to be written goes nowhere, without a word."""
+def discard_output() -> None:
+    """Discard the rest of the output, because the reader has closed the pipe (as ``head`` does)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str) -> None:
-    """A line on stderr, however many the text has."""
+    """Print the text as one line on stderr."""
     print(f"{NAME}:", " ".join(text.split()), file=sys.stderr, flush=True)
 
 
 def log_warnings() -> None:
-    """From here on say what the client warns of. Before, an error of the command itself says it all in its line."""
+    """From now on print the client's warnings. Until the client is connected, the command's own error says enough."""
     import logging
 
     logger = logging.getLogger("aiokafka_lite")
@@ -65,7 +70,7 @@ def log_warnings() -> None:
 
 @contextmanager
 def _log_to_stderr(verbose: bool) -> Iterator[None]:
-    """Have the client's log on stderr, each line with the command's name."""
+    """Write the client's log to stderr, each line with the command's name."""
     import logging
 
     handler = logging.StreamHandler()
@@ -84,7 +89,7 @@ def _log_to_stderr(verbose: bool) -> Iterator[None]:
 
 
 async def _until_stopped(command: Callable[[], Awaitable[int]]) -> int:
-    """The first signal cancels the command, which then flushes, commits and leaves; the second one ends the process."""
+    """Run the command. The first signal cancels it, so that it flushes, commits and leaves; the second one kills it."""
     import asyncio
     import signal
 

@@ -1,7 +1,7 @@
-"""Lines on their way to the cluster: handed to the producer as fast as it has room, and followed until acknowledged.
+"""Sends lines: gives them to the producer as fast as it has room, and follows them until they are acknowledged.
 
-At first each line is a record of its own. Once there are many, and pyarrow is here, blocks of lines go as columns, of
-which no Python object is made for any line.
+At first each line is sent as a record. After ``COLUMNS_AFTER`` bytes, and if pyarrow is installed, a block of lines is
+sent as Arrow columns, which makes no Python object for a line.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
-from aiokafka_lite.errors import BufferFull, KafkaError, RecordTooLarge, SerializationError
-from aiokafka_lite.producer import Delivery, Producer
-from aiokafka_lite.producer.bulk import BulkDelivery
-from aiokafka_lite.types import Header
+import anyio
 
+from ..errors import BufferFull, KafkaError, RecordTooLarge, SerializationError
+from ..producer import Delivery, Producer
+from ..producer.bulk import BulkDelivery
+from ..types import Header
 from .lines import Lines
 from .progress import Bar
 
 CHUNK = 500
-"""Records that are accepted in one turn of the loop, a few milliseconds."""
+"""Records that are accepted without giving way to the event loop; they take a few milliseconds."""
 
-GLANCE = 0.5
-"""Seconds without a line after which a look is taken at what became of those before."""
+SETTLE_INTERVAL = 0.5
+"""Seconds without a line after which the results of earlier lines are checked."""
 
 COLUMNS_AFTER = 4 << 20
-"""Bytes of lines after which columns are worth the third of a second that importing Arrow takes."""
+"""Bytes of lines after which columns save more time than the import of Arrow takes, a third of a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to become of the lines."""
+class Job:
+    """The topic, the input, and the form of the records."""
 
     topic: str
     file: Path | None
@@ -47,22 +48,22 @@ class Wanted:
 
     @property
     def may_be_columns(self) -> bool:
-        """Whether a line is a value and nothing else, and as many may be sent as there are."""
+        """Whether a line is only a value, and no rate limits the lines."""
         return self.key_separator is None and not self.headers and self.rate is None
 
 
-class Share(Protocol):
-    """Some consecutive lines that the producer has accepted."""
+class _Block(Protocol):
+    """Consecutive lines that the producer has accepted."""
 
     def settle(self) -> bool:
-        """Whether it is known of all what came of them. Raises what the first of them failed with, naming its line."""
+        """Whether all lines have a result. Raises the error of the first line that failed, with its number."""
 
     def acknowledged(self) -> int:
-        """How many are in the log by now."""
+        """The number of lines that are acknowledged so far."""
 
 
 class _Records:
-    """Lines that are records of their own. ``first`` is the number of the first of them."""
+    """Lines that were sent as single records. ``first`` is the number of the first line."""
 
     __slots__ = ("_deliveries", "_first")
 
@@ -71,13 +72,13 @@ class _Records:
         self._deliveries = deliveries
 
     def settle(self) -> bool:
-        if not self._deliveries[-1].done():  # the last is the last to be known, mostly: one look in place of all
+        if not self._deliveries[-1].done():  # mostly the last one to be done: one check in place of all
             return False
         for number, delivery in enumerate(self._deliveries, self._first):
             if not delivery.done():
                 return False
             if (error := delivery.exception()) is not None:
-                raise of_line(number, error)
+                raise line_error(number, error)
         return True
 
     def acknowledged(self) -> int:
@@ -85,7 +86,7 @@ class _Records:
 
 
 class _Columns:
-    """Lines that were sent as columns, which do not tell which of them it was that failed."""
+    """Lines that were sent as columns. Their error names the whole block, because columns have one common result."""
 
     __slots__ = ("_count", "_delivery", "_first")
 
@@ -104,35 +105,32 @@ class _Columns:
 
 
 class Sending:
-    """All lines of one run. ``read`` is how many were read, of ``size`` bytes with their newlines."""
+    """Sends all lines of one run. ``read`` lines, of ``size`` bytes with their newlines, were read so far."""
 
-    def __init__(self, producer: Producer, wanted: Wanted, bar: Bar) -> None:
+    def __init__(self, producer: Producer, job: Job, bar: Bar) -> None:
         self.read = 0
         self.size = 0
         self._producer = producer
-        self._wanted = wanted
+        self._job = job
         self._bar = bar
-        self._separator = None if wanted.key_separator is None else wanted.key_separator.encode()
-        self._open: deque[Share] = deque()
+        self._separator = None if job.key_separator is None else job.key_separator.encode()
+        self._open: deque[_Block] = deque()
         self._acknowledged = 0
         self._began = 0.0
         self._columns: ModuleType | None = None
-        self._may_be_columns = wanted.may_be_columns and find_spec("pyarrow") is not None
+        self._may_be_columns = job.may_be_columns and find_spec("pyarrow") is not None
 
     @property
     def acknowledged(self) -> int:
-        """How many lines are in the log."""
-        return self._acknowledged + sum(share.acknowledged() for share in self._open)
+        """The number of lines that are acknowledged."""
+        return self._acknowledged + sum(block.acknowledged() for block in self._open)
 
     async def send_all(self, source: Lines) -> None:
-        """Send lines until there are no more; a record that failed meanwhile ends it, even while none comes."""
+        """Send lines until the end of the input. A failed record ends it, even while no line arrives."""
         while True:
-            try:
-                async with asyncio.timeout(GLANCE) as scope:
-                    block = await source.next(self.read)
-            except TimeoutError:
-                if not scope.expired():
-                    raise
+            with anyio.move_on_after(SETTLE_INTERVAL) as scope:
+                block = await source.next(self.read)
+            if scope.cancelled_caught:
                 self._settle()
                 continue
             if block is None:
@@ -149,19 +147,19 @@ class Sending:
             from . import columns
 
             self._columns = columns
-        table = self._columns.of_lines(block, self._wanted.partition)
+        table = self._columns.lines_to_arrow(block, self._job.partition)
         try:
-            delivery = await self._producer.put_arrow(self._wanted.topic, table)
+            delivery = await self._producer.put_arrow(self._job.topic, table)
         except RecordTooLarge:
-            await self._send_records(block.split(b"\n")[:-1])  # which tells the line
+            await self._send_records(block.split(b"\n")[:-1])  # which names the line in its error
             return
         self._open.append(_Columns(self.read + 1, table.num_rows, delivery))
         self.read += table.num_rows
         self._sent(len(block))
 
     async def _send_records(self, lines: list[bytes]) -> None:
-        """No faster than the producer has room, and no faster than the rate."""
-        rate = self._wanted.rate
+        """Send lines as single records, as fast as the producer has room and the rate allows."""
+        rate = self._job.rate
         self._began = self._began or time.perf_counter()
         chunk = CHUNK if rate is None else max(1, min(CHUNK, int(rate / 20)))
         for start in range(0, len(lines), chunk):
@@ -169,12 +167,12 @@ class Sending:
                 await asyncio.sleep(self._began + self.read / rate - time.perf_counter())
             some = lines[start : start + chunk]
             await self._accept(some)
-            await asyncio.sleep(0)  # what is accepted goes out
+            await asyncio.sleep(0)  # the producer sends the accepted records
             self._sent(sum(map(len, some)) + len(some))
 
     async def _accept(self, lines: list[bytes]) -> None:
-        """Hot: this runs for each record."""
-        topic, headers, partition = self._wanted.topic, self._wanted.headers, self._wanted.partition
+        """Give lines to the producer. Hot: the body of the loop runs for each record."""
+        topic, headers, partition = self._job.topic, self._job.headers, self._job.partition
         separator, send = self._separator, self._producer.send_nowait
         deliveries: list[Delivery] = []
         self._open.append(_Records(self.read + 1, deliveries))
@@ -185,8 +183,9 @@ class Sending:
             if separator is not None:
                 key, found, value = line.partition(separator)
                 if not found:
-                    absent = f"there is no {self._wanted.key_separator!r} in it"
-                    raise SerializationError(f"line {self.read} has no key: {absent}")
+                    raise SerializationError(
+                        f"line {self.read} has no key: it does not contain {self._job.key_separator!r}"
+                    )
             while True:
                 try:
                     deliveries.append(send(topic, value, key=key, headers=headers, partition=partition))
@@ -194,7 +193,7 @@ class Sending:
                 except BufferFull:
                     await self._producer.drain()
                 except KafkaError as error:
-                    raise of_line(self.read, error) from error
+                    raise line_error(self.read, error) from error
 
     def _sent(self, size: int) -> None:
         self.size += size
@@ -202,11 +201,20 @@ class Sending:
         self._bar.advance(size, self.read)
 
     def _settle(self) -> None:
-        """Let go of the shares at the head of which all is known."""
+        """Drop the finished blocks at the head of the queue."""
         while self._open and self._open[0].settle():
             self._acknowledged += self._open.popleft().acknowledged()
 
 
-def of_line(number: int, error: BaseException) -> KafkaError:
-    """The error with the line that it came of."""
+def line_error(number: int, error: BaseException) -> KafkaError:
+    """The error of a line, with the number of the line."""
     return KafkaError(f"line {number}: {error}")
+
+
+async def put(producer: Producer, topic: str, value: bytes, **fields: Any) -> Delivery:
+    """Give a record to the producer as soon as it has room; the delivery of the record."""
+    while True:
+        try:
+            return producer.send_nowait(topic, value, **fields)
+        except BufferFull:
+            await producer.drain()

@@ -1,115 +1,161 @@
-"""``aiokafka-lite topics``: what the commands do."""
+"""``aiokafka-lite topics``: create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
-from aiokafka_lite.admin import ConfigResource, NewTopic
-from aiokafka_lite.errors import BrokerError, ErrorCode, KafkaError
+import typer
 
-from .configs import parse_settings
-from .connection import Connection
-from .output import Output, Table, show_errors
+from .arguments import names_and_values
+from .options import Shared, command
+from .output import Table, show_errors
 
+if TYPE_CHECKING:
+    from ..errors import KafkaError
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to create."""
+application = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 
-    names: Sequence[str]
-    partitions: int | None
-    replicas: int | None
-    assignment: str | None
-    settings: Sequence[str]
-    if_not_exists: bool
-    validate_only: bool
+Topics = Annotated[list[str], typer.Argument(help="Names of topics.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the topic. May be repeated.")
+]
+ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check the request without executing it.")]
 
 
-def parse_assignment(text: str) -> list[list[int]]:
-    """Brokers of each partition from ``1,2/2,3``; raises ValueError."""
-    try:
-        return [[int(number) for number in part.split(",")] for part in text.split("/")]
-    except ValueError:
-        form = "broker ids with commas, partitions with slashes, as in 1,2/2,3"
-        raise ValueError(f"assignment={text!r}: {form}") from None
+@command(
+    application,
+    examples="""
+    aiokafka-lite topics create orders --partitions 12 --replicas 3
+    aiokafka-lite topics create audit --set cleanup.policy=compact --set retention.ms=86400000
+    aiokafka-lite topics create pinned --assignment 1,2/2,3
+    """,
+)
+async def create(
+    shared: Shared,
+    topics: Topics,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="Number of partitions; by default the broker's.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", "-r", min=1, help="Replicas per partition; by default the broker's.")
+    ] = None,
+    assignment: Annotated[
+        str | None, typer.Option(metavar="1,2/2,3", help="Brokers of each partition, the preferred leader first.")
+    ] = None,
+    settings: Settings = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Accept topics that exist.")] = False,
+    validate_only: ValidateOnly = False,
+) -> int:
+    """Create topics."""
+    from ..admin import NewTopic
 
-
-async def create(connection: Connection, output: Output, wanted: Wanted) -> int:
-    """Create topics and show what they are like."""
-    assignments = None if wanted.assignment is None else parse_assignment(wanted.assignment)
-    configs = parse_settings("set", wanted.settings)
-    topics = [
-        NewTopic(name, wanted.partitions, wanted.replicas, assignments, configs) for name in dict.fromkeys(wanted.names)
-    ]
-    async with connection.admin() as admin:
-        created = await admin.topics.create(topics, validate_only=wanted.validate_only)
+    assignments = None if assignment is None else parse_assignment(assignment)
+    configs = names_and_values("set", settings or ())
+    wanted = [NewTopic(name, partitions, replicas, assignments, configs) for name in dict.fromkeys(topics)]
+    async with shared.connection.admin() as admin:
+        created = await admin.topics.create(wanted, validate_only=validate_only)
     rows = [
         (each.name, each.partitions, each.replication_factor, None if each.topic_id is None else str(each.topic_id))
         for each in created.done.values()
     ]
-    if rows or output.as_json:
-        output.show(Table(("TOPIC", "PARTITIONS", "REPLICAS", "TOPIC-ID"), rows))
-    return show_errors(_without(created.failed.values(), ErrorCode.TOPIC_ALREADY_EXISTS, wanted.if_not_exists))
+    if rows or shared.output.as_json:
+        shared.output.show(Table(("TOPIC", "PARTITIONS", "REPLICAS", "TOPIC-ID"), rows))
+    return show_errors(_without(created.failed.values(), "TOPIC_ALREADY_EXISTS" if if_not_exists else None))
 
 
-async def list_topics(connection: Connection, output: Output, internal: bool) -> int:
-    """Show all topics."""
-    async with connection.admin() as admin:
+@command(application, "list", examples="aiokafka-lite topics list --json")
+async def list_(
+    shared: Shared,
+    internal: Annotated[bool, typer.Option("--internal", help="List Kafka's internal topics as well.")] = False,
+) -> int:
+    """List topics."""
+    async with shared.connection.admin() as admin:
         topics = await admin.topics.list(internal=internal)
     rows = [
         (each.name, each.partitions, each.is_internal, None if each.topic_id is None else str(each.topic_id))
         for each in topics
     ]
-    output.show(Table(("TOPIC", "PARTITIONS", "INTERNAL", "TOPIC-ID"), rows))
+    shared.output.show(Table(("TOPIC", "PARTITIONS", "INTERNAL", "TOPIC-ID"), rows))
     return 0
 
 
-async def describe(connection: Connection, output: Output, names: Sequence[str]) -> int:
-    """Show the partitions of topics."""
-    async with connection.admin() as admin:
-        described = await admin.topics.describe(names)
+@command(application, examples="aiokafka-lite topics describe orders")
+async def describe(shared: Shared, topics: Topics) -> int:
+    """Describe topics: leader, replicas and in-sync replicas of each partition."""
+    async with shared.connection.admin() as admin:
+        described = await admin.topics.describe(topics)
     rows = [
         (topic.name, each.partition, each.leader, each.leader_epoch, each.replicas, each.in_sync, each.offline)
         for topic in described.done.values()
         for each in topic.partitions
     ]
-    if rows or output.as_json:
+    if rows or shared.output.as_json:
         headings = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "IN-SYNC", "OFFLINE")
-        output.show(Table(headings, rows))
+        shared.output.show(Table(headings, rows))
     return show_errors(described.failed.values())
 
 
+@command(
+    application,
+    examples="""
+    aiokafka-lite topics alter orders --partitions 24
+    aiokafka-lite topics alter orders --set retention.ms=3600000 --unset cleanup.policy
+    """,
+)
 async def alter(
-    connection: Connection,
-    names: Sequence[str],
-    partitions: int | None,
-    settings: Sequence[str],
-    unset: Sequence[str],
-    validate_only: bool,
+    shared: Shared,
+    topics: Topics,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="New total of partitions. Keys move to other partitions."),
+    ] = None,
+    settings: Settings = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Reset a setting to its default. May be repeated.")
+    ] = None,
+    validate_only: ValidateOnly = False,
 ) -> int:
-    """Add partitions, change settings."""
-    changes: dict[str, str | None] = {**parse_settings("set", settings), **dict.fromkeys(unset)}
+    """Add partitions to topics, or change their settings."""
+    from ..admin import ConfigResource
+
+    changes: dict[str, str | None] = {**names_and_values("set", settings or ()), **dict.fromkeys(unset or ())}
     if partitions is None and not changes:
-        raise ValueError("topics alter needs --partitions, --set or --unset")
+        raise ValueError("topics alter requires --partitions, --set or --unset")
     failed: list[KafkaError] = []
-    async with connection.admin() as admin:
+    async with shared.connection.admin() as admin:
         if partitions is not None:
-            totals = dict.fromkeys(names, partitions)
+            totals = dict.fromkeys(topics, partitions)
             failed += (await admin.topics.add_partitions(totals, validate_only=validate_only)).failed.values()
         if changes:
-            wanted = {ConfigResource.topic(name): changes for name in names}
+            wanted = {ConfigResource.topic(name): changes for name in topics}
             failed += (await admin.configs.alter(wanted, validate_only=validate_only)).failed.values()
     return show_errors(failed)
 
 
-async def delete(connection: Connection, names: Sequence[str], if_exists: bool) -> int:
-    """Delete topics."""
-    async with connection.admin() as admin:
-        deleted = await admin.topics.delete(names)
-    return show_errors(_without(deleted.failed.values(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, if_exists))
+@command(application, examples="aiokafka-lite topics delete orders audit")
+async def delete(
+    shared: Shared,
+    topics: Topics,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Accept topics that do not exist.")] = False,
+) -> int:
+    """Delete topics with all their records."""
+    async with shared.connection.admin() as admin:
+        deleted = await admin.topics.delete(topics)
+    return show_errors(_without(deleted.failed.values(), "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else None))
 
 
-def _without(errors: Iterable[KafkaError], code: ErrorCode, is_fine: bool) -> list[KafkaError]:
-    """The errors but those that are all right with the user."""
-    return [each for each in errors if not (is_fine and isinstance(each, BrokerError) and each.code is code)]
+def parse_assignment(text: str) -> list[list[int]]:
+    """The brokers of each partition in ``1,2/2,3``. ValueError for any other form."""
+    try:
+        return [[int(number) for number in part.split(",")] for part in text.split("/")]
+    except ValueError:
+        form = "broker ids with commas, and partitions with slashes, as in 1,2/2,3"
+        raise ValueError(f"assignment must be {form}, got {text!r}") from None
+
+
+def _without(errors: Iterable[KafkaError], accepted: str | None) -> list[KafkaError]:
+    """The errors without those of the accepted error code."""
+    from ..errors import BrokerError
+
+    return [each for each in errors if not (isinstance(each, BrokerError) and each.code.name == accepted)]

@@ -1,8 +1,8 @@
-"""The pipeline that ships: JSON from a topic, aggregated over windows of event time, to Parquet and to a topic.
+"""JSON of a topic, aggregated over windows of event time, to Parquet and to a topic: ``aiokafka-lite pipeline``.
 
-Each destination is a query of its own with a checkpoint of its own, so that each keeps the guarantee that it can give:
-Parquet has every window exactly once, a topic at least once, under a key that says which window it is. A window is
-written when it is complete, which is when the watermark has passed its end.
+Each destination is a query with a checkpoint of its own, and so has its own guarantee: Parquet gets every window
+exactly once, a topic gets it at least once, with a key that identifies the window. A window is written when the
+watermark has passed its end.
 """
 
 from __future__ import annotations
@@ -11,35 +11,29 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from . import FORMAT
-from .listener import lags_of
+from .listener import LagListener, lags_of
 from .options import KAFKA_PREFIX
 from .pausable import PAUSE, PausableDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-    )
+    from pyspark.sql.streaming.listener import QueryProgressEvent
     from pyspark.sql.streaming.query import StreamingQuery
 
 AVAILABLE_NOW = "available-now"
+"""The trigger of a pipeline that ends when it has read everything."""
 
-READ = "value binary, timestamp timestamp"
-"""The columns that are read; the others are not even decoded."""
+COLUMNS_READ = "value binary, timestamp timestamp"
 
-POLL = 0.1
-"""Seconds between two looks at whether queries have ended."""
+POLL_INTERVAL = 0.1
+"""Seconds between two checks of the queries."""
 
 _EVENT_TIME = "_event_time"
 _MALFORMED = "_malformed"
@@ -48,10 +42,10 @@ _PARSING = "parsing"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a pipeline does. ``options`` are those of the source; those that begin with ``kafka.`` are the sink's, too.
+    """What a pipeline does. ``options`` are those of the source; the sink gets those that begin with ``kafka.``, too.
 
-    ``event_time`` is a column of the JSON, or None for the timestamp of the record. ``window``, ``slide`` and
-    ``watermark`` are durations as Spark has them ("30 seconds"); ``trigger`` is one, too, or `AVAILABLE_NOW`.
+    ``event_time`` is a column of the JSON, or None for the timestamp of the record. ``window``, ``slide``,
+    ``watermark`` and ``trigger`` are durations of Spark ("30 seconds"); ``trigger`` may be ``AVAILABLE_NOW``.
     ``aggregates`` are expressions of SQL.
     """
 
@@ -69,18 +63,10 @@ class Plan:
     trigger: str = "10 seconds"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A batch that is done: a line for the user, and what was dropped since it could not be used."""
-
-    text: str
-    dropped: int
-
-
 def windows(records: DataFrame, plan: Plan) -> DataFrame:
-    """The aggregated windows of records, which have the columns `READ`.
+    """The aggregated windows of records with the columns ``COLUMNS_READ``.
 
-    Rows that are no JSON of the schema, or have no event time, are counted as dropped and left out.
+    Rows that are not JSON of the schema, or have no event time, are dropped and counted.
     """
     parsed = functions.from_json(
         functions.col("value").cast("string"),
@@ -94,48 +80,54 @@ def windows(records: DataFrame, plan: Plan) -> DataFrame:
     unusable = functions.col("_unusable") | functions.col(_EVENT_TIME).isNull()
     rows = rows.observe(_PARSING, functions.count_if(unusable).alias("dropped")).where(~unusable)
     window = functions.window(_EVENT_TIME, plan.window, plan.slide)
+    bounds = (functions.col(f"window.{end}").alias(f"window_{end}") for end in ("start", "end"))
     return (
         rows.withWatermark(_EVENT_TIME, plan.watermark)
         .groupBy(window.alias("window"), *map(_column, plan.group_by))
         .agg(*map(functions.expr, plan.aggregates))
-        .select(
-            functions.col("window.start").alias("window_start"), functions.col("window.end").alias("window_end"), "*"
-        )
+        .select(*bounds, "*")
         .drop("window")
     )
 
 
 def as_records(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Windows as records of Kafka: the window and its groups as the key, everything as the value, both JSON."""
+    """Windows as records: the key is JSON of the window and its groups, the value is JSON of the whole row."""
     key = functions.struct("window_start", *map(_column, plan.group_by))
     return rows.select(functions.to_json(key).alias("key"), functions.to_json(functions.struct("*")).alias("value"))
 
 
 class Pipeline:
-    """The queries of a plan. ``report`` is given each batch that is done, on a thread of its own.
+    """The queries of a plan. ``report`` gets a line for each finished batch, on a thread of Spark.
 
     ``pause`` is the path of a file that does not exist, in a directory of the driver.
     """
 
-    def __init__(self, spark: SparkSession, plan: Plan, pause: Path, report: Callable[[Progress], None]) -> None:
+    def __init__(self, spark: SparkSession, plan: Plan, pause: Path, report: Callable[[str], None]) -> None:
         self._spark = spark
         self._plan = plan
         self._pause = pause
         self._listener = ProgressListener(report)
         self._queries: list[StreamingQuery] = []
 
-    def run(self, stop: threading.Event, patience: float) -> None:
-        """Run until all is read (`AVAILABLE_NOW`), a query fails, or ``stop`` is set; then stop between two batches.
+    def run(self, stop: threading.Event, timeout: float) -> None:
+        """Run until everything is read (``AVAILABLE_NOW``), a query fails, or ``stop`` is set.
 
-        A batch that runs at that time has ``patience`` seconds to end. Raises what Spark raises.
+        ``stop`` ends the queries between two batches; a running batch gets ``timeout`` seconds to finish. Raises the
+        PySparkException of a failed query.
         """
+        plan = self._plan
         self._spark.dataSource.register(PausableDataSource)
         self._spark.streams.addListener(self._listener)
         try:
-            self._start()
+            if plan.to_parquet is not None:
+                self._start("parquet", windows(self._records(), plan), "parquet", {"path": plan.to_parquet})
+            if plan.to_topic is not None:
+                of_kafka = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
+                rows = as_records(windows(self._records(), plan), plan)
+                self._start("topic", rows, FORMAT, {"topic": plan.to_topic, **of_kafka})
             while any(query.isActive for query in self._queries) and not self._failures():
-                if stop.wait(POLL):
-                    self._stop_between_batches(patience)
+                if stop.wait(POLL_INTERVAL):
+                    self._stop_between_batches(timeout)
                     break
             for query in self._failures():
                 query.awaitTermination()  # raises
@@ -144,71 +136,46 @@ class Pipeline:
                 query.stop()
             self._spark.streams.removeListener(self._listener)
 
-    def _start(self) -> None:
-        if self._plan.to_parquet is not None:
-            rows = windows(self._records(), self._plan)
-            self._begin("parquet", rows, {"format": "parquet", "path": self._plan.to_parquet})
-        if self._plan.to_topic is not None:
-            rows = as_records(windows(self._records(), self._plan), self._plan)
-            of_kafka = {name: value for name, value in self._plan.options.items() if name.startswith(KAFKA_PREFIX)}
-            self._begin("topic", rows, {"format": FORMAT, "topic": self._plan.to_topic, **of_kafka})
-
     def _records(self) -> DataFrame:
-        reader = self._spark.readStream.format(PausableDataSource.name()).schema(READ)
+        reader = self._spark.readStream.format(PausableDataSource.name()).schema(COLUMNS_READ)
         return reader.options(**self._plan.options, **{PAUSE: str(self._pause)}).load()
 
-    def _begin(self, name: str, rows: DataFrame, target: Mapping[str, str]) -> None:
-        trigger: dict[str, Any] = (
-            {"availableNow": True} if self._plan.trigger == AVAILABLE_NOW else {"processingTime": self._plan.trigger}
-        )
-        options = {option: value for option, value in target.items() if option != "format"}
-        self._queries.append(
-            rows.writeStream.format(target["format"])
-            .options(**options, checkpointLocation=f"{self._plan.checkpoint.rstrip('/')}/{name}")
-            .queryName(name)
-            .outputMode("append")
-            .trigger(**trigger)
-            .start()
-        )
+    def _start(self, name: str, rows: DataFrame, form: str, options: Mapping[str, str]) -> None:
+        now = self._plan.trigger == AVAILABLE_NOW
+        trigger: dict[str, Any] = {"availableNow": True} if now else {"processingTime": self._plan.trigger}
+        writer = rows.writeStream.format(form).queryName(name).outputMode("append").trigger(**trigger)
+        checkpoint = f"{self._plan.checkpoint.rstrip('/')}/{name}"
+        self._queries.append(writer.options(**options, checkpointLocation=checkpoint).start())
 
     def _failures(self) -> list[StreamingQuery]:
         return [query for query in self._queries if not query.isActive and query.exception() is not None]
 
-    def _stop_between_batches(self, patience: float) -> None:
+    def _stop_between_batches(self, timeout: float) -> None:
         self._pause.touch()
-        deadline = time.monotonic() + patience
-        waiting = list(self._queries)
-        while waiting and time.monotonic() < deadline:
-            for query in list(waiting):
+        deadline = time.monotonic() + timeout
+        running = list(self._queries)
+        while running and time.monotonic() < deadline:
+            for query in list(running):
                 if not query.isActive or not query.status["isTriggerActive"]:
                     query.stop()
-                    waiting.remove(query)
-            time.sleep(POLL)
+                    running.remove(query)
+            time.sleep(POLL_INTERVAL)
 
 
-@dataclass
-class ProgressListener(StreamingQueryListener):
-    """Turns what Spark tells of a batch into a line: rows, time, lag, and rows that were dropped."""
+class ProgressListener(LagListener):
+    """Reports a finished batch as a line: rows, time, lag, and the number of dropped rows."""
 
-    report: Callable[[Progress], None]
-    dropped: int = field(default=0, init=False)
+    def __init__(self, report: Callable[[str], None]) -> None:
+        super().__init__()
+        self._report_line = report
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing has happened yet."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """A batch is done."""
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 — Spark's name
+        """Report a finished batch."""
         progress = json.loads(event.progress.json)
         dropped = int((progress.get("observedMetrics") or {}).get(_PARSING, {}).get("dropped", 0))
         for lag in lags_of(progress):
-            tail = f", {dropped:,} dropped: no JSON of the schema, or no event time" if dropped else ""
-            self.report(Progress(f"{lag}{tail}", dropped))
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing has come."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """``run`` sees it by itself."""
+            tail = f", {dropped:,} dropped: not JSON of the schema, or without event time" if dropped else ""
+            self._report_line(f"{lag}{tail}")
 
 
 def _column(name: str) -> Column:
@@ -216,5 +183,5 @@ def _column(name: str) -> Column:
 
 
 def _quoted(name: str) -> str:
-    """A column's name that is taken as it stands, with dots and blanks."""
+    """A column name in backticks, so that dots and blanks belong to the name."""
     return f"`{name.replace('`', '``')}`"

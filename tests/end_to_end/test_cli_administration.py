@@ -1,4 +1,4 @@
-"""`topics`, `groups`, `configs`, `lag`, `cluster` and `bench`: in a terminal, behind pipes, and as JSON."""
+"""``topics``, ``groups``, ``configs``, ``lag``, ``cluster`` and ``bench``: on a terminal, in a pipe, and as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def on_screen(kafka: Kafka, *arguments: str) -> str:
 
 @asynccontextmanager
 async def member(kafka: Kafka, topic: str, group: str, client_id: str = "reader") -> AsyncIterator[None]:
-    """Somebody in a group who has read and committed what there is."""
+    """A member of a group that has read and committed all records."""
     async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group, client_id=client_id) as consumer:
         await consumer.poll(timeout=30)
         await consumer.poll()
@@ -47,7 +47,7 @@ async def member(kafka: Kafka, topic: str, group: str, client_id: str = "reader"
         yield
 
 
-async def test_a_topic_from_its_creation_to_its_end(kafka: Kafka) -> None:
+async def test_a_topic_is_created_altered_and_deleted(kafka: Kafka) -> None:
     name = f"life-of-a-topic-{kafka.version}"
     created = await ask(kafka, "topics", "create", name, "-p", "2", "-r", "1", "--set", "retention.ms=60000")
     assert created.rows[0] == ["TOPIC", "PARTITIONS", "REPLICAS", "TOPIC-ID"]
@@ -74,14 +74,14 @@ async def test_a_topic_from_its_creation_to_its_end(kafka: Kafka) -> None:
     }
 
     await ask(kafka, "topics", "delete", name)
-    gone = await run("topics", "delete", f"{name}-of-nobody", "-b", kafka.bootstrap_servers)
+    gone = await run("topics", "delete", f"{name}-unknown", "-b", kafka.bootstrap_servers)
     assert (gone.status, len(gone.errors.splitlines())) == (1, 1)
-    await ask(kafka, "topics", "delete", f"{name}-of-nobody", "--if-exists")
+    await ask(kafka, "topics", "delete", f"{name}-unknown", "--if-exists")
 
 
-async def test_where_a_group_is_reads_as_in_kafkas_own_tool(kafka: Kafka) -> None:
+async def test_the_offsets_of_a_group_are_shown_as_by_kafkas_own_tool(kafka: Kafka) -> None:
     if kafka.kind != "embedded" and kafka.version != NEWEST:
-        pytest.skip("the tool of the newest release is the one to read alike")
+        pytest.skip("only the tool of the newest release is compared")
     topic, group = await kafka.create_topic(partitions=2), f"read-alike-{kafka.version}"
     async with Producer(kafka.bootstrap_servers) as producer:
         for number in range(5):
@@ -119,7 +119,7 @@ async def test_groups_with_their_members_and_states(embedded: Kafka) -> None:
     assert "GROUP_ID_NOT_FOUND" in described.errors
 
 
-async def test_a_group_is_moved_only_when_that_is_said(embedded: Kafka, tmp_path: Path) -> None:
+async def test_a_group_is_moved_only_with_execute(embedded: Kafka, tmp_path: Path) -> None:
     topic = await embedded.create_topic(partitions=2)
     async with Producer(embedded.bootstrap_servers) as producer:
         for number in range(10):
@@ -157,12 +157,12 @@ async def test_a_group_is_moved_only_when_that_is_said(embedded: Kafka, tmp_path
 
 
 async def test_a_group_with_nothing_to_move_is_a_failure(embedded: Kafka) -> None:
-    moved = await run("groups", "reset-offsets", "nobody", "--to", "earliest", "-b", embedded.bootstrap_servers)
+    moved = await run("groups", "reset-offsets", "unknown", "--to", "earliest", "-b", embedded.bootstrap_servers)
     assert (moved.status, moved.output) == (1, b"")
-    assert "has committed nothing; name topics by --topic" in moved.errors
+    assert "has no committed offsets; name topics with --topic" in moved.errors
 
 
-async def test_the_same_table_for_people_for_programs_and_as_json(embedded: Kafka) -> None:
+async def test_a_terminal_a_pipe_and_json_show_the_same_table(embedded: Kafka) -> None:
     topic = await embedded.create_topic("orders", partitions=2)
     plain = (await ask(embedded, "topics", "describe", topic)).text
     rows = [["orders", "0", "1", "0", "1", "1", "-"], ["orders", "1", "1", "0", "1", "1", "-"]]
@@ -197,13 +197,13 @@ async def test_the_cluster_and_its_versions(embedded: Kafka) -> None:
     assert "CONTROLLER" in await on_screen(embedded, "cluster")
 
 
-async def test_a_brokers_settings_and_where_they_come_from(embedded: Kafka) -> None:
+async def test_a_brokers_settings_have_a_source(embedded: Kafka) -> None:
     everything = (await ask(embedded, "configs", "describe", "broker", "1", "--all", "--no-headings")).rows
     assert "default" in {row[2] for row in everything}
     assert "default" not in {row[2] for row in (await ask(embedded, "configs", "describe", "broker", "1")).rows}
 
 
-async def test_lag_by_topic_once_and_watched(embedded: Kafka) -> None:
+async def test_lag_by_topic_once_and_repeatedly(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=2)
     async with Producer(embedded.bootstrap_servers) as producer:
         await producer.send(topic, b"read", partition=0)
@@ -222,7 +222,7 @@ async def test_lag_by_topic_once_and_watched(embedded: Kafka) -> None:
             assert await person.ended() == 130
 
 
-async def test_lag_is_watched_by_programs_line_by_line(embedded: Kafka) -> None:
+async def test_lag_is_printed_repeatedly_into_a_pipe(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=1)
     async with Admin(embedded.bootstrap_servers) as admin:
         await admin.groups.alter_offsets("watched", {TopicPartition(topic, 0): OffsetAndMetadata(0)})
@@ -250,7 +250,7 @@ async def test_lag_is_watched_by_programs_line_by_line(embedded: Kafka) -> None:
         assert await process.stderr.read() == b""
 
 
-async def test_the_bench_measures_and_leaves_nothing_behind(embedded: Kafka) -> None:
+async def test_the_bench_measures_and_deletes_its_topic(embedded: Kafka) -> None:
     measured = json.loads((await ask(embedded, "bench", "--records", "2000", "--json")).text)
     assert [(each["what"], each["records"]) for each in measured["throughput"]] == [
         ("produce", 2000),

@@ -1,4 +1,4 @@
-"""`produce` and `consume`: what goes in comes out, byte for byte."""
+"""``produce`` and ``consume``: every byte that is written is read back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_lines_become_records_without_their_newline_and_back(kafka: Kafka)
     assert printed == b"first\n\n\ttab\r\n\xff\x00\nno newline at the end\n"
 
 
-async def test_nothing_in_is_nothing_out(kafka: Kafka) -> None:
+async def test_empty_input_makes_no_records(kafka: Kafka) -> None:
     topic = await kafka.create_topic()
     await produce(kafka, topic, b"")
     assert await consume(kafka, topic, "--until", "end") == b""
@@ -72,11 +72,11 @@ async def test_a_million_lines_in_and_out_byte_for_byte(kafka: Kafka, million: P
     outcome = await run_with_files("consume", topic, "-b", kafka.bootstrap_servers, "--until", "end", stdout=printed)
     assert (outcome.status, outcome.errors) == (0, "")
     assert printed.read_bytes() == million.read_bytes()
-    async with Admin(kafka.bootstrap_servers) as admin:  # a broker that others use need not keep it
+    async with Admin(kafka.bootstrap_servers) as admin:  # other tests use this broker
         await admin.topics.delete(topic)
 
 
-async def test_keys_headers_and_partition_are_written_as_asked_for(kafka: Kafka) -> None:
+async def test_keys_headers_and_partition_are_written(kafka: Kafka) -> None:
     topic = await kafka.create_topic()
     options = (
         "--key-separator",
@@ -100,7 +100,7 @@ async def test_keys_headers_and_partition_are_written_as_asked_for(kafka: Kafka)
     assert {record.headers for record in records} == {(Header("lang", b"en"), Header("empty", b""))}
 
 
-async def test_every_form_of_a_record(embedded: Kafka) -> None:
+async def test_each_format_of_a_record(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=1)
     async with Producer(embedded.bootstrap_servers) as producer:
         await producer.send(topic, b"v\xff", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp=1767225600123)
@@ -122,7 +122,7 @@ async def test_every_form_of_a_record(embedded: Kafka) -> None:
 
 @pytest.fixture
 async def numbered(embedded: Kafka) -> str:
-    """A topic of one partition with 0 to 9, a second between each and the last of them now."""
+    """A topic of one partition with the values 0 to 9, one minute apart; the last one is of now."""
     topic = await embedded.create_topic(partitions=1)
     now = int(time.time() * 1000)
     async with Producer(embedded.bootstrap_servers) as producer:
@@ -145,7 +145,7 @@ async def numbered(embedded: Kafka) -> str:
         (("--partition", "0", "--from", "8"), "89"),
     ],
 )
-async def test_reading_begins_and_ends_where_asked_for(
+async def test_reading_begins_and_ends_at_the_given_places(
     embedded: Kafka, numbered: str, options: tuple[str, ...], printed: str
 ) -> None:
     output = await consume(embedded, numbered, "--until", "end", *options)
@@ -162,7 +162,7 @@ async def test_a_time_as_iso_or_milliseconds(embedded: Kafka, numbered: str) -> 
 
 
 @pytest.mark.parametrize("start, printed", [("7", "789"), ("90s", "89"), ("latest", ""), ("earliest", "0123456789")])
-async def test_a_group_begins_there_if_it_has_no_offset(
+async def test_a_group_without_offsets_begins_at_from(
     embedded: Kafka, numbered: str, start: str, printed: str
 ) -> None:
     reading = (numbered, "--group", "g", "--until", "end", "--from", start)
@@ -179,7 +179,7 @@ async def test_topics_by_a_regular_expression(embedded: Kafka, group: tuple[str,
     assert sorted(printed.split()) == [b"orders-a", b"orders-b"]
 
 
-async def test_a_group_goes_on_behind_what_was_printed(embedded: Kafka, numbered: str) -> None:
+async def test_a_group_continues_after_the_printed_records(embedded: Kafka, numbered: str) -> None:
     assert (await consume(embedded, numbered, "-g", "g", "-n", "4")).split() == [b"0", b"1", b"2", b"3"]
     assert (await consume(embedded, numbered, "-g", "g", "-n", "2")).split() == [b"4", b"5"]
     await produce(embedded, numbered, b"10")
@@ -187,7 +187,7 @@ async def test_a_group_goes_on_behind_what_was_printed(embedded: Kafka, numbered
     assert await consume(embedded, numbered, "-g", "g", "--until", "end") == b""
 
 
-async def test_a_rate_is_kept(embedded: Kafka) -> None:
+async def test_the_rate_is_limited(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=1)
     outcome = await produce(embedded, topic, b"x\n" * 30, "--rate", "60", "--json")
     summary = json.loads(outcome.output)

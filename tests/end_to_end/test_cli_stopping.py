@@ -1,4 +1,4 @@
-"""Stopped in the middle: by Ctrl-C, by a signal, by whoever read the output, by the broker."""
+"""Commands that are stopped: by Ctrl-C, by a signal, by a closed pipe, or by the loss of the broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokafka_lite.admin import Admin
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import DEADLINE, broker, embedded_kafka, run, started, terminal
 
-MANY = 45_123  # no multiple of what is read at a time
+MANY = 45_123  # not a multiple of a batch
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def embedded() -> AsyncIterator[Kafka]:
 
 @pytest.fixture
 async def filled(embedded: Kafka) -> str:
-    """A topic of one partition with so many different records that they do not fit into pipes."""
+    """A topic of one partition with more records than pipes can hold."""
     topic = await embedded.create_topic(partitions=1)
     async with Producer(embedded.bootstrap_servers) as producer:
         await producer.send_many(topic, [b"%060d" % number for number in range(MANY)])
@@ -68,15 +68,15 @@ async def test_a_stopped_member_has_committed_what_it_printed_and_left(
         assert rest.splitlines()[0] == b"%060d" % lines
 
 
-async def test_what_comes_while_it_is_read_to_the_end_is_for_the_next_run(embedded: Kafka) -> None:
+async def test_records_that_arrive_while_reading_to_the_end_are_for_the_next_run(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=2)
     arguments = ("consume", topic, "-g", "ends", "--until", "end", "-b", embedded.bootstrap_servers)
     async with Producer(embedded.bootstrap_servers) as producer:
-        for partition, count in ((0, 20_001), (1, 25_003)):  # no multiples of what is read at a time
+        for partition, count in ((0, 20_001), (1, 25_003)):  # not multiples of a batch
             await producer.send_many(topic, [b"%060d" % number for number in range(count)], partition=partition)
         async with started(*arguments) as process:
             assert process.stdout is not None
-            await process.stdout.readline()  # and no more: the pipe fills up, and the ends have been looked up
+            await process.stdout.readline()  # only one line: the pipe fills up, and the ends are known
             for partition in (0, 1):
                 await producer.send_many(topic, [b"late"] * 10, partition=partition)
             status, rest, errors = await ended(process)
@@ -86,13 +86,13 @@ async def test_what_comes_while_it_is_read_to_the_end_is_for_the_next_run(embedd
     assert (await run(*arguments)).output == b"late\n" * 20
 
 
-async def test_a_reader_whose_output_nobody_takes_can_be_stopped(embedded: Kafka, filled: str) -> None:
+async def test_a_reader_that_a_full_pipe_blocks_can_be_stopped(embedded: Kafka, filled: str) -> None:
     ours, theirs = os.pipe()
     try:
         async with started(
             "consume", filled, "-g", "stuck", "-b", embedded.bootstrap_servers, stdout=theirs
         ) as process:
-            await asyncio.to_thread(os.read, ours, 1)  # from here on nobody reads, and what is left does not fit
+            await asyncio.to_thread(os.read, ours, 1)  # the remaining records do not fit into the pipe
             process.send_signal(signal.SIGTERM)
             status, _, errors = await ended(process)
     finally:
@@ -116,7 +116,7 @@ async def test_ctrl_c_in_a_terminal_ends_a_reader(embedded: Kafka) -> None:
         assert "Traceback" not in person.screen
 
 
-async def test_ctrl_c_sends_what_was_typed_and_stops(embedded: Kafka) -> None:
+async def test_ctrl_c_sends_the_typed_lines_and_stops(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=1)
     async with (
         Consumer(embedded.bootstrap_servers, topics=[topic]) as consumer,
@@ -131,7 +131,7 @@ async def test_ctrl_c_sends_what_was_typed_and_stops(embedded: Kafka) -> None:
         assert "Traceback" not in person.screen
 
 
-async def test_a_writer_stopped_in_the_middle_has_written_what_it_says(embedded: Kafka) -> None:
+async def test_a_stopped_writer_reports_the_records_that_it_has_written(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=1)
     async with started("produce", topic, "-b", embedded.bootstrap_servers) as process:
         assert process.stdin is not None
@@ -157,7 +157,7 @@ async def test_a_writer_stopped_in_the_middle_has_written_what_it_says(embedded:
 
 
 @pytest.mark.parametrize("arguments", [("consume", "TOPIC"), ("consume", "TOPIC", "--until", "end", "-g", "heads")])
-async def test_a_closed_pipe_ends_it_without_a_word(embedded: Kafka, filled: str, arguments: tuple[str, ...]) -> None:
+async def test_a_closed_pipe_ends_a_reader_silently(embedded: Kafka, filled: str, arguments: tuple[str, ...]) -> None:
     named = [filled if each == "TOPIC" else each for each in arguments]
     async with started(*named, "-b", embedded.bootstrap_servers) as process:
         assert process.stdout is not None
@@ -169,7 +169,7 @@ async def test_a_closed_pipe_ends_it_without_a_word(embedded: Kafka, filled: str
         assert await process.stderr.read() == b""
 
 
-async def test_a_writer_whose_broker_goes_says_so_in_one_line() -> None:
+async def test_a_writer_that_loses_its_broker_fails_with_one_line() -> None:
     async with (
         broker("--port", "0", "--topic", "orders") as (server, servers),
         started("produce", "orders", "-b", servers, "--timeout", "2") as process,
@@ -191,7 +191,7 @@ async def test_a_writer_whose_broker_goes_says_so_in_one_line() -> None:
     assert "aiokafka-lite: stopped after line 2: 1 records were acknowledged" in errors
 
 
-async def test_a_reader_goes_on_when_its_broker_comes_back_and_can_be_stopped_while_it_is_away() -> None:
+async def test_a_reader_continues_when_its_broker_restarts_and_can_be_stopped_while_it_is_down() -> None:
     async with broker("--port", "0", "--topic", "orders") as (server, servers):
         port = servers.rpartition(":")[2]
         async with started("consume", "orders", "--from", "0", "-b", servers) as process:

@@ -1,4 +1,4 @@
-"""In front of a person: bars while it takes long, and none in what a program reads."""
+"""Progress bars: on a terminal, and never in a pipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def embedded() -> AsyncIterator[Kafka]:
         yield kafka
 
 
-async def test_a_bar_while_a_file_is_sent(embedded: Kafka, tmp_path: Path) -> None:
+async def test_a_bar_is_shown_while_a_file_is_sent(embedded: Kafka, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"x" * 99 + b"\n")
     with path.open("ab") as file:
@@ -33,7 +33,7 @@ async def test_a_bar_while_a_file_is_sent(embedded: Kafka, tmp_path: Path) -> No
     assert (behind_a_pipe.status, behind_a_pipe.output, behind_a_pipe.errors) == (0, b"", "")
 
 
-async def test_typed_lines_are_sent_and_end_by_ctrl_d(embedded: Kafka) -> None:
+async def test_typed_lines_are_sent_until_ctrl_d(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=1)
     async with terminal("produce", topic, "--json", "-b", embedded.bootstrap_servers) as person:
         person.type("typed\n\x04")
@@ -44,7 +44,7 @@ async def test_typed_lines_are_sent_and_end_by_ctrl_d(embedded: Kafka) -> None:
     assert printed.output == b"typed\n"
 
 
-async def test_records_on_a_terminal_have_no_bar_between_them(embedded: Kafka) -> None:
+async def test_no_bar_is_shown_between_records_on_a_terminal(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=1)
     await run("produce", topic, "-b", embedded.bootstrap_servers, stdin=b"one\ntwo\n")
     async with terminal("consume", topic, "--until", "end", "-b", embedded.bootstrap_servers) as person:
@@ -52,7 +52,7 @@ async def test_records_on_a_terminal_have_no_bar_between_them(embedded: Kafka) -
         assert person.screen == "one\ntwo\n"
 
 
-async def test_a_bar_while_records_go_to_a_file(embedded: Kafka, tmp_path: Path) -> None:
+async def test_a_bar_is_shown_while_records_go_to_a_file(embedded: Kafka, tmp_path: Path) -> None:
     topic = await embedded.create_topic(partitions=1)
     await run("produce", topic, "-b", embedded.bootstrap_servers, stdin=b"one\ntwo\n")
     path = tmp_path / "printed"

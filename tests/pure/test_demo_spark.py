@@ -1,4 +1,4 @@
-"""The judge of the demo's Spark part: it must see every way in which windows can be wrong."""
+"""The checks of the demo's Spark part detect every kind of wrong window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WANTED = expected(COUNT)
 Found = list[tuple[Cell, Sum]]
 
 
-def test_windows_that_are_right_are_not_complained_of() -> None:
+def test_right_windows_have_no_fault() -> None:
     assert faults("topic", WANTED.items(), WANTED, once=True) == []
 
 
@@ -27,14 +27,14 @@ def changed(found: Found) -> Found:
 
 WRONG: dict[str, Callable[[Found], Found]] = {
     "is missing": lambda found: found[1:],
-    "is there twice": lambda found: [*found, found[0]],
-    "should be": changed,
-    "should not be there": lambda found: [*found, (Cell(FIRST + SPAN, CITIES[0]), Sum(1, 1))],
+    "is repeated": lambda found: [*found, found[0]],
+    "expected": changed,
+    "must not exist": lambda found: [*found, (Cell(FIRST + SPAN, CITIES[0]), Sum(1, 1))],
 }
 
 
 @pytest.mark.parametrize("complaint", WRONG)
-def test_every_way_to_be_wrong_is_seen(complaint: str) -> None:
+def test_each_fault_is_detected(complaint: str) -> None:
     (fault,) = faults("Parquet", WRONG[complaint](list(WANTED.items())), WANTED, once=True)
     assert complaint in fault
 
@@ -44,7 +44,7 @@ def test_a_topic_may_have_a_window_twice() -> None:
     assert faults("topic", [*found, found[0]], WANTED, once=False) == []
 
 
-def test_the_orders_are_of_one_hour_and_all_of_them_are_in_windows() -> None:
+def test_all_orders_are_in_the_windows_of_one_hour() -> None:
     assert sum(each.orders for each in WANTED.values()) == COUNT
     assert {cell.city for cell in WANTED} == set(CITIES)
     assert {cell.window for cell in WANTED} == {FIRST + WINDOW * number for number in range(SPAN // WINDOW)}

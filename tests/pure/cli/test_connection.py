@@ -1,4 +1,4 @@
-"""What the user gives becomes properties, and no secret stands in a command."""
+"""The user's options, environment and file become properties, and no option holds a secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokafka_lite.cli.connection import Connection, of_environment, of_options
 from aiokafka_lite.errors import ConfigurationError
 
 
-def test_variables_of_the_environment_are_properties_of_security() -> None:
+def test_variables_of_the_environment_become_security_properties() -> None:
     variables = {
         "AIOKAFKA_LITE_SECURITY_PROTOCOL": "SASL_SSL",
         "AIOKAFKA_LITE_SASL_PASSWORD": "secret",
@@ -29,14 +29,14 @@ def test_variables_of_the_environment_are_properties_of_security() -> None:
     }
 
 
-def test_options_may_say_where_a_secret_is() -> None:
+def test_an_option_may_refer_to_a_secret() -> None:
     given = ["security.protocol=SSL", "ssl.key.password=env:KEY", "client.id=a=b"]
     expected = {"security.protocol": "SSL", "ssl.key.password": "env:KEY", "client.id": "a=b"}
     assert of_options(given) == expected
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "ssl.key.password", "sasl.jaas.config", "ssl.keystore.key"])
-def test_options_may_not_hold_a_secret(name: str) -> None:
+def test_an_option_may_not_hold_a_secret(name: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(f"use {name}=env:VARIABLE")) as caught:
         of_options([f"{name}=hunter2"])
     assert "hunter2" not in str(caught.value)
@@ -44,11 +44,11 @@ def test_options_may_not_hold_a_secret(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "=", "=value", "sasl.password"])
 def test_a_property_has_a_name_and_a_value(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="use NAME=VALUE"):
+    with pytest.raises(ConfigurationError, match="property must be NAME=VALUE"):
         of_options([text])
 
 
-async def test_an_option_goes_before_the_environment_and_that_before_the_file(
+async def test_options_override_the_environment_which_overrides_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "client.properties"
@@ -63,14 +63,14 @@ async def test_an_option_goes_before_the_environment_and_that_before_the_file(
     }
 
 
-async def test_what_a_command_needs_goes_before_the_file_and_its_wishes_behind(tmp_path: Path) -> None:
+async def test_given_settings_override_the_file_which_overrides_defaults(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("linger.ms=70\nacks=1\n")
     producer = Connection(None, path, (), None).producer({"linger": 0.005, "batch_size": 1000}, {"acks": 0})
     assert (producer.config.linger, producer.config.batch_size, producer.config.acks) == (0.07, 1000, 0)
 
 
-async def test_strategies_and_the_group_may_come_from_the_file(tmp_path: Path) -> None:
+async def test_the_file_may_set_strategies_and_the_group(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("group.id=of-file\npartition.assignment.strategy=StickyAssignor\n")
     connection = Connection(None, path, (), None)

@@ -1,4 +1,4 @@
-"""Rows about groups, and settings from text."""
+"""Rows about groups, and parsed options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_member_without_partitions_has_a_row_too() -> None:
     ]
 
 
-def test_lag_of_a_topic_is_that_of_the_partitions_where_it_is_known() -> None:
+def test_the_lag_of_a_topic_is_the_sum_of_its_known_lags() -> None:
     def partition(topic: str, number: int, lag: int | None) -> PartitionLag:
         return PartitionLag(TopicPartition(topic, number), None, None, lag, None)
 
@@ -50,20 +50,20 @@ def test_lag_of_a_topic_is_that_of_the_partitions_where_it_is_known() -> None:
     assert topic_rows(GroupLag("g", GroupState.EMPTY, ())) == [("g", "Empty", None, 0, None, None)]
 
 
-def test_changes_of_settings() -> None:
+def test_options_become_changes_of_settings() -> None:
     assert changes(["a=1=2"], ["b"], ["c=x"], ["d=y"]) == [
         ConfigChange("a", "1=2"),
         ConfigChange("c", "x", Operation.APPEND),
         ConfigChange("d", "y", Operation.SUBTRACT),
         ConfigChange("b", operation=Operation.DELETE),
     ]
-    with pytest.raises(ValueError, match="needs --set"):
+    with pytest.raises(ValueError, match="requires --set"):
         changes([], [], [], [])
-    with pytest.raises(ValueError, match="append='c': use NAME=VALUE"):
+    with pytest.raises(ValueError, match="append must be NAME=VALUE, got 'c'"):
         changes([], [], ["c"], [])
 
 
-def test_what_settings_belong_to() -> None:
+def test_kind_and_name_become_a_resource() -> None:
     assert resource("topic", "orders") == ConfigResource.topic("orders")
     assert resource("broker", "1") == ConfigResource.broker(1)
     assert resource("brokers", None) == ConfigResource.all_brokers()
@@ -72,7 +72,7 @@ def test_what_settings_belong_to() -> None:
             resource(kind, name)
 
 
-def test_replicas_of_partitions() -> None:
+def test_an_assignment_is_brokers_of_partitions() -> None:
     assert parse_assignment("1,2/2,3") == [[1, 2], [2, 3]]
     with pytest.raises(ValueError, match="as in 1,2/2,3"):
         parse_assignment("1,b")

@@ -1,4 +1,4 @@
-"""Where to begin: offsets, times and how long ago, in words."""
+"""The forms of --from and --to: offsets, times, and times ago."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
         ("99999d", Start(time=0)),
     ],
 )
-def test_each_way_to_say_where(text: str, start: Start) -> None:
+def test_each_form_of_a_start(text: str, start: Start) -> None:
     assert parse_start(text, NOW) == start
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-5", "5 parsecs", "@", "@soon", "10x", "2026-13-01"])
-def test_anything_else_is_answered_with_the_ways_there_are(text: str) -> None:
+def test_any_other_form_is_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"earliest, latest, an offset \(42\), a time"):
         parse_start(text, NOW)
 

@@ -1,4 +1,4 @@
-"""What cannot be meant is answered with one line that helps, and with status 2, before any broker is asked."""
+"""Wrong arguments are refused with one helpful line and status 2, before a connection is made."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ WRONG = [
     (("produce",), "Missing argument"),
     (("produce", "orders", "--acks", "2"), "--acks"),
     (("produce", "orders", "--file", "/nowhere/at/all"), "/nowhere/at/all"),
-    (("produce", "orders", "--header", "novalue"), "use NAME=VALUE"),
-    (("consume",), "needs topics, or --regex"),
-    (("consume", "--regex", "("), "regex='('"),
-    (("consume", "orders", "--from", "yesterday"), "use earliest, latest, an offset"),
-    (("topics", "create", "t", "--set", "x"), "set='x': use NAME=VALUE"),
+    (("produce", "orders", "--header", "novalue"), "header must be NAME=VALUE, got 'novalue'"),
+    (("consume",), "requires topics or --regex"),
+    (("consume", "--regex", "("), "regex must be a regular expression, got '('"),
+    (("consume", "orders", "--from", "yesterday"), "from must be earliest, latest, an offset"),
+    (("topics", "create", "t", "--set", "x"), "set must be NAME=VALUE, got 'x'"),
     (("topics", "create", "t", "--assignment", "a/b"), "as in 1,2/2,3"),
-    (("topics", "alter", "t"), "needs --partitions, --set or --unset"),
-    (("groups", "describe"), "needs groups, or --all"),
+    (("topics", "alter", "t"), "requires --partitions, --set or --unset"),
+    (("groups", "describe"), "requires groups or --all"),
     (("groups", "reset-offsets", "g"), "one of --to, --shift and --file"),
-    (("configs", "describe", "broker", "one"), "the id of a broker is a number"),
-    (("configs", "alter", "topic", "t"), "needs --set"),
+    (("configs", "describe", "broker", "one"), "broker must be the id of a broker, a number"),
+    (("configs", "alter", "topic", "t"), "requires --set"),
     (("topics", "list", "-b", "localhost"), "the port is missing"),
     (("topics", "list", "-X", "sasl.password=secret"), "sasl.password=env:VARIABLE"),
     (("topics", "list", "-X", "bootstrap.server=x"), "did you mean bootstrap.servers?"),
     (("topics", "list", "--config", "/nowhere.toml"), "/nowhere.toml"),
     (("topics", "create", "t", "--config", "retention.ms=5"), "--set"),
     (("produce", "orders", "--acks", "5"), "'--acks': '5' is not one of"),
-    (("consume", "orders", "--group", ""), "group='': a name"),
+    (("consume", "orders", "--group", ""), "group must be a name that is not empty"),
 ]
 
 

@@ -1,0 +1,21 @@
+"""Arguments that several commands take. Pure; each function imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def name_value(option: str, text: str) -> tuple[str, str]:
+    """The parts of ``NAME=VALUE``. ConfigurationError, which does not show the value, since it may be a secret."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        from ..arguments import must_be
+        from ..errors import ConfigurationError
+
+        raise ConfigurationError(must_be(option, "NAME=VALUE", name))
+    return name, value
+
+
+def names_and_values(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """``NAME=VALUE`` for each text; the last of equal names counts. ConfigurationError for any other form."""
+    return dict(name_value(option, text) for text in texts)

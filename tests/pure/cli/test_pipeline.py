@@ -1,0 +1,70 @@
+"""The arguments of the pipeline: wrong ones are refused in one line, before Java starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("pyspark")
+
+from aiokafka_lite.cli import main, pipeline
+from aiokafka_lite.cli.connection import Connection
+from aiokafka_lite.cli.pipeline import client_options, reason
+
+REQUIRED = ("--topic", "t", "--schema", "a INT", "--window", "1 minute", "--checkpoint", "c")
+COMPLETE = (*REQUIRED, "--to-topic", "u")
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (REQUIRED, "a pipeline requires a destination: --to-parquet, --to-topic, or both"),
+        (COMPLETE[2:], "Missing option '--topic'"),
+        ((*COMPLETE, "--conf", "spark.ui.enabled"), "conf must be NAME=VALUE, got 'spark.ui.enabled'"),
+        ((*COMPLETE, "-X", "acks"), "property must be NAME=VALUE, got 'acks'"),
+        ((*COMPLETE, "-X", "sasl.password=secret"), "use sasl.password=env:VARIABLE"),
+        ((*COMPLETE, "--option", "minPartitions"), "option must be NAME=VALUE, got 'minPartitions'"),
+        ((*COMPLETE, "--config", "nowhere.properties"), "nowhere.properties"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_and_status_2(
+    arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_run", None)  # the next step: it would start Spark
+    monkeypatch.setattr(sys, "argv", ["aiokafka-lite", "pipeline", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert printed.startswith("aiokafka-lite: ")
+    assert complaint in printed
+    assert printed.count("\n") == 1
+
+
+def test_options_override_the_file_and_the_environment_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOKAFKA_LITE_SASL_PASSWORD", "secret")
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=of-file:1\nsecurity.protocol=SASL_SSL\nsasl.password=env:PASSWORD\n")
+    assert client_options(Connection("host:1", path, ["client.id=a"], None)) == {
+        "kafka.bootstrap.servers": "host:1",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.password": "env:PASSWORD",
+        "kafka.client.id": "a",
+    }
+    assert client_options(Connection(None, None, (), None)) == {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def test_an_error_of_spark_is_reduced_to_the_line_with_its_cause() -> None:
+    text = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source: Traceback (most recent call last):
+  File "x.py", line 1, in f
+aiokafka_lite.errors.UnknownTopic: topic 'nowhere' does not exist
+ SQLSTATE: 38000
+\tat org.apache.spark.X"""
+    assert reason(text) == "topic 'nowhere' does not exist"
+    line = "[PARSE_SYNTAX_ERROR] Syntax error at 'x'."
+    assert reason(line + "\n== SQL ==\nx") == line
