@@ -1,7 +1,8 @@
-"""Every setting, validated once, in one place. Seconds are floats, sizes are bytes.
+"""All settings of the clients, validated once, in one place. Seconds are floats, sizes are bytes.
 
-A wrong setting raises ``ConfigurationError`` from the constructor, with the setting's name, the value given, and what
-is allowed. Defaults are the safe ones; the docs list where they differ from the Java client.
+A wrong setting raises ``ConfigurationError`` in the constructor: ``linger must be a number of seconds >= 0, got '5'``.
+Errors about passwords and keys do not quote them. Defaults are the safe ones; docs/settings.md lists where they differ
+from the Java client.
 """
 
 from __future__ import annotations
@@ -15,27 +16,25 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypedDict
 
+from .arguments import INT32_MAX, INT64_MAX, is_whole, must_be, text
 from .errors import ConfigurationError
 from .security import MECHANISMS, SECURITY_PROTOCOLS, Secret, TokenProvider, is_pem, tls_context
 from .types import Compression, IsolationLevel
 
 KIB = 1024
 MIB = 1024 * KIB
-INT32_MAX = 2**31 - 1
-LONGEST_TEXT = 2**15 - 1
-"""Bytes of UTF-8 that a short string of the protocol can have."""
 
 SHORTEST_PAUSE = 0.001
-"""Seconds; without a pause between failures, a closed port would keep the loop busy with nothing else."""
+"""Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
 
 Acks = Literal[0, 1, -1, "all"]
 OffsetReset = str | timedelta
-"""``"earliest"``, ``"latest"``, ``"none"``, or how far back: a timedelta, or in Java's form, ``"by_duration:PT1H"``."""
+"""``"earliest"``, ``"latest"``, ``"none"``, or how far back: a timedelta, or Java's form, ``"by_duration:PT1H"``."""
 IsolationName = Literal["read_committed", "read_uncommitted"]
 
 
-def _wrong(name: str, value: object, allowed: str) -> ConfigurationError:
-    return ConfigurationError(f"{name}={value!r}: {allowed}")
+def _wrong(name: str, what: str, value: object) -> ConfigurationError:
+    return ConfigurationError(must_be(name, what, value))
 
 
 def _seconds(settings: object, *names: str, zero: bool = True) -> None:
@@ -44,45 +43,37 @@ def _seconds(settings: object, *names: str, zero: bool = True) -> None:
         value = getattr(settings, name)
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not number or value < 0 or (value == 0 and not zero):
-            raise _wrong(name, value, f"a number of seconds {'from 0' if zero else 'above 0'} up")
-
-
-def check_timeout(timeout: float | None) -> None:
-    """Raise ConfigurationError unless it is a number of seconds, or None. One below zero is over at once."""
-    if timeout is None:
-        return
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or math.isnan(timeout):
-        raise _wrong("timeout", timeout, "a number of seconds, or None")
+            raise _wrong(name, f"a number of seconds {'>=' if zero else '>'} 0", value)
 
 
 def _whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None:
     value = getattr(settings, name)
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise _wrong(name, value, f"a whole number from {low} to {high}")
+    if not is_whole(value) or not low <= value <= high:
+        raise _wrong(name, f"a whole number from {low} to {high}", value)
 
 
 def _pauses(settings: object, name: str) -> None:
-    """A backoff: a first pause, and the longest one under the same name with ``_max``."""
+    """A backoff: the first pause, and the longest one under the same name with ``_max``."""
     longest = f"{name}_max"
     _seconds(settings, name, longest)
     for each in (name, longest):
         if getattr(settings, each) < SHORTEST_PAUSE:
-            raise _wrong(each, getattr(settings, each), f"at least {SHORTEST_PAUSE:g} seconds")
+            raise _wrong(each, f"a number of seconds >= {SHORTEST_PAUSE:g}", getattr(settings, each))
     value, maximum = getattr(settings, name), getattr(settings, longest)
     if value > maximum:
-        raise _wrong(name, value, f"at most {longest}, which is {maximum!r}")
+        raise _wrong(name, f"at most {longest}={maximum!r}", value)
 
 
 def _one_of(settings: object, name: str, allowed: Iterable[object]) -> None:
     value, choices = getattr(settings, name), tuple(allowed)
     if not any(type(value) is type(choice) and value == choice for choice in choices):
-        raise _wrong(name, value, f"one of {', '.join(map(repr, choices))}")
+        raise _wrong(name, f"one of {', '.join(map(repr, choices))}", value)
 
 
 def _switch(settings: object, name: str) -> None:
     value = getattr(settings, name)
     if not isinstance(value, bool):
-        raise _wrong(name, value, "True or False")
+        raise _wrong(name, "True or False", value)
 
 
 _DURATION = re.compile(
@@ -102,99 +93,86 @@ def _duration(value: OffsetReset) -> float | None:
 
 
 def _text(settings: object, name: str) -> None:
-    value = getattr(settings, name)
-    if not isinstance(value, str):
-        raise _wrong(name, value, "a string")
     try:
-        size = len(value.encode())
-    except UnicodeEncodeError as error:
-        raise _wrong(name, value, f"it cannot be written as UTF-8: {error.reason}") from None
-    if size > LONGEST_TEXT:
-        raise ConfigurationError(f"{name}={value[:20] + '…'!r}: {size} bytes, and at most {LONGEST_TEXT} can be sent")
+        text(name, getattr(settings, name))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _name(settings: object, name: str) -> None:
+    _text(settings, name)
+    if not getattr(settings, name):
+        raise _wrong(name, "a string that is not empty", "")
 
 
 def _servers(given: object) -> tuple[str, ...]:
-    """An entry each; empty ones, as after a last comma, are left out."""
+    """The addresses, one per entry. Empty entries, as after a trailing comma, are left out."""
     if isinstance(given, Mapping):
-        raise _wrong("bootstrap_servers", sorted(map(str, given)), "settings are keyword arguments, not a dict of them")
+        raise ConfigurationError("settings must be keyword arguments, got a dict as bootstrap_servers; pass **settings")
     texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     names = [name.strip() for text in texts if isinstance(text, str) for name in text.split(",") if name.strip()]
     if not names or not all(isinstance(text, str) for text in texts):
-        raise _wrong("bootstrap_servers", given, 'use "host:port", several joined by commas, or a list of them')
+        raise _wrong("bootstrap_servers", '"host:port", several joined by commas, or a list of them', given)
     return tuple(names)
-
-
-def check_methods(name: str, value: object, *methods: str) -> None:
-    """Raise ConfigurationError unless ``value`` is an object with these methods, and not the class of such objects."""
-    if isinstance(value, type):
-        raise _wrong(name, value, f"an object is needed, and this is a class, so it may be {value.__name__}()")
-    if not all(callable(getattr(value, method, None)) for method in methods):
-        raise _wrong(name, value, f"an object that has {' and '.join(f'{method}()' for method in methods)} is needed")
-
-
-def check_function(name: str, value: object, purpose: str) -> None:
-    """Raise ConfigurationError unless ``value`` can be called."""
-    if not callable(value):
-        raise _wrong(name, value, f"a function that {purpose} is needed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What every client needs to reach a cluster.
+    """The settings that every client has: how to reach a cluster.
 
-    When a broker throttles, nothing is sent on that connection for as long as it says, at most a minute.
+    When a broker throttles the client, the connection sends nothing for the time that the broker names, at most 60 s.
     """
 
     bootstrap_servers: str | Iterable[str]
-    """Brokers to begin with: ``"host:port,host:port"``, or a sequence. Any one that answers tells of the others."""
+    """The first brokers to contact: ``"host:port,host:port"`` or a sequence. One that responds names all others."""
     client_id: str = "aiokafka-lite"
-    """A name for the brokers' logs, metrics and quotas."""
+    """The client's name in the brokers' logs, metrics and quotas."""
     client_rack: str = ""
-    """Where this client is; with it, consumers read from a replica in the same rack (KIP-392)."""
+    """The rack of this client. If it is set, consumers read from a replica in the same rack (KIP-392)."""
     request_timeout: float = 30.0
-    """How long one request on one connection waits for its answer; then the connection is closed."""
+    """Seconds that one request waits for its response. Then the connection is closed."""
     api_timeout: float = 60.0
-    """How long a whole operation may take, with its retries, when the call gives no ``timeout``."""
+    """Seconds that a whole operation may take, retries included, if the call has no ``timeout``."""
     connect_timeout: float = 10.0
-    """How long a connection may take until it can be used, handshake included."""
+    """Seconds to open a connection, TLS handshake and login included."""
     retry_backoff: float = 0.1
-    """The first pause before a request is tried again, a millisecond at least; it doubles, with jitter."""
+    """Seconds before the first retry of a request, at least 0.001. The pause doubles, with jitter."""
     retry_backoff_max: float = 1.0
-    """The longest such pause."""
+    """The longest pause between retries, in seconds."""
     reconnect_backoff: float = 0.05
-    """The first pause before a broker that could not be reached is tried again; it doubles, with jitter."""
+    """Seconds before the client connects again to an unreachable broker. The pause doubles, with jitter."""
     reconnect_backoff_max: float = 10.0
-    """The longest such pause."""
+    """The longest pause between connection attempts, in seconds."""
     metadata_max_age: float = 300.0
-    """How old metadata gets before it is asked for again without a reason."""
+    """Seconds after which metadata is refreshed even if nothing has changed."""
     connections_max_idle: float = 540.0
-    """A connection that was not used for so long is closed."""
+    """Seconds after which an unused connection is closed."""
     max_response_size: int = 128 * MIB
-    """The largest frame that is accepted from a broker; a larger one is a ProtocolError."""
+    """The largest response in bytes that is accepted from a broker. A larger one is a ProtocolError."""
     allow_auto_create_topics: bool = True
-    """Whether using a topic may create it, where the broker allows that."""
+    """Whether using a topic may create it, if the broker allows that."""
     security_protocol: str = "PLAINTEXT"
-    """``"PLAINTEXT"``, ``"SSL"``, ``"SASL_PLAINTEXT"`` or ``"SASL_SSL"``: what the brokers' port speaks."""
+    """The protocol of the brokers' listener: ``"PLAINTEXT"``, ``"SSL"``, ``"SASL_PLAINTEXT"`` or ``"SASL_SSL"``."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
-    """A context that is ready, instead of the other ``ssl_`` settings; if None, one is made of them."""
+    """A complete SSLContext, instead of the other ``ssl_`` settings. If None, one is made from them."""
     ssl_cafile: str | None = field(default=None, repr=False)
-    """Whom to trust: the path of a PEM file, or PEM itself; if None, whom the system trusts."""
+    """The trusted CA certificates: the path of a PEM file, or PEM text. If None, the system's certificates."""
     ssl_certfile: str | None = field(default=None, repr=False)
-    """Who we are: our certificate and those between it and the CA, in the same form."""
+    """The client's certificate and its intermediate certificates: the path of a PEM file, or PEM text."""
     ssl_keyfile: str | None = field(default=None, repr=False)
-    """The certificate's private key, in the same form; if None, it is where the certificate is."""
+    """The private key of the certificate: path or PEM text. If None, it is read from ``ssl_certfile``."""
     ssl_key_password: str | None = field(default=None, repr=False)
-    """What the private key is encrypted with, if it is."""
+    """The password of an encrypted private key."""
     ssl_check_hostname: bool = True
-    """Whether a broker's certificate must be for the host name that it is called by."""
+    """Whether a broker's certificate must match the host name that the client connects to."""
     sasl_mechanism: str | None = None
     """``"PLAIN"``, ``"SCRAM-SHA-256"``, ``"SCRAM-SHA-512"`` or ``"OAUTHBEARER"``."""
     sasl_username: str | None = None
-    """Who logs in, with PLAIN and SCRAM."""
+    """The user name for PLAIN and SCRAM."""
     sasl_password: str | None = field(default=None, repr=False)
-    """The password, with PLAIN and SCRAM."""
+    """The password for PLAIN and SCRAM."""
     sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
-    """A function, sync or async, that gives a token whenever a connection logs in, with OAUTHBEARER."""
+    """A function, sync or async, that returns a token for OAUTHBEARER. It is called for each login."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
@@ -212,12 +190,12 @@ class ClientConfig:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """``bootstrap_servers``, an entry each."""
+        """``bootstrap_servers`` as a tuple of addresses."""
         return tuple(self.bootstrap_servers)
 
     @property
     def uses_tls(self) -> bool:
-        """Whether connections are encrypted; ``ssl_context`` is there then, whatever it was made of."""
+        """Whether connections are encrypted. If so, ``ssl_context`` is set."""
         return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
@@ -231,11 +209,11 @@ _CREDENTIALS = ("sasl_username", "sasl_password", "sasl_oauth_token_provider")
 
 
 def _hide(settings: object, *names: str) -> None:
-    """Texts become ``Secret``; no error from here on may quote them."""
+    """Make strings ``Secret``, so that no error or log can quote them."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not isinstance(value, str):
-            raise ConfigurationError(f"{name}: a string is needed, not {type(value).__name__}")
+            raise ConfigurationError(f"{name} must be a string, got {_kind(value)}")
         if value is not None:
             object.__setattr__(settings, name, Secret(value))
 
@@ -246,9 +224,9 @@ def _check_tls(settings: ClientConfig) -> None:
     given = [name for name in ("ssl_context", *_TLS_PARTS) if getattr(settings, name) is not None]
     if not settings.uses_tls:
         if given:
-            protocol = settings.security_protocol
-            allowed = f'it needs security_protocol="SSL" or "SASL_SSL", and that is {protocol!r}: nothing is encrypted'
-            raise ConfigurationError(f"{given[0]}: {allowed}")
+            raise ConfigurationError(
+                f'{given[0]} requires security_protocol="SSL" or "SASL_SSL", got {settings.security_protocol!r}'
+            )
         return
     if settings.ssl_context is not None:
         _check_ready_context(settings, given[1:])
@@ -256,7 +234,7 @@ def _check_tls(settings: ClientConfig) -> None:
     for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         _check_pem(settings, name)
     if settings.ssl_certfile is None and len(given) > (settings.ssl_cafile is not None):
-        raise ConfigurationError(f"{given[-1]}: it goes with ssl_certfile, which is not set")
+        raise ConfigurationError(f"{given[-1]} requires ssl_certfile, which is not set")
     context = tls_context(
         cafile=settings.ssl_cafile,
         certfile=settings.ssl_certfile,
@@ -269,21 +247,23 @@ def _check_tls(settings: ClientConfig) -> None:
 
 def _check_ready_context(settings: ClientConfig, others: list[str]) -> None:
     if not isinstance(settings.ssl_context, ssl.SSLContext):
-        raise _wrong("ssl_context", settings.ssl_context, "an ssl.SSLContext, as ssl.create_default_context() makes")
+        raise _wrong("ssl_context", "an ssl.SSLContext, as ssl.create_default_context() makes", settings.ssl_context)
     if others:
-        raise ConfigurationError(f"{others[0]}: with ssl_context, load it into that context instead")
+        raise ConfigurationError(f"{others[0]} cannot be combined with ssl_context; load it into that context")
     if not settings.ssl_check_hostname:
-        raise ConfigurationError("ssl_check_hostname=False: with ssl_context, set check_hostname of that context")
+        raise ConfigurationError(
+            "ssl_check_hostname=False cannot be combined with ssl_context; set check_hostname of that context"
+        )
 
 
 def _check_pem(settings: ClientConfig, name: str) -> None:
-    """A path, or PEM itself, which for a key is a secret."""
+    """A path or PEM text. The PEM text of a key is a secret."""
     value = getattr(settings, name)
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
         object.__setattr__(settings, name, value)
     if value is not None and (not isinstance(value, str) or not value):
-        raise ConfigurationError(f"{name}: the path of a PEM file is needed, or PEM itself")
+        raise ConfigurationError(f"{name} must be the path of a PEM file or PEM text, got {_kind(value)}")
     if value is not None and is_pem(value) and name == "ssl_keyfile":
         object.__setattr__(settings, name, Secret(value))
 
@@ -292,20 +272,24 @@ def _check_sasl(settings: ClientConfig) -> None:
     given = [name for name in ("sasl_mechanism", *_CREDENTIALS) if getattr(settings, name) is not None]
     if not settings.uses_sasl:
         if given:
-            protocol = settings.security_protocol
-            needed = "SASL_SSL" if settings.uses_tls else 'SASL_SSL", or "SASL_PLAINTEXT'
-            raise ConfigurationError(f'{given[0]}: it needs security_protocol="{needed}", and that is {protocol!r}')
+            needed = '"SASL_SSL"' if settings.uses_tls else '"SASL_SSL" or "SASL_PLAINTEXT"'
+            raise ConfigurationError(
+                f"{given[0]} requires security_protocol={needed}, got {settings.security_protocol!r}"
+            )
         return
     if settings.sasl_mechanism is None:
-        raise ConfigurationError(f"sasl_mechanism: one of {', '.join(MECHANISMS)} is needed to log in")
+        raise ConfigurationError(
+            f"sasl_mechanism is required with security_protocol={settings.security_protocol!r}: "
+            f"one of {', '.join(MECHANISMS)}"
+        )
     _one_of(settings, "sasl_mechanism", MECHANISMS)
     mechanism = settings.sasl_mechanism
     needed_here = _CREDENTIALS[2:] if mechanism == "OAUTHBEARER" else _CREDENTIALS[:2]
     for name in _CREDENTIALS:
         if name in needed_here and name not in given:
-            raise ConfigurationError(f"{name}: {mechanism} needs it")
+            raise ConfigurationError(f"{name} is required for {mechanism}")
         if name in given and name not in needed_here:
-            raise ConfigurationError(f"{name}: {mechanism} has no use for it; it needs {' and '.join(needed_here)}")
+            raise ConfigurationError(f"{name} is not for {mechanism}, which takes {' and '.join(needed_here)}")
     if mechanism == "OAUTHBEARER":
         _check_provider(settings.sasl_oauth_token_provider)
         return
@@ -315,20 +299,26 @@ def _check_sasl(settings: ClientConfig) -> None:
 
 
 def _check_provider(provider: object) -> None:
-    if not callable(provider):  # what it is instead is not shown: it may well be a token
-        kind = type(provider).__name__
-        raise ConfigurationError(f"sasl_oauth_token_provider: a function that returns a token is needed, not {kind}")
+    if not callable(provider):  # the value is not quoted: it may be a token
+        raise ConfigurationError(
+            f"sasl_oauth_token_provider must be a function that returns a token, got {_kind(provider)}"
+        )
 
 
 def _check_credential(name: str, value: str) -> None:
     if not value:
-        raise ConfigurationError(f"{name}: it is empty")
+        raise ConfigurationError(f"{name} must not be empty")
     if "\0" in value:
-        raise ConfigurationError(f"{name}: NUL cannot be in it")
+        raise ConfigurationError(f"{name} must not contain NUL")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{name}: it cannot be written as UTF-8") from None
+        raise ConfigurationError(f"{name} must be a string that UTF-8 can encode") from None
+
+
+def _kind(value: object) -> str:
+    """The type of a value that may be a secret."""
+    return "an empty string" if value == "" else type(value).__name__
 
 
 class ClientSettings(TypedDict, total=False):
@@ -364,57 +354,56 @@ class ProducerConfig:
     """How records are batched, sent and retried."""
 
     acks: Acks = "all"
-    """Who must have a record for it to count as written: ``"all"`` (or -1) in-sync replicas, 1 the leader, 0 nobody."""
+    """The replicas that must have a record before it counts as written: ``"all"`` (or -1) in sync, 1 leader, 0 none."""
     idempotence: bool | None = None
-    """Whether brokers drop what a retry wrote twice; None means yes with ``acks="all"`` and no otherwise."""
+    """Whether brokers drop duplicates that retries cause. None means True with ``acks="all"``, else False."""
     linger: float = 0.0
-    """How long a batch waits for company, from its first record; 0 sends together what one turn of the loop queued."""
+    """Seconds that a batch waits for more records, from its first one. 0 sends what one turn of the loop has queued."""
     batch_size: int = 64 * KIB
-    """The largest batch of one partition on the wire, as far as compression can be foretold."""
+    """The largest batch of one partition in bytes, estimated after compression."""
     max_request_size: int = MIB
-    """The largest record, and the largest request."""
+    """The largest record and the largest request, in bytes."""
     buffer_memory: int = 32 * MIB
-    """All that is not acknowledged yet; when it is full, ``send`` waits and ``send_nowait`` raises BufferFull."""
+    """Bytes of unacknowledged records. When it is full, ``send`` waits and ``send_nowait`` raises BufferFull."""
     max_in_flight_requests_per_connection: int = 5
-    """How many requests go to a broker before the first is answered; at most 5 with idempotence."""
+    """Requests to a broker without a response yet, at most 5 with idempotence."""
     compression: str | Compression = Compression.NONE
-    """``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``, for whole batches."""
+    """The codec of batches: ``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``."""
     compression_level: int | None = None
-    """The codec's own level: gzip 0 to 9, lz4 0 to 17, zstd -131072 to 22; None takes the codec's default."""
+    """The level of the codec: gzip 0 to 9, lz4 0 to 17, zstd -131072 to 22. None is the codec's default."""
     delivery_timeout: float = 120.0
-    """A record that is not acknowledged so long after it was accepted fails with KafkaTimeout."""
+    """Seconds from accepting a record until it fails with KafkaTimeout, if it is not acknowledged."""
     max_block: float = 60.0
-    """How long a send waits for metadata, for room in the buffer, and for an async serializer."""
+    """Seconds that ``send`` waits for metadata, for room in the buffer, and for an async serializer."""
 
     def __post_init__(self) -> None:
         _one_of(self, "acks", (0, 1, -1, "all"))
-        object.__setattr__(self, "compression", Compression.parse(self.compression))
+        try:
+            object.__setattr__(self, "compression", Compression.parse(self.compression))
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
         if self.idempotence is not None and not isinstance(self.idempotence, bool):
-            raise _wrong("idempotence", self.idempotence, "True, False, or None to follow acks")
+            raise _wrong("idempotence", "True, False, or None", self.idempotence)
         if self.idempotence and not self.waits_for_all:
-            raise _wrong("idempotence", True, f'needs acks="all", and acks is {self.acks!r}')
+            raise ConfigurationError(f'idempotence=True requires acks="all", got acks={self.acks!r}')
         object.__setattr__(self, "idempotence", self.waits_for_all if self.idempotence is None else self.idempotence)
         _seconds(self, "linger", "max_block")
         _seconds(self, "delivery_timeout", zero=False)
         if self.linger >= self.delivery_timeout:
-            allowed = f"less than delivery_timeout={self.delivery_timeout!r}, or no record could be delivered in time"
-            raise _wrong("linger", self.linger, allowed)
+            raise _wrong("linger", f"less than delivery_timeout={self.delivery_timeout!r}", self.linger)
         _whole(self, "batch_size", 1)
         _whole(self, "max_request_size", KIB)
-        _whole(self, "buffer_memory", KIB, 2**63 - 1)
+        _whole(self, "buffer_memory", KIB, INT64_MAX)
         _whole(self, "max_in_flight_requests_per_connection", 1)
-        if self.idempotence and self.max_in_flight_requests_per_connection > 5:
-            raise _wrong(
-                "max_in_flight_requests_per_connection",
-                self.max_in_flight_requests_per_connection,
-                "at most 5 with idempotence, as brokers remember five batches of a producer; or set idempotence=False",
-            )
-        if self.compression_level is not None:
-            _whole(self, "compression_level", -131072, 22)
+        if self.idempotence and self.max_in_flight_requests_per_connection > 5:  # brokers remember 5 batches
+            what = "at most 5 with idempotence (or set idempotence=False)"
+            raise _wrong("max_in_flight_requests_per_connection", what, self.max_in_flight_requests_per_connection)
+        if self.compression_level is not None and not is_whole(self.compression_level):
+            raise _wrong("compression_level", "a whole number, or None", self.compression_level)
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether a send is acknowledged only by all in-sync replicas."""
+        """Whether all in-sync replicas must acknowledge a record."""
         return self.acks in (-1, "all")
 
     @property
@@ -425,30 +414,30 @@ class ProducerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How records are fetched and handed out."""
+    """How records are fetched and returned to the user."""
 
     auto_offset_reset: OffsetReset = "earliest"
-    """Where reading begins without an offset: ``"earliest"``, ``"latest"``, ``"none"`` (raise), or so long ago."""
+    """The start without a committed offset: ``"earliest"``, ``"latest"``, ``"none"`` (raise), or a time span back."""
     isolation_level: IsolationName = "read_committed"
-    """``"read_committed"`` hides records of transactions that are open or aborted; ``"read_uncommitted"`` shows all."""
+    """``"read_committed"`` skips records of open and aborted transactions. ``"read_uncommitted"`` returns all."""
     fetch_min_bytes: int = 1
-    """A broker answers a fetch when it has this much."""
+    """Bytes that a broker collects before it responds to a fetch."""
     fetch_max_bytes: int = 50 * MIB
-    """The most in one answer; a larger first batch comes whole all the same."""
+    """The most bytes in one response. A larger first batch is still returned whole."""
     fetch_max_wait: float = 0.5
-    """How long a broker waits for ``fetch_min_bytes``."""
+    """Seconds that a broker waits for ``fetch_min_bytes``."""
     max_partition_fetch_bytes: int = MIB
-    """The most of one partition in one answer; a larger first batch comes whole all the same."""
+    """The most bytes of one partition in one response. A larger first batch is still returned whole."""
     check_crcs: bool = True
-    """Whether checksums of batches are verified."""
+    """Whether the checksums of batches are verified."""
     max_decompressed_size: int = 128 * MIB
-    """What one batch may grow to when it is unpacked; a larger one is CorruptRecord."""
+    """The most bytes that one batch may decompress to. A larger one is CorruptRecord."""
 
     def __post_init__(self) -> None:
         reset = self.auto_offset_reset
         if reset not in ("earliest", "latest", "none") and self.reset_duration is None:
-            allowed = "'earliest', 'latest', 'none', a timedelta from 0 up, or a duration as in 'by_duration:PT1H'"
-            raise _wrong("auto_offset_reset", reset, allowed)
+            what = "'earliest', 'latest', 'none', a timedelta >= 0, or a duration such as 'by_duration:PT1H'"
+            raise _wrong("auto_offset_reset", what, reset)
         _one_of(self, "isolation_level", ("read_committed", "read_uncommitted"))
         _whole(self, "fetch_min_bytes", 0)
         _whole(self, "fetch_max_bytes", 1)
@@ -459,7 +448,7 @@ class ConsumerConfig:
 
     @property
     def reset_duration(self) -> float | None:
-        """How many seconds back reading begins where there is no offset; None unless ``auto_offset_reset`` says so."""
+        """The seconds of ``auto_offset_reset``, None if it is not a time span."""
         return _duration(self.auto_offset_reset)
 
     @property
@@ -470,55 +459,77 @@ class ConsumerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """How a consumer is a member of a group."""
+    """How a consumer takes part in a group."""
 
     group_id: str
-    """The group's name."""
+    """The name of the group."""
     group_instance_id: str | None = None
-    """A name that makes the member static (KIP-345): it keeps its place when it restarts."""
+    """A name that makes the member static (KIP-345): it keeps its partitions when it restarts."""
     session_timeout: float = 45.0
-    """The coordinator gives a member up that it has not heard of for so long."""
+    """Seconds without a heartbeat after which the coordinator removes the member from the group."""
     heartbeat_interval: float = 3.0
-    """How often it hears of the member; less than ``session_timeout``, a third of it at most to be of use."""
+    """Seconds between heartbeats. Less than ``session_timeout``; at most a third of it is sensible."""
     max_poll_interval: float = 300.0
-    """The longest time between two reads; then the member leaves until it reads again."""
+    """The longest time between two reads, in seconds. Then the member leaves the group until it reads again."""
     rebalance_timeout: float | None = None
-    """How long the others wait for this member to let go and join again; None means ``max_poll_interval``."""
+    """Seconds that the other members wait for this one to revoke partitions and join. None is ``max_poll_interval``."""
     auto_commit: bool = True
-    """Whether what is marked as done is committed by itself: on a timer, before partitions go, and at the end."""
+    """Whether marked records are committed automatically: on a timer, before partitions are revoked, and on close."""
     auto_commit_interval: float = 5.0
-    """How often that timer commits."""
+    """Seconds between automatic commits."""
 
     def __post_init__(self) -> None:
-        _text(self, "group_id")
-        if not self.group_id:
-            raise _wrong("group_id", self.group_id, "a name that is not empty")
+        _name(self, "group_id")
         if self.group_instance_id is not None:
-            _text(self, "group_instance_id")
-            if not self.group_instance_id:
-                raise _wrong("group_instance_id", self.group_instance_id, "a name that is not empty, or None")
+            _name(self, "group_instance_id")
         _seconds(self, "session_timeout", "heartbeat_interval", "max_poll_interval", zero=False)
         _seconds(self, "auto_commit_interval", zero=False)
         if self.rebalance_timeout is not None:
             _seconds(self, "rebalance_timeout", zero=False)
         if self.heartbeat_interval >= self.session_timeout:
             raise _wrong(
-                "heartbeat_interval",
-                self.heartbeat_interval,
-                f"less than session_timeout={self.session_timeout!r}, and a third of it at most to be of use",
+                "heartbeat_interval", f"less than session_timeout={self.session_timeout!r}", self.heartbeat_interval
             )
         _switch(self, "auto_commit")
 
     @property
     def time_to_rebalance(self) -> float:
-        """``rebalance_timeout``, or what it defaults to, in seconds."""
+        """``rebalance_timeout`` or its default, in seconds."""
         return self.max_poll_interval if self.rebalance_timeout is None else self.rebalance_timeout
 
     @property
-    def time_to_let_go(self) -> float:
-        """Seconds that the user may keep the others waiting for partitions that have to go.
+    def time_to_revoke(self) -> float:
+        """Seconds that the user may hold partitions that must be revoked, before the member joins without waiting.
 
-        The coordinator begins to count when the first member joins, which is up to a heartbeat before others know.
+        Shorter than the rebalance timeout: the coordinator counts from the first member's JoinGroup, and this member
+        learns of it only with its next heartbeat.
         """
         limit = self.time_to_rebalance
         return max(limit / 2, limit - 2 * self.heartbeat_interval)
+
+
+# Old copies of the checks in arguments.py, for the modules that still import them from here.
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Raise ConfigurationError unless it is a number of seconds, or None. One below zero is over at once."""
+    if timeout is None:
+        return
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or math.isnan(timeout):
+        raise ConfigurationError(f"timeout={timeout!r}: a number of seconds, or None")
+
+
+def check_methods(name: str, value: object, *methods: str) -> None:
+    """Raise ConfigurationError unless ``value`` is an object with these methods, and not the class of such objects."""
+    if isinstance(value, type):
+        needed = f"an object is needed, and this is a class, so it may be {value.__name__}()"
+        raise ConfigurationError(f"{name}={value!r}: {needed}")
+    if not all(callable(getattr(value, method, None)) for method in methods):
+        needed = f"an object that has {' and '.join(f'{method}()' for method in methods)} is needed"
+        raise ConfigurationError(f"{name}={value!r}: {needed}")
+
+
+def check_function(name: str, value: object, purpose: str) -> None:
+    """Raise ConfigurationError unless ``value`` can be called."""
+    if not callable(value):
+        raise ConfigurationError(f"{name}={value!r}: a function that {purpose} is needed")

@@ -1,8 +1,8 @@
-"""Kafka's own client properties, read from a file and turned into the keyword arguments of this package's clients.
+"""Read Kafka's client properties from a file, and convert them to keyword arguments of this package's clients.
 
-The names are those of the Java client; librdkafka's names for certificates and credentials are understood, too. What a
-value says may be elsewhere: ``file:/path`` stands for the content of that file, and ``env:NAME`` for an environment
-variable. Both are looked up when the settings are made, on the machine where that happens, and never sooner.
+The names are those of the Java client, and librdkafka's names for certificates and credentials. A value may be a
+reference: ``file:/path`` stands for the content of a file, ``env:NAME`` for an environment variable. References are
+resolved when the settings are made, on the machine that makes them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from .arguments import must_be
 from .config import Acks, ClientConfig
 from .errors import ConfigurationError
 from .security import CONVERT_JKS, CONVERT_PKCS12, Secret
@@ -28,22 +29,22 @@ __all__ = ["client_settings", "consumer_settings", "producer_settings", "read_pr
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The properties of a file as they stand there: TOML if its name ends in ``.toml``, else Java's form.
+    """The properties in a file: TOML if its name ends in ``.toml``, else Java's format.
 
-    In TOML, ``linger.ms = 5`` and a table ``[ssl.truststore]`` with ``location`` say what they look like; lists are
-    joined by commas. Raises ConfigurationError, which quotes names and lines' numbers and never a value.
+    In TOML, a property may be ``linger.ms = 5``, or ``location`` in a table ``[ssl.truststore]``; lists are joined by
+    commas. Raises ConfigurationError, which quotes names and line numbers and never a value.
     """
     file = Path(path)
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"cannot read the properties in {str(path)!r}: {error.strerror}") from None
+        raise ConfigurationError(f"cannot read the properties file {str(path)!r}: {error.strerror}") from None
     if file.suffix == ".toml":
         return _read_toml(content, str(path))
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        text = content.decode("latin-1")  # what Java takes such a file for
+        text = content.decode("latin-1")  # as Java reads such a file
     return _read_java(text, str(path))
 
 
@@ -51,11 +52,11 @@ def _read_toml(content: bytes, path: str) -> dict[str, str]:
     try:
         return dict(_flatten(tomllib.loads(content.decode()), ""))
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{path!r}: TOML is UTF-8, and this is not") from None
+        raise ConfigurationError(f"{path!r} must be UTF-8, as it is a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))
         where = f", {place[0]}" if place else ""
-        raise ConfigurationError(f'{path!r}{where}: not TOML; text needs quotes, as in client.id = "orders"') from None
+        raise ConfigurationError(f'{path!r}{where} must be TOML; quote strings, as in client.id = "orders"') from None
 
 
 def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
@@ -71,7 +72,7 @@ def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, st
             case list() if all(isinstance(item, str | int) for item in value):
                 yield name, ",".join(map(str, value))
             case _:
-                raise ConfigurationError(f"{name}: text, a number, true or false, or a list of texts")
+                raise ConfigurationError(f"{name} must be a string, a number, true, false, or a list of strings")
 
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -84,13 +85,13 @@ def _read_java(text: str, path: str) -> dict[str, str]:
         try:
             name, value = _split(line)
         except ValueError:
-            raise ConfigurationError(f"{path!r}, line {number}: \\u needs four hexadecimal digits") from None
+            raise ConfigurationError(f"{path!r}, line {number}: \\u must have four hexadecimal digits") from None
         properties[name] = value
     return properties
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and blank ones, those that end in a backslash joined with the next; with their numbers."""
+    """Line numbers and lines: no comments, no blank lines, and lines that end in a backslash joined with the next."""
     begun, start = "", 0
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = line.lstrip(_BLANKS)
@@ -110,7 +111,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Name and value: the name ends at the first ``=``, ``:`` or blank that no backslash stands before."""
+    """Name and value: the name ends at the first ``=``, ``:`` or blank without a backslash before it."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -134,14 +135,14 @@ def _unescaped(text: str) -> str:
     return made.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-# Values that are elsewhere.
+# References to files and environment variables.
 
 
 def _resolved(name: str, value: str) -> str:
     if value.startswith("env:"):
         found = os.environ.get(value[4:])
         if found is None:
-            raise ConfigurationError(f"{name}: there is no environment variable {value[4:]!r} here")
+            raise ConfigurationError(f"{name}: environment variable {value[4:]!r} is not set")
         return found
     if value.startswith("file:"):
         path = "/" + value[5:].lstrip("/") if value.startswith("file:/") else value[5:]
@@ -149,11 +150,11 @@ def _resolved(name: str, value: str) -> str:
             return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
-            raise ConfigurationError(f"{name}: cannot read {path!r} here: {reason}") from None
+            raise ConfigurationError(f"{name}: cannot read {path!r}: {reason}") from None
     return value
 
 
-# What each property means.
+# The meaning of each property.
 
 
 def _text(value: str) -> str:
@@ -202,7 +203,7 @@ _STRATEGIES = {
 
 
 def _strategies(value: str) -> tuple[str, ...]:
-    """Java's classes, with or without their package, or the protocol's names."""
+    """Names of strategies from Java's class names, with or without package, or from the names in the protocol."""
     names = [name.strip().rpartition(".")[2].lower() for name in value.split(",") if name.strip()]
     found = tuple(_STRATEGIES[name] if name not in _STRATEGIES.values() else name for name in names)
     if not found:
@@ -211,7 +212,7 @@ def _strategies(value: str) -> tuple[str, ...]:
 
 
 class _Meaning(NamedTuple):
-    """The keyword argument that a property becomes, and how its text is read; KeyError or ValueError if it cannot."""
+    """The keyword argument for a property, and the function that parses its value: KeyError or ValueError if wrong."""
 
     setting: str
     read: Callable[[str], object] = _text
@@ -222,8 +223,8 @@ _EXPECTED: dict[Callable[[str], object], str] = {
     _milliseconds: "a number of milliseconds",
     _boolean: "true or false",
     _acks: "0, 1 or all",
-    _is_https: "https, or nothing to leave host names unchecked",
-    _strategies: "RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor, or several of them",
+    _is_https: "https, or empty to disable the check of host names",
+    _strategies: "one or more of RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor",
 }
 
 _CLIENT = {
@@ -300,23 +301,23 @@ _APART = (_GROUP_ID, _JAAS, _TOKEN, _TOKEN_PROVIDER, *_STORE_TYPES)
 _KNOWN = frozenset({*_CLIENT, *_PRODUCER, *_CONSUMER, *_GROUP, *_APART})
 
 _INSTEAD = {
-    "ssl.truststore.password": "a trust store in PEM form has no password; leave it out",
-    "ssl.keystore.password": "a key store in PEM form has no password but its key's, which is ssl.key.password",
-    "retries": "retries end by delivery.timeout.ms",
-    "max.poll.records": "give max_records to the call that reads",
-    "key.serializer": "give key_serializer to the producer",
-    "value.serializer": "give value_serializer to the producer",
-    "key.deserializer": "give key_deserializer to the consumer",
-    "value.deserializer": "give value_deserializer to the consumer",
-    "partitioner.class": "give partitioner to the producer",
-    "interceptor.classes": "give interceptors to the producer",
+    "ssl.truststore.password": "a trust store in PEM form has no password; remove it",
+    "ssl.keystore.password": "a key store in PEM form has no password; the password of its key is ssl.key.password",
+    "retries": "delivery.timeout.ms bounds the retries",
+    "max.poll.records": "pass max_records to the call that reads",
+    "key.serializer": "pass key_serializer to the producer",
+    "value.serializer": "pass value_serializer to the producer",
+    "key.deserializer": "pass key_deserializer to the consumer",
+    "value.deserializer": "pass value_deserializer to the consumer",
+    "partitioner.class": "pass partitioner to the producer",
+    "interceptor.classes": "pass interceptors to the producer",
     "sasl.kerberos.service.name": "Kerberos (GSSAPI) is not supported; use PLAIN, SCRAM or OAUTHBEARER",
 }
-"""Names that Java's client knows and that mean nothing here, with what to do."""
+"""Properties of Java's client that do not exist here, and what to do instead."""
 
 
 def setting_of(name: str) -> tuple[str | None, str]:
-    """The keyword argument that a property becomes, None if none; with what to say of a unit that differs."""
+    """The keyword argument for a property, None if there is none, and a note if its unit differs."""
     for meanings in (_CLIENT, _PRODUCER, _CONSUMER, _GROUP):
         if name in meanings:
             meaning = meanings[name]
@@ -325,11 +326,11 @@ def setting_of(name: str) -> tuple[str | None, str]:
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
-    """What any client takes, ``Admin`` for one: servers, timeouts, security. Secrets are ``Secret``.
+    """The settings that every client takes, such as ``Admin``: servers, timeouts, security. Secrets are ``Secret``.
 
-    Properties of producers and consumers are passed over, so that one file may serve all. Raises ConfigurationError for
-    an unknown property (with the nearest known one), for a value that cannot be read, and for one that is elsewhere
-    and cannot be found there; no error quotes what a ``file:`` or ``env:`` stands for, or a secret.
+    Properties of producers and consumers are ignored, so that one file may serve all clients. Raises
+    ConfigurationError for an unknown property (with the nearest known one), for a wrong value, and for a reference
+    that cannot be resolved. No error quotes a secret, or the value behind ``file:`` or ``env:``.
     """
     _check_known(properties)
     _check_stores(properties)
@@ -341,14 +342,14 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def producer_settings(properties: Mapping[str, str]) -> dict[str, object]:
-    """What a ``Producer`` takes; see ``client_settings``."""
+    """The settings of a ``Producer``; see ``client_settings``."""
     return {**client_settings(properties), **_settings(properties, _PRODUCER)}
 
 
 def consumer_settings(properties: Mapping[str, str], *, group_id: str | None = None) -> dict[str, object]:
-    """What a ``Consumer`` takes; see ``client_settings``. ``group_id`` goes before ``group.id``.
+    """The settings of a ``Consumer``; see ``client_settings``. ``group_id`` overrides ``group.id``.
 
-    Without either, properties of group members are passed over, as the consumer is none. ``strategies`` are names.
+    Without a group, the properties of group members are ignored. ``strategies`` are names.
     """
     settings = {**client_settings(properties), **_settings(properties, _CONSUMER)}
     group = group_id if group_id is not None else _resolved(_GROUP_ID, properties.get(_GROUP_ID, ""))
@@ -360,36 +361,36 @@ def consumer_settings(properties: Mapping[str, str], *, group_id: str | None = N
 def _check_known(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if name in _INSTEAD:
-            raise ConfigurationError(f"{name}: not a property here: {_INSTEAD[name]}")
+            raise ConfigurationError(f"{name} is not supported: {_INSTEAD[name]}")
         if name not in _KNOWN:
             near = get_close_matches(name, sorted(_KNOWN), 1, cutoff=0.5)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigurationError(f"{name}: no such property{hint}")
+            raise ConfigurationError(f"{name} is not a property of a Kafka client{hint}")
         if not isinstance(value, str):
-            raise ConfigurationError(f"{name}: its value is to be text, not {type(value).__name__}")
+            raise ConfigurationError(f"{name} must be a string, got {type(value).__name__}")
 
 
 def _settings(properties: Mapping[str, str], meanings: Mapping[str, _Meaning]) -> dict[str, object]:
     settings: dict[str, object] = {}
-    said_by: dict[str, str] = {}
+    given_as: dict[str, str] = {}
     for name, value in properties.items():
         meaning = meanings.get(name)
         if meaning is None:
             continue
-        if meaning.setting in said_by:
-            raise ConfigurationError(f"{name}: {said_by[meaning.setting]} says the same; leave one of them out")
-        said_by[meaning.setting] = name
+        if meaning.setting in given_as:
+            raise ConfigurationError(f"{name} and {given_as[meaning.setting]} are the same setting; remove one of them")
+        given_as[meaning.setting] = name
         try:
             settings[meaning.setting] = meaning.read(_resolved(name, value))
         except (KeyError, ValueError, OverflowError) as error:
             if isinstance(error, ConfigurationError):
                 raise
-            raise ConfigurationError(f"{name}={value!r}: {_EXPECTED[meaning.read]}") from None
+            raise ConfigurationError(must_be(name, _EXPECTED[meaning.read], value)) from None
     return settings
 
 
 def _raise_maximum(settings: dict[str, object], name: str) -> None:
-    """A pause longer than the longest one by default is meant to be constant, as with Java's client."""
+    """As in Java's client, a pause that is longer than the default maximum is constant."""
     pause, longest = settings.get(name), f"{name}_max"
     default = {field.name: field.default for field in fields(ClientConfig)}[longest]
     if longest not in settings and isinstance(pause, float) and isinstance(default, float) and pause > default:
@@ -403,7 +404,7 @@ _SUFFIXES = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
 
 
 def _check_stores(properties: Mapping[str, str]) -> None:
-    """Refuse key stores that are not PEM, by the type that is named, or by the end of the file's name."""
+    """Raise ConfigurationError for stores that are not PEM, by the given type or by the file name's suffix."""
     for name in _STORE_TYPES:
         location = name.replace(".type", ".location")
         path = properties.get(location, "")
@@ -412,7 +413,7 @@ def _check_stores(properties: Mapping[str, str]) -> None:
             continue
         culprit = f"{name}={kind}" if name in properties else f"{location}={path!r}"
         convert = f"; {_CONVERT[kind]}, and set {name}=PEM" if kind in _CONVERT else ""
-        raise ConfigurationError(f"{culprit}: only PEM is read here{convert}")
+        raise ConfigurationError(f"{culprit} must be PEM{convert}")
 
 
 # Credentials.
@@ -430,7 +431,7 @@ def _add_credentials(properties: Mapping[str, str], settings: dict[str, object])
     if _JAAS in properties:
         _add_jaas(properties, settings)
     if _TOKEN in properties and _TOKEN_PROVIDER in properties:
-        raise ConfigurationError(f"{_TOKEN}: {_TOKEN_PROVIDER} says the same; leave one of them out")
+        raise ConfigurationError(f"{_TOKEN} and {_TOKEN_PROVIDER} are the same setting; remove one of them")
     if _TOKEN in properties:
         settings["sasl_oauth_token_provider"] = TokenFromProperty(properties[_TOKEN])
     if _TOKEN_PROVIDER in properties:
@@ -441,22 +442,22 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
     module, options = _parse_jaas(_resolved(_JAAS, properties[_JAAS]))
     mechanisms = _MODULES.get(module)
     if mechanisms is None:
-        raise ConfigurationError(f"{_JAAS}: the login module {module!r} is not one of {', '.join(_MODULES)}")
+        raise ConfigurationError(f"{_JAAS} must have one of the login modules {', '.join(_MODULES)}, got {module!r}")
     mechanism = settings.get("sasl_mechanism")
     if mechanism not in mechanisms:
-        named = "is not set" if mechanism is None else f"is {mechanism}"
-        raise ConfigurationError(f"{_JAAS}: {module} is for {' and '.join(mechanisms)}, and sasl.mechanism {named}")
+        required = " or ".join(mechanisms)
+        raise ConfigurationError(f"{_JAAS}: {module} requires sasl.mechanism={required}, got {mechanism}")
     if module == "OAuthBearerLoginModule":
         if options:
             raise ConfigurationError(
-                f"{_JAAS}: {module} takes no options here; the token comes by {_TOKEN} or {_TOKEN_PROVIDER}"
+                f"{_JAAS}: {module} takes no options here; set {_TOKEN} or {_TOKEN_PROVIDER}"
             )
         return
     for name in ("username", "password"):
         if f"sasl.{name}" in properties:
-            raise ConfigurationError(f"sasl.{name}: {_JAAS} says the same; leave one of them out")
+            raise ConfigurationError(f"sasl.{name} and {_JAAS} are the same setting; remove one of them")
         if name not in options:
-            raise ConfigurationError(f"{_JAAS}: it has no {name}; {_JAAS_EXPECTED}")
+            raise ConfigurationError(f"{_JAAS} must have a {name}, {_JAAS_EXPECTED}")
     beyond = options.keys() - {"username", "password"}
     if beyond:
         raise ConfigurationError(f"{_JAAS}: the option {min(beyond)!r} is not supported")
@@ -465,16 +466,17 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
 
 
 def _parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """The login module without its package, and its options. No error quotes the text, as a password is in it."""
+    """The login module without its package, and its options. No error quotes the text, because it has a password."""
     tokens = list(_jaas_tokens(text))
     form = "".join(token if isinstance(token, _Mark) else "x" for token in tokens)
     if not re.fullmatch(r"xx(x=x)*;", form):
-        raise ConfigurationError(f"{_JAAS}: one login module, options as name=value, and a semicolon, {_JAAS_EXPECTED}")
+        what = "a login module, options as name=value, and a semicolon"
+        raise ConfigurationError(f"{_JAAS} must be {what}, {_JAAS_EXPECTED}")
     return tokens[0].rpartition(".")[2], dict(zip(tokens[2:-1:3], tokens[4:-1:3]))
 
 
 class _Mark(str):
-    """``=`` or ``;``, where it stands for itself and not in quotes."""
+    """An unquoted ``=`` or ``;``."""
 
     __slots__ = ()
 
@@ -485,14 +487,14 @@ def _jaas_tokens(text: str) -> Iterator[str]:
     while position < len(text):
         match = _JAAS_TOKENS.match(text, position)
         if match is None:
-            raise ConfigurationError(f"{_JAAS}: a quotation mark is not closed")
+            raise ConfigurationError(f"{_JAAS} has an unclosed quotation mark")
         quoted = match[1] if match[1] is not None else match[2]
         yield re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if quoted is not None else match[3] or _Mark(match[4])
         position = match.end()
 
 
 class TokenFromProperty:
-    """Gives the token that a property names; one in a file or the environment is looked up whenever it is needed."""
+    """A token provider for the token in a property. A reference to a file or the environment is resolved each time."""
 
     def __init__(self, value: str) -> None:
         self._value = Secret(value)
@@ -509,17 +511,16 @@ def _imported(path: str) -> object:
     """The function at ``module:function``."""
     module, colon, attribute = path.partition(":")
     if not (module and colon and attribute):
-        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: module:function is needed")
+        raise ConfigurationError(must_be(_TOKEN_PROVIDER, "module:function", path))
     try:
         found: object = import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: {error}") from None
-    except (
-        Exception
-    ) as error:  # a module runs when it is imported; what it raises is not quoted, as it may hold a token
-        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: importing it raised {type(error).__name__}") from error
+        raise ConfigurationError(f"cannot import {_TOKEN_PROVIDER}={path!r}: {error}") from None
+    except Exception as error:  # importing runs the module; its error is not quoted, because it may contain a token
+        kind = type(error).__name__
+        raise ConfigurationError(f"cannot import {_TOKEN_PROVIDER}={path!r}: it raised {kind}") from error
     if not callable(found):
-        raise ConfigurationError(f"{_TOKEN_PROVIDER}={path!r}: it is not a function")
+        raise ConfigurationError(must_be(_TOKEN_PROVIDER, "the name of a function", path))
     return found

@@ -1,7 +1,8 @@
-"""What must be right about TLS and SASL settings before anything is connected, and text that is never shown.
+"""The TLS context and the secrets of a client's settings.
 
-A secret is a ``Secret`` from the moment it is given: whatever prints it prints three stars. Certificates are read here,
-once, when the settings are checked; so a wrong path is an error of the constructor and not of some later connection.
+Passwords and keys become ``Secret`` when the settings are checked: printing one prints three stars. Certificates are
+read at the same time, once, so that a wrong path is an error of the constructor and not of a later connection. Errors
+quote paths, and never the content of a file.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 TokenProvider = Callable[[], str | Awaitable[str]]
-"""Gives the token to log in with, each time when one is needed. A sync one runs in a thread, as it may well block."""
+"""Returns a token for one login. A sync function runs in a thread, because it may block."""
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.+?)-----END \1-----", re.DOTALL)
 _PEM_LINE = 64
 
 
 class Secret(str):
-    """Text that shows itself as ``***`` wherever it is printed or formatted. ``encode()`` gives the text as it is."""
+    """A string that prints and formats as ``***``. ``encode()`` returns the real text."""
 
     __slots__ = ()
 
@@ -45,16 +46,16 @@ class Secret(str):
 
 
 def is_pem(text: str) -> bool:
-    """Whether this is PEM itself rather than the path of a file."""
+    """Whether this is PEM text, and not the path of a file."""
     return "-----BEGIN " in text
 
 
 def tls_context(
     *, cafile: str | None, certfile: str | None, keyfile: str | None, key_password: str | None, check_hostname: bool
 ) -> ssl.SSLContext:
-    """The context for these settings: whom to trust (None: whom the system trusts), and who we are, if we say so.
+    """The TLS context: the trusted CAs (None: those of the system) and, if given, the client's own certificate.
 
-    Raises ConfigurationError that names the setting, and quotes no content.
+    Raises ConfigurationError, which names the setting.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
@@ -73,16 +74,14 @@ def _trust(context: ssl.SSLContext, cafile: str) -> None:
     try:
         context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError) as error:
-        raise ConfigurationError(
-            f"ssl_cafile{_named(cafile)}: no PEM certificates can be read from it{_cause(error)}"
-        ) from None
+        raise ConfigurationError(f"ssl_cafile{_named(cafile)} has no valid PEM certificates{_cause(error)}") from None
 
 
 def _identify(context: ssl.SSLContext, certfile: str, keyfile: str | None, password: str | None) -> None:
     def give_password() -> str:
-        # Without this OpenSSL would ask at the terminal.
+        # Without this function OpenSSL prompts for a password on the terminal.
         if password is None:
-            raise ConfigurationError("ssl_key_password: the private key is encrypted, so it is needed")
+            raise ConfigurationError("ssl_key_password is required, because the private key is encrypted")
         return password
 
     chain = _read("ssl_certfile", certfile)
@@ -90,7 +89,7 @@ def _identify(context: ssl.SSLContext, certfile: str, keyfile: str | None, passw
     if "PRIVATE KEY-----" not in key:
         setting = f"ssl_certfile{_named(certfile)}" if keyfile is None else f"ssl_keyfile{_named(keyfile)}"
         missing = "; set ssl_keyfile" if keyfile is None else ""
-        raise ConfigurationError(f"{setting}: there is no private key in PEM form in it{missing}")
+        raise ConfigurationError(f"{setting} has no private key in PEM form{missing}")
     with _as_file(certfile) as chain_path, _as_file(keyfile or certfile) as key_path:
         try:
             context.load_cert_chain(chain_path, key_path, give_password)
@@ -99,7 +98,7 @@ def _identify(context: ssl.SSLContext, certfile: str, keyfile: str | None, passw
         except (ssl.SSLError, ValueError) as error:
             wrong = " (is ssl_key_password right?)" if password is not None else ""
             raise ConfigurationError(
-                f"ssl_certfile{_named(certfile)}: not a PEM certificate that belongs to the key{wrong}{_cause(error)}"
+                f"ssl_certfile{_named(certfile)} has no valid PEM certificate for the private key{wrong}{_cause(error)}"
             ) from None
 
 
@@ -109,11 +108,11 @@ def _read(setting: str, source: str) -> str:
     try:
         content = Path(source).read_bytes()
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{setting}={source!r}: cannot be read: {_reason(error)}") from None
+        raise ConfigurationError(f"cannot read {setting}={source!r}: {_reason(error)}") from None
     if content[:4] == b"\xfe\xed\xfe\xed":
-        raise ConfigurationError(f"{setting}={source!r}: a Java key store; {CONVERT_JKS}")
+        raise ConfigurationError(f"{setting}={source!r} must be PEM, got a Java key store; {CONVERT_JKS}")
     if b"-----BEGIN " not in content:
-        raise ConfigurationError(f"{setting}={source!r}: not in PEM form; if it is PKCS#12, {CONVERT_PKCS12}")
+        raise ConfigurationError(f"{setting}={source!r} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
     return content.decode("latin-1")
 
 
@@ -125,10 +124,10 @@ CONVERT_JKS = (
 
 
 def _lines(text: str) -> str:
-    """PEM whose line breaks were lost, as in a properties file, with line breaks again. Other text around it goes."""
+    """PEM with its line breaks restored, which a properties file may have lost, and without other text around it."""
     blocks = []
     for label, body in _PEM.findall(text):
-        if ":" not in body:  # else it has headers of its own, which need their lines
+        if ":" not in body:  # a body with headers keeps its lines
             encoded = "".join(body.split())
             body = "\n" + "".join(
                 encoded[start : start + _PEM_LINE] + "\n" for start in range(0, len(encoded), _PEM_LINE)
@@ -139,11 +138,11 @@ def _lines(text: str) -> str:
 
 @contextlib.contextmanager
 def _as_file(source: str) -> Iterator[str]:
-    """The path of what has to be a file for OpenSSL: text is in one that only we can read, for as long as it takes."""
+    """A path for OpenSSL, which reads only files. PEM text is in a temporary file that only this user can read."""
     if not is_pem(source):
         yield source
         return
-    import tempfile  # takes half as long to import as all settings, and few need it
+    import tempfile  # rarely needed, and half as expensive to import as all settings
 
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:

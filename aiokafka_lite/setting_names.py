@@ -1,7 +1,7 @@
-"""What to say about a keyword argument that no client here has: mostly it is another client's name for one.
+"""The error for an unknown keyword argument, which is usually the name of a setting in another client.
 
-Java's names, with dots or with underscores, mean what they mean in a file of properties; the tables here have what is
-left of the names that aiokafka, kafka-python and confluent-kafka use.
+Names of the Java client, with dots or underscores, are translated as in a properties file. The tables here translate
+the remaining names of aiokafka, kafka-python and confluent-kafka.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ _RENAMED = {
     "max_in_flight": "max_in_flight_requests_per_connection",
     "timeout": "api_timeout",
 }
-"""Names for which no rule gives the one that is used here."""
+"""Other clients' names of settings that no rule translates."""
 
 _INSTEAD = {
-    "retries": "a record is sent again until delivery_timeout is over",
-    "max_poll_records": "give max_records to the call that reads",
-    "consumer_timeout_ms": "give timeout to poll()",
-    "transactional_id": "transactions are not there",
-    "transaction_timeout_ms": "transactions are not there",
-    "group_protocol": "members join by the classic protocol, which all brokers speak; leave it out",
-    "api_version": "versions are agreed on with each broker; leave it out",
-    "loop": "a client belongs to the event loop that it is started in; leave it out",
+    "retries": "delivery_timeout bounds the retries",
+    "max_poll_records": "pass max_records to the call that reads",
+    "consumer_timeout_ms": "pass timeout to poll()",
+    "transactional_id": "transactions are not supported",
+    "transaction_timeout_ms": "transactions are not supported",
+    "group_protocol": "members use the classic protocol, which all brokers support; remove it",
+    "api_version": "versions are negotiated with each broker; remove it",
+    "loop": "a client uses the event loop that it is started in; remove it",
 }
-"""Names that other clients know and that mean nothing here, with what to do."""
+"""Settings of other clients that do not exist here, and what to do instead."""
 
 
 def unknown_setting(name: str, known: Iterable[str]) -> ConfigurationError:
-    """The error for a keyword argument that is none of ``known``; without its value, which may be a password."""
+    """The error for a keyword argument that is not in ``known``. It has no value, because that may be a password."""
     names = sorted(known)
     underscored = name.replace(".", "_")
     if underscored in _INSTEAD:
-        return ConfigurationError(f"{name}: no such setting: {_INSTEAD[underscored]}")
+        return ConfigurationError(f"{name} is not a setting of this client: {_INSTEAD[underscored]}")
     renamed = _RENAMED.get(underscored, underscored if underscored in names else None)
     setting, unit = (renamed, "") if renamed is not None else setting_of(underscored.replace("_", "."))
     if setting in names:
-        return ConfigurationError(f"{name}: no such setting; here it is {setting}{unit}")
+        return ConfigurationError(f"{name} is not a setting of this client; use {setting}{unit}")
     near = get_close_matches(name, names, 1)
     if near:
-        return ConfigurationError(f"{name}: no such setting; did you mean {near[0]}?")
-    return ConfigurationError(f"{name}: no such setting; there are {', '.join(names)}")
+        return ConfigurationError(f"{name} is not a setting of this client; did you mean {near[0]}?")
+    return ConfigurationError(f"{name} is not a setting of this client; settings are {', '.join(names)}")

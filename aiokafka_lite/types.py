@@ -1,4 +1,4 @@
-"""The facts that travel between users and the package. Nothing here does anything."""
+"""Plain values that users pass in and get back: partitions, records, offsets, brokers. They import nothing of ours."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
-from .errors import ConfigurationError
-
 
 def printable(name: str) -> str:
-    """A name for a text. Names come from the wire as well, and may hold what a log must not."""
+    """A name for logs and errors. Names come from the wire too, and may contain control characters."""
     return name if name.isprintable() else ascii(name)
 
 
 class Header(NamedTuple):
-    """One header of a record; a key may occur more than once, and order is kept."""
+    """One header of a record. A key may occur more than once, and the order is kept."""
 
     key: str
     value: bytes | None
@@ -32,7 +30,7 @@ class TopicPartition(NamedTuple):
 
 
 class TimestampType(IntEnum):
-    """Whose clock a record's timestamp comes from."""
+    """The clock that a record's timestamp comes from."""
 
     NONE = -1  # message format v0 has no timestamps
     CREATE_TIME = 0
@@ -40,7 +38,10 @@ class TimestampType(IntEnum):
 
 
 class Compression(IntEnum):
-    """Codecs of record batches, by the number that a batch's attributes carry."""
+    """Codecs of record batches, by their number in a batch's attributes.
+
+    Each codec is a module in ``protocol/records/codecs/`` with the name in lower case.
+    """
 
     NONE = 0
     GZIP = 1
@@ -50,26 +51,26 @@ class Compression(IntEnum):
 
     @classmethod
     def parse(cls, name: str | Compression) -> Compression:
-        """Read Kafka's name of a codec; ConfigurationError for any other."""
+        """The codec of Kafka's name for it, or of its number. Raises ValueError for any other."""
         if isinstance(name, cls):
             return name
         try:
-            # By the number as well, but True, which is one, means nothing here.
+            # True is an int, but not a codec.
             return cls[name.upper()] if isinstance(name, str) else cls(name if type(name) is int else -1)
         except (KeyError, ValueError):
-            allowed = ", ".join(member.name.lower() for member in cls)
-            raise ConfigurationError(f"compression={name!r}: use one of {allowed}") from None
+            allowed = ", ".join(repr(member.name.lower()) for member in cls)
+            raise ValueError(f"compression must be one of {allowed}, got {name!r}") from None
 
 
 class IsolationLevel(IntEnum):
-    """Whether a reader sees records of transactions that are open or were aborted."""
+    """Whether a consumer reads records of open and aborted transactions."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class Node(NamedTuple):
-    """A broker as metadata names it."""
+    """A broker in the cluster's metadata."""
 
     node_id: int
     host: str
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-else:  # Python has defaults of type variables from 3.13 on; at run time nobody asks for them
+else:  # type variables have defaults since Python 3.13; at run time nothing uses them
     from typing import TypeVar
 
     K = TypeVar("K")
@@ -93,12 +94,12 @@ else:  # Python has defaults of type variables from 3.13 on; at run time nobody 
 
 
 class Record(NamedTuple, Generic[K, V]):
-    """A record as a consumer gets it. ``timestamp`` is in milliseconds since the epoch, -1 where the log has none.
+    """A record that a consumer returns. ``timestamp`` is in milliseconds since the epoch, -1 if the log has none.
 
-    Keys and values are bytes unless the consumer has deserializers; null ones are None.
+    Keys and values are bytes unless the consumer has deserializers. A null is None.
 
-    A NamedTuple and not a frozen dataclass: records are made by the million, and this is the cheapest immutable thing
-    with names that the language has (frozen dataclasses decode 1.7 times as slowly: ``benchmarks/records.py``).
+    A NamedTuple, because millions of records are made: decoding into frozen dataclasses takes 1.7 times as long
+    (``benchmarks/records.py``).
     """
 
     topic: str
@@ -113,10 +114,10 @@ class Record(NamedTuple, Generic[K, V]):
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record is. A NamedTuple for the reason that ``Record`` is one.
+    """The place of an acknowledged record. A NamedTuple for the same reason as ``Record``.
 
-    ``offset`` is -1 where the broker does not say: with ``acks=0``, and for a batch that it had got before.
-    ``timestamp`` is in milliseconds: the broker's where the topic is set to log-append time, else the record's own.
+    ``offset`` is -1 if the broker does not return it: with ``acks=0``, and for a batch that the broker already had.
+    ``timestamp`` is in milliseconds: the broker's if the topic uses log-append time, else the record's own.
     Serialized sizes are in bytes, -1 for a null.
     """
 
@@ -130,7 +131,10 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A position to commit: the offset of the next record to read, with a note and the epoch of the last one read."""
+    """An offset to commit: the offset of the next record to read.
+
+    ``metadata`` is any string of the user, ``leader_epoch`` the leader epoch of the last record that was read.
+    """
 
     offset: int
     metadata: str = ""

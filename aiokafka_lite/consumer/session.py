@@ -542,7 +542,7 @@ class _Consumption(Component):
         self._drop(partitions)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        await self._end_session(self._group_config.time_to_let_go, self._group_config.time_to_rebalance)
+        await self._end_session(self._group_config.time_to_revoke, self._group_config.time_to_rebalance)
         self._drop(partitions)
 
     async def assigned(
@@ -553,7 +553,7 @@ class _Consumption(Component):
             if not added:
                 return  # the session goes on, in the next generation
             before._cancel()
-            await self._end_session(self._group_config.time_to_let_go, self._group_config.time_to_rebalance)
+            await self._end_session(self._group_config.time_to_revoke, self._group_config.time_to_rebalance)
         for partition, committed in added.items():
             state = self._subscription.add(partition, self._subscription.reset)
             if committed is not None:

@@ -277,7 +277,7 @@ class Coordinator:
                 if self._locating is not None:
                     self._locating.cancel()  # what is being looked up may be what goes
                 if isinstance(action, Revoke):
-                    self._let_go_by[action.number] = asyncio.get_running_loop().time() + self._config.time_to_let_go
+                    self._let_go_by[action.number] = asyncio.get_running_loop().time() + self._config.time_to_revoke
                 if isinstance(action, Lose):
                     self.offsets.forget(action.partitions)  # at once: no late commit may undo what others commit
                     self._end_wait()
@@ -532,7 +532,7 @@ class Coordinator:
             logger.warning(
                 "%r lets go of partitions whose records are still being worked on: others wait since %.1f s",
                 self.member,
-                self._config.time_to_let_go,
+                self._config.time_to_revoke,
             )
         self._waiting = None
 

@@ -1,4 +1,4 @@
-"""Wrong settings are refused where they are given."""
+"""Wrong settings raise an error in the constructor."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ from aiokafka_lite.types import Compression
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value(config: type[Any], settings: dict[str, Any], name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{name}={repr(settings[name])[:5]}".replace("[", r"\[")):
+    with pytest.raises(ConfigurationError, match=rf"^{name}\b") as caught:
         config(**settings)
+    assert repr(settings[name])[:5] in str(caught.value)
 
 
 def test_servers_may_be_one_string_or_a_list() -> None:
@@ -75,8 +76,17 @@ def test_texts_may_be_as_long_as_the_protocol_has_room_for() -> None:
     assert len(ClientConfig(bootstrap_servers="a:1", client_id="c" * 32_767).client_id) == 32_767
 
 
-def test_a_text_that_has_no_bytes_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"client_id=.* cannot be written as UTF-8: surrogates not allowed"):
+def test_an_error_says_what_is_wrong_and_what_was_given() -> None:
+    with pytest.raises(ConfigurationError, match=r"^linger must be a number of seconds >= 0, got '5'$"):
+        ProducerConfig(linger="5")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^compression must be one of 'none', .*'zstd', got 'brotli'$"):
+        ProducerConfig(compression="brotli")
+    with pytest.raises(ConfigurationError, match=r"^settings must be keyword arguments, got a dict"):
+        ClientConfig(bootstrap_servers={"client_id": "x"})
+
+
+def test_a_string_that_utf8_cannot_encode_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"client_id must be a string that UTF-8 can encode"):
         ClientConfig(bootstrap_servers="a:1", client_id="\ud800")
 
 
@@ -100,7 +110,7 @@ def test_compression_goes_by_kafkas_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "spelled, seconds",
+    "written, seconds",
     [
         ("by_duration:PT1H", 3600.0),
         ("by_duration:P1D", 86400.0),
@@ -110,5 +120,5 @@ def test_compression_goes_by_kafkas_names() -> None:
         ("earliest", None),
     ],
 )
-def test_a_duration_is_read_as_java_spells_it(spelled: str | timedelta, seconds: float | None) -> None:
-    assert ConsumerConfig(auto_offset_reset=spelled).reset_duration == seconds
+def test_a_duration_is_read_in_javas_form(written: str | timedelta, seconds: float | None) -> None:
+    assert ConsumerConfig(auto_offset_reset=written).reset_duration == seconds
