@@ -132,7 +132,13 @@ class _EchoConnector:
 def _requests(loop: asyncio.AbstractEventLoop, count: int) -> dict[str, Callable[[], None]]:
     request = HeartbeatRequest(group_id="group", generation_id=1, member_id="member")
     connector = _EchoConnector()
-    connection = loop.run_until_complete(Connection.open("h", 1, connector=connector, client_id="bench", timeout=5))
+
+    async def opened() -> Connection:
+        connection = Connection("h", 1, connector=connector, client_id="bench")
+        await connection.connect(5.0)
+        return connection
+
+    connection = loop.run_until_complete(opened())
     answer = bytes(encode_response(RequestHeader(12, 4, 0, None), HeartbeatResponse(error_code=0)))
     connector.transport.answer = answer
 

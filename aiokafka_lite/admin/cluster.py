@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import KafkaError, UnsupportedVersion, error_for
-from ..net.connection import SOFTWARE_NAME
+from ..net.handshake import SOFTWARE_NAME
 from ..protocol.messages import (
     REQUESTS,
     ApiVersionsRequest,

@@ -63,7 +63,7 @@ class Brokers:
             if node.node_id in self._brokers:
                 listed = self.of(node)
                 if node.node_id not in self._listed:
-                    listed.hurry()
+                    listed.reset_backoff()
         self._listed = set(view.nodes)
         self._unreachable.intersection_update(view.nodes)
         for node_id, broker in list(self._brokers.items()):
@@ -72,7 +72,7 @@ class Brokers:
                 broker.close()
         for bootstrap_id in self._bootstrap_ids.values():
             if bootstrap_id in self._brokers:
-                for connection in self._brokers[bootstrap_id].connections:
+                for connection in self._brokers[bootstrap_id].connections.values():
                     connection.retire()
 
     def mark_unreachable(self, broker: Broker) -> None:
@@ -139,7 +139,7 @@ class Brokers:
         now = asyncio.get_running_loop().time()
 
         def reluctance(broker: Broker) -> tuple[bool, bool, int, float]:
-            in_flight = sum(connection.in_flight for connection in broker.connections)
+            in_flight = sum(connection.in_flight for connection in broker.connections.values())
             return broker.retry_at > now, not broker.connected, in_flight, self._runtime.random()
 
         return sorted(map(self.of, nodes or view.nodes.values()), key=reluctance)

@@ -180,7 +180,7 @@ def _cluster(client: Client) -> ClusterReport:
 
 
 def _broker(broker: Broker) -> BrokerReport:
-    connections = broker.connections_by_purpose
+    connections = broker.connections
     offers = next((str(connection.versions) for connection in connections.values() if connection.ready), "unknown")
     return BrokerReport(
         broker=broker.place,

@@ -1,8 +1,8 @@
-"""Logging in on a connection: the mechanism's messages in Kafka's requests, and what a refusal means.
+"""The SASL login on a connection: the mechanism's messages in Kafka's requests, and what a refusal means.
 
-The mechanisms themselves are pure and live in ``protocol.sasl``. Here is what they must not do: ask a token provider,
-spend time on a key, talk to a broker. Who is refused for what they are gets ``AuthenticationError``, which nobody
-retries; a broker that is lost meanwhile, or a token provider that fails, is a ``ConnectionLost`` like any other.
+The mechanisms themselves are pure and live in ``protocol.sasl``. This module does what they must not do: call a token
+provider, spend CPU time on a key, send requests. A client that the broker refuses gets AuthenticationError, which is
+never retried. A connection that is lost during the login, or a token provider that fails, is a ConnectionLost.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ..security import TokenProvider
 
 R = TypeVar("R")
 
-QUICK = 20_000
-"""Iterations of a key derivation that the loop is made to wait for, some milliseconds. More are run in a thread."""
+MAX_ITERATIONS_ON_LOOP = 20_000
+"""Iterations of a key derivation that may block the event loop, some milliseconds. More are run in a thread."""
 
-_KEYS_KEPT = 16
+_MAX_KEYS = 16
 
 
 class Ask(Protocol):
-    """Sends a request on the connection that logs in, past those that wait for that."""
+    """Sends a request on the connection that logs in, ahead of the requests that are held back."""
 
     def __call__(self, request: Request[R], /) -> Awaitable[R]: ...
 
 
 class Login:
-    """Who we are, to any broker. Shared by the connections of a client; keys that took long to derive are kept."""
+    """The SASL credentials that all connections of a client share. It caches derived keys, which are slow to make."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Login:
 
     @classmethod
     def of(cls, config: ClientConfig) -> Self:
-        """As the settings say, which have been checked."""
+        """The login that the settings describe. They have been checked."""
         return cls(
             config.sasl_mechanism or "",
             username=config.sasl_username or "",
@@ -67,14 +67,14 @@ class Login:
         return f"<Login {self}>"
 
     def __str__(self) -> str:
-        who = f" as {self._username!r}" if self._username else ""
-        return f"{self.mechanism}{who}"
+        name = f" as {self._username!r}" if self._username else ""
+        return f"{self.mechanism}{name}"
 
     async def exchange(self) -> Exchange:
-        """A new exchange of messages, with a new token where there is one.
+        """A new exchange of messages, with a new token if there is a token provider.
 
-        Raises ``ConnectionLost`` caused by what the token provider raised, as another time it may give one; and
-        AuthenticationError for what is no token, or if the provider raises that itself.
+        Raises ConnectionLost, caused by the provider's exception: its next token may be good. Raises
+        AuthenticationError if the provider raises that itself, or returns something else than a string.
         """
         if self._token_provider is not None:
             return OAuthBearerExchange(await self._token(self._token_provider))
@@ -82,90 +82,92 @@ class Login:
             return PlainExchange(self._username, self._password)
         return ScramExchange(self.mechanism, self._username, self._password, secrets.token_urlsafe(24))
 
-    async def show(self, exchange: Exchange, ask: Ask, versions: VersionTable, peer: str) -> float:
-        """Pass messages until the broker accepts; the seconds for which it does so, or 0.0 for ever.
+    async def log_in(self, exchange: Exchange, ask: Ask, versions: VersionTable, peer: str) -> float:
+        """Exchange messages until the broker accepts. Return the session's seconds, 0.0 if it does not expire.
 
-        Raises AuthenticationError, ``UnsupportedVersion`` for a broker that is too old, and what ``ask`` raises.
+        Raises AuthenticationError, UnsupportedVersion for a broker that is too old, and what ``ask`` raises.
         """
         if not versions.supports(SaslHandshakeRequest, 1) or versions.maximum(SaslAuthenticateRequest) is None:
-            raise UnsupportedVersion(f"{peer} offers no login by requests for SASL, which Kafka does since 1.0")
-        await _agree(self, ask, peer)
+            raise UnsupportedVersion(f"{peer} does not support SaslAuthenticate requests, which came with Kafka 1.0")
+        await _choose_mechanism(self, ask, peer)
         lifetime_ms = 0
         step = exchange.begin()
         then: Callable[[bytes], Step]
         while step is not None:
             if isinstance(step, Derivation):
-                heard, then = await self.key(step), exchange.derived
+                received, then = await self.key(step), exchange.derived
             else:
-                answer = await _say(step, self, exchange, ask, peer)
-                heard, then, lifetime_ms = answer.auth_bytes, exchange.received, answer.session_lifetime_ms
+                response = await _authenticate(step, self, exchange, ask, peer)
+                received, then, lifetime_ms = response.auth_bytes, exchange.received, response.session_lifetime_ms
             try:
-                step = then(heard)
+                step = then(received)
             except AuthenticationError as error:
                 raise AuthenticationError(f"login to {peer} by {self}: {error}") from None
         return max(lifetime_ms, 0) / 1000
 
     async def key(self, derivation: Derivation) -> bytes:
-        """What the exchange asked to be derived. A broker gives the same salt again, so most logins find it here."""
+        """Derive a key, or return the cached one. A broker sends the same salt again, so most logins find it cached."""
         key = self._keys.get(derivation)
         if key is None:
-            if derivation.iterations <= QUICK:
+            if derivation.iterations <= MAX_ITERATIONS_ON_LOOP:
                 key = derive(derivation)
             else:
                 key = await asyncio.to_thread(derive, derivation)
-            while len(self._keys) >= _KEYS_KEPT:
+            while len(self._keys) >= _MAX_KEYS:
                 del self._keys[next(iter(self._keys))]
             self._keys[derivation] = key
         return key
 
     async def _token(self, provider: TokenProvider) -> str:
         try:
-            # One that is not known to be async may block. What it returns may be to be awaited all the same.
-            given: object = provider() if _is_async(provider) else await asyncio.to_thread(provider)
-            if inspect.isawaitable(given):
-                given = await given
+            # A function that is not known to be async may block. It may return an awaitable all the same.
+            token: object = provider() if _is_async(provider) else await asyncio.to_thread(provider)
+            if inspect.isawaitable(token):
+                token = await token
         except AuthenticationError:
             raise
         except Exception as error:
             raise ConnectionLost(
-                f"sasl_oauth_token_provider gave no token: it raised {type(error).__name__}", sent=False
+                f"sasl_oauth_token_provider failed: it raised {type(error).__name__}", sent=False
             ) from error
-        if not isinstance(given, str):
-            kind = type(given).__name__
-            raise AuthenticationError(f"sasl_oauth_token_provider must return a str, and returned {kind}")
-        return given
+        if not isinstance(token, str):
+            kind = type(token).__name__
+            raise AuthenticationError(f"sasl_oauth_token_provider must return a str, got {kind}")
+        return token
 
 
 def _is_async(provider: TokenProvider) -> bool:
     return inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__)
 
 
-async def _agree(login: Login, ask: Ask, peer: str) -> None:
-    answer = await ask(SaslHandshakeRequest(mechanism=login.mechanism))
-    match ErrorCode.of(answer.error_code):
+async def _choose_mechanism(login: Login, ask: Ask, peer: str) -> None:
+    response = await ask(SaslHandshakeRequest(mechanism=login.mechanism))
+    match ErrorCode.of(response.error_code):
         case ErrorCode.NONE:
             return
         case ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(map(quoted, answer.mechanisms[:10])) or "none that it names"
+            offered = ", ".join(map(quoted, response.mechanisms[:10])) or "no mechanism"
             raise AuthenticationError(
                 f"{peer} does not offer sasl_mechanism={login.mechanism!r} on this port; it offers {offered}"
             )
         case ErrorCode.ILLEGAL_SASL_STATE:
             raise AuthenticationError(
-                f"{peer} wants no login on this port: set security_protocol to PLAINTEXT or SSL, or use the port of "
+                f"{peer} accepts no login on this port: set security_protocol to PLAINTEXT or SSL, or use the port of "
                 "its SASL listener"
             )
         case _:
-            raise error_for(answer.error_code, f"{peer} refused to begin a login by {login}")
+            raise error_for(response.error_code, f"{peer} refused to begin a login by {login}")
 
 
-async def _say(message: bytes, login: Login, exchange: Exchange, ask: Ask, peer: str) -> SaslAuthenticateResponse:
-    answer = await ask(SaslAuthenticateRequest(auth_bytes=message))
-    if answer.error_code == ErrorCode.NONE:
-        return answer
-    said = quoted(answer.error_message or "")
-    if exchange.objection not in said:
-        said = f"{said}; {exchange.objection}" if said else exchange.objection
-    if ErrorCode.of(answer.error_code) in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE):
-        raise AuthenticationError(f"{peer} refused the login by {login}{': ' if said else ''}{said}")
-    raise error_for(answer.error_code, f"{peer} broke off the login by {login}: {said}")
+async def _authenticate(
+    message: bytes, login: Login, exchange: Exchange, ask: Ask, peer: str
+) -> SaslAuthenticateResponse:
+    response = await ask(SaslAuthenticateRequest(auth_bytes=message))
+    if response.error_code == ErrorCode.NONE:
+        return response
+    reason = quoted(response.error_message or "")
+    if exchange.objection not in reason:
+        reason = f"{reason}; {exchange.objection}" if reason else exchange.objection
+    if ErrorCode.of(response.error_code) in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE):
+        raise AuthenticationError(f"{peer} refused the login by {login}{': ' if reason else ''}{reason}")
+    raise error_for(response.error_code, f"{peer} failed during the login by {login}: {reason}")

@@ -222,7 +222,7 @@ async def test_idle_connections_are_closed_and_busy_ones_kept() -> None:
         assert not idle.ready
         assert busy.ready
         assert used.ready
-        assert broker.connections == (busy, used)
+        assert tuple(broker.connections.values()) == (busy, used)
         assert broker.retry_at == 0.0
         assert (await broker.connection(Purpose.OTHER)).ready
         promise.cancel()
@@ -297,7 +297,7 @@ async def test_a_component_that_ends_takes_its_attempts_along() -> None:
         broker = Broker(NODE, config=config, connector=peer, spawn=owner.spawn)
         waiting = asyncio.create_task(broker.connection())
         await asyncio.sleep(1)
-    with pytest.raises(ConnectionLost, match="given up"):
+    with pytest.raises(ConnectionLost, match="cancelled"):
         await waiting
     broker.close()
 
@@ -312,7 +312,7 @@ async def test_a_peer_that_hangs_up_on_the_newest_question_is_asked_the_oldest_n
 
     peer = Peer(ancient)
     async with broker_of(peer) as broker:
-        with pytest.raises(ConnectionLost, match="hung up"):
+        with pytest.raises(ConnectionLost, match="closed the connection on ApiVersions"):
             await broker.connection()
         assert (await broker.connection()).ready
         assert [header.version for header in peer.headers] == [4, 0]

@@ -19,8 +19,9 @@ from aiokafka_lite.errors import (
     ProtocolError,
     UnsupportedVersion,
 )
-from aiokafka_lite.net.connection import LONGEST_THROTTLE, Connection
+from aiokafka_lite.net.connection import Connection
 from aiokafka_lite.net.connector import TcpConnector
+from aiokafka_lite.net.in_flight import LONGEST_THROTTLE
 from aiokafka_lite.protocol.connection import RequestHeader, encode_response
 from aiokafka_lite.protocol.messages import (
     REQUESTS,
@@ -137,9 +138,9 @@ async def test_a_peer_that_hangs_up_on_the_newest_question_can_be_asked_the_olde
 
     peer.script = script
     connection = connection_to(peer)
-    with pytest.raises(ConnectionLost, match="hung up"):
+    with pytest.raises(ConnectionLost, match="closed the connection on ApiVersions"):
         await connection.connect(5)
-    assert connection.hung_up_on_versions
+    assert connection.closed_on_versions
     second = await open_to(peer, oldest_first=True)
     assert peer.headers[-1].version == 0
     await end(second)
@@ -237,14 +238,11 @@ async def test_a_second_answer_to_the_first_question_is_a_protocol_error() -> No
 
 
 async def test_a_connection_that_is_closed_in_the_last_turn_of_the_handshake_says_so() -> None:
-    connection = connection_to(Peer())
-    frames_received = connection._frames_received
+    def answers_then_closes_the_client(served: Served, header: RequestHeader, request: Any) -> None:
+        usual(served, header, request)
+        asyncio.get_running_loop().call_soon(connection.close)  # after the response came, before connect() goes on
 
-    def receive_and_close(frames: Any) -> None:
-        frames_received(frames)
-        connection.close()
-
-    connection._frames_received = receive_and_close  # type: ignore[method-assign]
+    connection = connection_to(Peer(answers_then_closes_the_client))
     with pytest.raises(ConnectionLost, match="closed here"):
         await connection.connect(5)
     assert connection.state is ConnectionState.CLOSED

@@ -1,0 +1,146 @@
+"""What happens on a connection before its first request: the broker's versions, then the SASL login.
+
+The login is repeated on the open connection before the broker's session ends (KIP-368). The connection owns the states
+and the transport; a handshake only asks and explains what a failure most likely means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ..errors import ConnectionLost, ErrorCode, error_for
+from ..protocol.messages import ApiVersionsRequest
+from ..protocol.schema import Message, Request
+from ..protocol.state import ConnectionState
+from ..protocol.versions import VersionTable, version_after_refusal
+from ..version import VERSION
+from .in_flight import api_name
+
+if TYPE_CHECKING:  # a client without a login does not import its modules
+    from ..protocol.sasl import Exchange
+    from .login import Login
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+SOFTWARE_NAME = "aiokafka-lite"
+"""The name under which the client identifies itself to brokers (KIP-511)."""
+
+_NEEDS_TLS = 'requires TLS (security_protocol="SSL" or "SASL_SSL")'
+_NEEDS_SASL = 'if it requires a login, set security_protocol to "SASL_PLAINTEXT" or "SASL_SSL", and sasl_mechanism'
+
+
+class Send(Protocol):
+    """Sends a request ahead of all that are held back. Raises KafkaError, also if the connection is closed by then."""
+
+    def __call__(self, request: Request[R], version: int, timeout: float, /) -> Awaitable[R]: ...
+
+
+class AgreedVersions:
+    """The versions in which one connection speaks each API."""
+
+    __slots__ = ("_capped", "_picked", "table")
+
+    def __init__(self, table: VersionTable) -> None:
+        self.table = table
+        self._picked: dict[type[Message], int] = {}
+        self._capped: dict[type[Message], int] = {}  # the last version under ``at_most``, for diagnoses
+
+    # Hot: one dictionary look-up per request.
+    def pick(self, cls: type[Message], at_most: int | None) -> int:
+        """The newest version that both sides speak, not above ``at_most``. Raises UnsupportedVersion."""
+        if at_most is not None:
+            capped = self._capped[cls] = self.table.pick(cls, at_most)
+            return capped
+        version = self._picked.get(cls)
+        if version is None:
+            version = self._picked[cls] = self.table.pick(cls)
+        return version
+
+    def by_api(self) -> dict[str, int]:
+        """The version of each API that was used, by its name."""
+        return {api_name(request): version for request, version in (self._picked | self._capped).items()}
+
+
+class Handshake:
+    """The handshake of one connection. ``peer`` names the broker in errors, ``uses_tls`` only chooses their text.
+
+    ``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        send: Send,
+        *,
+        login: Login | None,
+        request_timeout: float,
+        uses_tls: bool,
+        oldest_first: bool,
+    ) -> None:
+        self.login = login
+        self._peer = peer
+        self._send = send
+        self._request_timeout = request_timeout
+        self._uses_tls = uses_tls
+        self._oldest_first = oldest_first
+
+    async def api_versions(self) -> VersionTable:
+        """Ask for the broker's versions, in an older version as long as it refuses the one used.
+
+        Has no timeout of its own. A peer that is older than ApiVersions, or is not Kafka, may close the connection.
+        This does not connect again, since that would double the load on a broker that is shutting down.
+        """
+        ours = ApiVersionsRequest.versions
+        version = ours.first if self._oldest_first else ours.last
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
+        while True:
+            response = await self._send(request, version, math.inf)
+            if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                break
+            version = version_after_refusal(version, response, self._peer)
+        if response.error_code:
+            raise error_for(response.error_code, f"{self._peer} refused the ApiVersions request")
+        return VersionTable.from_response(response, self._peer)
+
+    async def log_in(self, login: Login, exchange: Exchange, versions: VersionTable) -> float:
+        """Log in. Return the loop's time at which the session ends, 0.0 if it does not end."""
+
+        def ask(request: Request[R]) -> Awaitable[R]:
+            return self._send(request, versions.pick(type(request)), self._request_timeout)
+
+        # The broker begins to count later than this, so its session does not end before ours.
+        began = asyncio.get_running_loop().time()
+        lifetime = await login.log_in(exchange, ask, versions, self._peer)
+        logger.debug("logged in to %s by %s", self._peer, login)
+        return began + lifetime if lifetime else 0.0
+
+    # What a failure most likely means.
+
+    def timed_out(self, state: ConnectionState, timeout: float) -> str:
+        """The text of a timeout in this state of the opening."""
+        if state is ConnectionState.CONNECTING:
+            return f"could not connect to {self._peer} within {timeout:g} s"
+        if state is ConnectionState.AUTHENTICATING:
+            return f"the login to {self._peer} by {self.login} did not end within {timeout:g} s"
+        return (
+            f"{self._peer} accepted the connection but did not answer ApiVersions within {timeout:g} s; "
+            f"either it hangs, or the port is not Kafka's{'' if self._uses_tls else f', or it {_NEEDS_TLS}'}"
+        )
+
+    def closed_by_peer(self, state: ConnectionState, *, is_first_unanswered: bool) -> ConnectionLost:
+        """The error for a connection that the peer closed in this state, between two frames."""
+        if state is ConnectionState.CHECKING_API_VERSIONS:
+            reason = "" if self._uses_tls else f" {_NEEDS_TLS},"
+            text = f"{self._peer} closed the connection on ApiVersions: it is shutting down,{reason} or is not Kafka"
+        elif is_first_unanswered and self.login is None:
+            # Kafka answers ApiVersions without a login, and closes the connection on the next request.
+            text = f"{self._peer} closed the connection at the first request; {_NEEDS_SASL}"
+        else:
+            text = f"{self._peer} closed the connection"
+        return ConnectionLost(text, sent=True)

@@ -1,0 +1,299 @@
+"""The requests of one connection that have no response yet: those written and those held back.
+
+A broker answers the requests of a connection in the order in which it received them. So requests are written one after
+another without waiting (pipelining), and the next response is always for the oldest request.
+
+Rule 1: A request keeps its place until it is answered. A caller that stops waiting cancels its own promise; the
+response is then dropped, and the other requests are not affected.
+
+Rule 2: A written request that is not answered in time ends the connection: no later request can be answered either.
+
+Rule 3: A response to another request than the oldest ends the connection: the order of all others is unknown then.
+
+Rule 4: Requests are held back, in order, while the broker throttles this client (KIP-219) and while the connection logs
+in again (KIP-368). A held request has not been sent, so it can time out alone.
+
+One timer watches all deadlines. It is set to the earliest deadline when a request is added, and responses do not touch
+it: most of the time it fires, finds a younger request and sets itself again. That costs less than a timer per request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ..aio.framed_stream import Frame
+from ..errors import KafkaError, KafkaTimeout
+from ..protocol.connection import ClientProtocol, InFlight
+from ..protocol.schema import Message, Request
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+LATE_TIMER = 0.5
+"""Seconds. If a timer fires later than that, the event loop was blocked, or the machine slept."""
+
+READ_TIME = 1.0
+"""Seconds that a blocked loop gets to read the responses that arrived meanwhile, before requests time out."""
+
+LONGEST_THROTTLE = 60.0
+"""Seconds that requests are held back at most, whatever throttle time a response names. Quotas of brokers use windows
+of some seconds, and the next response throttles again if necessary; a broken value would stop a connection for weeks.
+"""
+
+_TIMER_PRECISION = 0.001
+"""Seconds by which a timer of the loop may fire early."""
+
+
+class _Promise:
+    """A response to come. ``deadline`` is in the loop's time, ``timeout`` in seconds."""
+
+    __slots__ = ("deadline", "future", "timeout")
+
+    def __init__(self, future: asyncio.Future[Any], timeout: float, deadline: float) -> None:
+        self.future = future
+        self.timeout = timeout
+        self.deadline = deadline
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # mark it as retrieved: the caller may have dropped the promise
+
+
+class _Held(NamedTuple):
+    """A request that is held back. ``promise`` is None if the broker will not answer it."""
+
+    request: Request[Any]
+    version: int
+    promise: _Promise | None
+
+
+class InFlightRequests:
+    """Writes the requests of one connection and fulfils their promises. Owned by that connection.
+
+    ``write`` takes the parts of a frame. ``on_timeout`` is called when a written request times out, and must close the
+    connection. ``on_idle`` is called when no request remains because held ones were dropped.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        client_id: str | None,
+        *,
+        write: Callable[[Sequence[bytearray]], None],
+        on_timeout: Callable[[KafkaTimeout], None],
+        on_idle: Callable[[], None],
+    ) -> None:
+        self.throttled_until = 0.0
+        """The loop's time until which the broker throttles this client; 0.0 if it does not."""
+        self.last_used = 0.0
+        """The loop's time of the last request."""
+        self._peer = peer
+        self._client_id = client_id
+        self._write = write
+        self._on_timeout = on_timeout
+        self._on_idle = on_idle
+        self._loop = asyncio.get_running_loop()
+        self._protocol: ClientProtocol[_Promise] = ClientProtocol(peer)
+        self._held: deque[_Held] = deque()
+        self._is_logging_in = False
+        self._is_holding = False  # throttled or logging in again; one flag because each request reads it
+        self._was_throttled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._throttle_timer: asyncio.TimerHandle | None = None
+        self._first_of_users = 0  # the first correlation id after the handshake
+
+    def __len__(self) -> int:
+        """The number of requests without a response, held ones included."""
+        return len(self._protocol.in_flight) + len(self._held)
+
+    @property
+    def is_first_unanswered(self) -> bool:
+        """Whether requests were written after the handshake, and none of them was answered."""
+        in_flight = self._protocol.in_flight
+        return bool(in_flight) and self._protocol.next_correlation_id - len(in_flight) == self._first_of_users
+
+    # Requests. Hot: a few microseconds more than the encoding itself.
+
+    def send(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
+        """Write a request, or hold it back, and return the promise of its response.
+
+        Raises ConnectionLost when the transport is closed, and ValueError when the version cannot carry the request.
+        """
+        loop = self._loop
+        future: asyncio.Future[R] = loop.create_future()
+        now = self.last_used = loop.time()
+        deadline = now + timeout
+        promise = _Promise(future, timeout, deadline)
+        if deadline < self._timer_at:
+            self._set_timer(deadline)
+        if self._is_holding:
+            self._held.append(_Held(request, version, promise))
+        else:
+            # encode_request() puts the promise in flight: a transport that fails in write() reports that at once.
+            self._write((self._protocol.encode_request(request, version, self._client_id, promise),))
+        return future
+
+    def send_in_handshake(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
+        """Write a request of the connection itself, which is never held back. ``timeout`` may be infinite."""
+        future: asyncio.Future[R] = self._loop.create_future()
+        promise = _Promise(future, timeout, self._loop.time() + timeout)
+        if promise.deadline < self._timer_at:
+            self._set_timer(promise.deadline)
+        self._write((self._protocol.encode_request(request, version, self._client_id, promise),))
+        return future
+
+    def send_unanswered(self, request: Request[Any], version: int) -> None:
+        """Write a request that the broker does not answer, or hold it back. Raises as ``send`` does."""
+        self.last_used = self._loop.time()
+        if self._is_holding:
+            self._held.append(_Held(request, version, None))
+        else:
+            self._write((self._protocol.encode_unanswered_request(request, version, self._client_id),))
+
+    def receive(self, frames: list[Frame]) -> None:
+        """Fulfil the promises of the oldest requests. Raises ProtocolError; the connection must be closed then."""
+        protocol = self._protocol
+        for frame in frames:
+            request, response = protocol.receive(frame)
+            throttle_ms = response.client_throttle_ms(request.version)
+            if throttle_ms > 0:
+                self._throttle(throttle_ms)
+            future = request.promise.future
+            if not future.done():
+                future.set_result(response)
+
+    def fail_all(self, written: Exception, held: Exception) -> None:
+        """The connection is closed: fail the written requests and the held ones, and stop the timers."""
+        for timer in (self._timer, self._throttle_timer):
+            if timer is not None:
+                timer.cancel()
+        dropped, self._held = self._held, deque()
+        for request in self._protocol.take_in_flight():
+            request.promise.fail(written)
+        for entry in dropped:
+            if entry.promise is not None:
+                entry.promise.fail(held)
+
+    # Holding back.
+
+    def handshake_ended(self) -> None:
+        """The handshake is over; requests that follow are those of users."""
+        self.last_used = self._loop.time()
+        self._first_of_users = self._protocol.next_correlation_id
+
+    def hold_for_login(self) -> None:
+        """Hold requests back from now on: the connection logs in again."""
+        self._is_logging_in = self._is_holding = True
+
+    def release_after_login(self) -> None:
+        """Write the held requests, unless the broker throttles this client."""
+        self._is_logging_in = False
+        self._release()
+
+    def _throttle(self, throttle_time_ms: int) -> None:
+        seconds = min(throttle_time_ms / 1000, LONGEST_THROTTLE)
+        until = self._loop.time() + seconds
+        if until > self.throttled_until:
+            # Above a quota every response is throttled, so only the first one is news.
+            level = logging.DEBUG if self._was_throttled else logging.INFO
+            logger.log(
+                level, "%s throttles this client for %g s (it sent %d ms)", self._peer, seconds, throttle_time_ms
+            )
+            self._was_throttled = True
+            self.throttled_until = until
+            self._is_holding = True
+            if self._throttle_timer is not None:
+                self._throttle_timer.cancel()
+            self._throttle_timer = self._loop.call_at(until, self._throttle_ended)
+
+    def _throttle_ended(self) -> None:
+        self._throttle_timer = None
+        self.throttled_until = 0.0
+        self._release()
+
+    def _release(self) -> None:
+        if self.throttled_until or self._is_logging_in:
+            return
+        self._is_holding = False
+        held, self._held = self._held, deque()
+        for entry in held:
+            try:
+                self._write_held(entry)
+            except (ValueError, KafkaError) as error:
+                if entry.promise is not None:
+                    entry.promise.fail(error)
+                else:
+                    logger.warning("a request that was held back could not be sent to %s: %s", self._peer, error)
+        self._check_idle()
+
+    def _write_held(self, held: _Held) -> None:
+        request, version, promise = held
+        if promise is None:
+            self._write((self._protocol.encode_unanswered_request(request, version, self._client_id),))
+        elif not promise.future.done():
+            promise.deadline = self._loop.time() + promise.timeout
+            self._write((self._protocol.encode_request(request, version, self._client_id, promise),))
+
+    def _check_idle(self) -> None:
+        if not len(self):
+            self._on_idle()
+
+    # Deadlines.
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = self._loop.call_at(when, self._check_deadlines), when
+
+    def _check_deadlines(self) -> None:
+        now = self._loop.time()
+        late, self._timer, self._timer_at = now - self._timer_at, None, math.inf
+        if late > LATE_TIMER:
+            # Responses may have arrived that the loop had no chance to read. Look again after it had one.
+            self._set_timer(now + min(late, READ_TIME))
+            return
+        for request in self._protocol.in_flight:
+            if request.promise.deadline <= now + _TIMER_PRECISION:
+                self._time_out(request)
+                return
+        self._time_out_held(now)
+        deadlines = [request.promise.deadline for request in self._protocol.in_flight]
+        deadlines += [held.promise.deadline for held in self._held if held.promise is not None]
+        if deadlines:
+            self._set_timer(min(deadlines))
+
+    def _time_out(self, request: InFlight[_Promise]) -> None:
+        seconds = request.promise.timeout
+        text = f"{self._peer} did not answer {api_name(request.request)} within {seconds:g} s"
+        request.promise.fail(KafkaTimeout(text))
+        self._on_timeout(KafkaTimeout(text))
+
+    def _time_out_held(self, now: float) -> None:
+        kept: deque[_Held] = deque()
+        for held in self._held:
+            promise = held.promise
+            if promise is None or promise.deadline > now + _TIMER_PRECISION:
+                kept.append(held)
+                continue
+            if self.throttled_until:
+                reason = f"the broker throttles this client for another {self.throttled_until - now:.1f} s"
+            else:
+                reason = "the connection is logging in again"
+            name = api_name(type(held.request))
+            promise.fail(KafkaTimeout(f"{name} was not sent to {self._peer} within {promise.timeout:g} s: {reason}"))
+        if len(kept) < len(self._held):
+            self._held = kept
+            self._check_idle()
+
+
+def api_name(request: type[Message]) -> str:
+    """The name of the API, as in ``Fetch``."""
+    return request.__name__.removesuffix("Request")

@@ -1,0 +1,60 @@
+"""How long to wait before the next attempt to connect to a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+
+from ..aio.retry import Backoff
+
+STABLE_AFTER = 1.0
+"""Seconds. A connection that was lost sooner counts as a failed attempt."""
+
+
+class ReconnectBackoff:
+    """The pause between attempts to one broker. It grows with each failure. Owned by that broker.
+
+    Only a connection that lived longer than the pause before it, and longer than ``STABLE_AFTER``, shows that the
+    broker is healthy. A broker that accepts each connection and drops it at once would otherwise be called in a loop.
+    """
+
+    def __init__(self, initial: float, maximum: float, random: Callable[[], float]) -> None:
+        self.retry_at = 0.0
+        """The loop's time of the next attempt; in the past, or 0.0, if it may begin at once."""
+        self._backoff = Backoff(initial, maximum, random=random)
+        self._pause = 0.0
+        self._was_reset = asyncio.Event()
+
+    @property
+    def stable_after(self) -> float:
+        """Seconds that a connection must live now to show that the broker is healthy."""
+        return max(self._pause, STABLE_AFTER)
+
+    def attempt_failed(self) -> None:
+        """Begin a pause, unless one lasts: connections that are lost together are one failure."""
+        now = asyncio.get_running_loop().time()
+        if now >= self.retry_at:
+            self._pause = self._backoff.next()
+            self.retry_at = now + self._pause
+
+    def connection_lost(self, opened_at: float) -> None:
+        """Begin a pause, the shortest one if the connection was stable."""
+        if asyncio.get_running_loop().time() - opened_at >= self.stable_after:
+            self._backoff.reset()
+        self.attempt_failed()
+
+    def reset(self) -> None:
+        """End the pause: the address has changed, or the broker is closed."""
+        self._backoff.reset()
+        self.retry_at = 0.0
+        self._was_reset.set()
+
+    async def wait(self) -> None:
+        """Wait until the pause is over or ``reset``."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < self.retry_at:
+            self._was_reset.clear()
+            with anyio.CancelScope(deadline=self.retry_at):
+                await self._was_reset.wait()
