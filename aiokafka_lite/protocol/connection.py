@@ -1,11 +1,14 @@
-"""The two ends of a connection without the connection: frames in, typed messages out, and the other way round.
+"""Both sides of a connection without I/O: frames to typed messages, and typed messages to frames.
 
-``ClientProtocol`` allots correlation ids and knows what is outstanding. ``parse_request`` and ``encode_response`` are a
-broker's side. Neither reads a clock nor writes to anything.
+``ClientProtocol`` is the client's side, ``parse_request`` and ``encode_response`` are the broker's. The rules:
 
-A frame holds one message. Bytes left over after an answer are a ``ProtocolError``: the version settles every byte, and
-whoever has some to spare has misread the rest. After a request they are let pass, as Kafka's brokers do, since some
-clients send them: librdkafka asks for all topics with three bytes too many.
+1. Nothing here reads a clock or writes to a transport.
+2. The protocol owns the requests in flight: correlation id, request class, version, and the connection's promise. The
+   connection keeps no second queue of them.
+3. Brokers respond in order. A response to any other request than the oldest is a ``ProtocolError``.
+4. A frame holds one message. Bytes after a response are a ``ProtocolError``, because they mean that the response was
+   decoded in the wrong version. Bytes after a request are ignored, as in Kafka's brokers: librdkafka's request for all
+   topics has three bytes too many.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import ProtocolError
 from ..facts import fact
-from . import messages  # its REQUESTS only when a broker asks for it: that is every family of messages
+from . import messages  # messages.REQUESTS imports every message, so only the broker's side uses it
 from .codec import Buffer, decode_message, encode_message, get_uvarint
 from .framing import close_frame, open_frame
 from .messages import ApiVersionsRequest, ApiVersionsResponse
@@ -116,13 +119,13 @@ class ClientProtocol(Generic[P]):
 def encode_request_header(
     cls: type[Request[Any]], version: int, correlation_id: int, client_id: str | None, out: bytearray
 ) -> None:
-    """Append a request header: version 2 for flexible requests, else version 1.
+    """Append a request header: header version 2 for flexible requests, else 1.
 
-    The client id keeps its two-byte length in both, so that a broker can read it before it knows the version.
+    The client id has a two-byte length in both, so that a broker can read it before it knows the version.
     """
     encoded = None if client_id is None else client_id.encode()
     if encoded is not None and len(encoded) > 0x7FFF:
-        raise ValueError(f"a client id of {len(encoded)} bytes is too long")
+        raise ValueError(f"client_id must be at most 32767 bytes long, got {len(encoded)} bytes")
     length = -1 if encoded is None else len(encoded)
     out += _REQUEST_HEADER.pack(cls.api_key, version, correlation_id, length)
     out += encoded or b""
@@ -131,9 +134,9 @@ def encode_request_header(
 
 
 def decode_response(cls: type[Request[Any]], version: int, frame: Buffer, peer: str) -> Response:
-    """Read the answer to a ``cls`` that was sent in ``version``; the correlation id is not looked at.
+    """Decode the response to a request ``cls`` of ``version``. The correlation id is not checked.
 
-    Raises ``ProtocolError`` naming ``peer``.
+    Raises ``ProtocolError``, which names ``peer``.
     """
     try:
         position = _CORRELATION_ID.size
@@ -146,17 +149,17 @@ def decode_response(cls: type[Request[Any]], version: int, frame: Buffer, peer: 
             response, end = decode_message(cls.response, version, frame, position)
         _check_whole(cls.response, version, frame, end)
     except ProtocolError as error:
-        raise ProtocolError(f"{peer} sent an answer that cannot be read: {error}") from error
+        raise ProtocolError(f"{peer} sent a response that cannot be decoded: {error}") from error
     return response
 
 
 def _response_is_flexible(cls: type[Request[Any]], version: int) -> bool:
-    # ApiVersions is answered before versions are agreed on, so its header stays the oldest one (KIP-511)
+    # ApiVersions is sent before versions are negotiated, so its response keeps the oldest header (KIP-511).
     return version >= cls.flexible and cls.api_key != ApiVersionsRequest.api_key
 
 
 def _skip_tags(frame: Buffer, position: int) -> int:
-    """Step over the tagged fields of a header: none is defined."""
+    """Skip the tagged fields of a header: none is defined."""
     try:
         count, position = get_uvarint(frame, position)
         for _ in range(count):
@@ -172,15 +175,15 @@ def _skip_tags(frame: Buffer, position: int) -> int:
 
 def _check_whole(cls: type[Message], version: int, frame: Buffer, end: int) -> None:
     if end != len(frame):
-        raise ProtocolError(f"{cls.__name__} v{version}: {len(frame) - end} bytes are left over after it")
+        raise ProtocolError(f"{cls.__name__} v{version}: the frame has {len(frame) - end} bytes after the message")
 
 
-# A broker's side.
+# The broker's side.
 
 
 @fact
 class RequestHeader:
-    """What every request begins with."""
+    """The header of every request."""
 
     api_key: int
     version: int
@@ -189,14 +192,14 @@ class RequestHeader:
 
     @property
     def name(self) -> str:
-        """The API's name, or its key where it is not known here."""
+        """The name of the API, or its key if it is unknown here."""
         request = messages.REQUESTS.get(self.api_key)
         return request.__name__.removesuffix("Request") if request else f"API key {self.api_key}"
 
 
 @fact
 class ParsedRequest:
-    """A request that can be answered."""
+    """A request of a known API and version."""
 
     header: RequestHeader
     request: Request[Any]
@@ -204,10 +207,10 @@ class ParsedRequest:
 
 @fact
 class UnknownRequest:
-    """A request for an API, or in a version of one, that is not spoken here.
+    """A request of an unknown API, or of an unknown version; its body cannot be decoded.
 
-    Its body cannot be read. A broker closes the connection, unless ``is_api_versions``: that one is answered with
-    UNSUPPORTED_VERSION in version 0 (``encode_unsupported_api_versions``), which is how clients find the right one.
+    A broker closes the connection, unless ``is_api_versions``: the response to that is UNSUPPORTED_VERSION in version 0
+    (``encode_unsupported_api_versions``), so that clients can find a common version.
     """
 
     header: RequestHeader
@@ -218,13 +221,13 @@ class UnknownRequest:
 
 
 def parse_request(frame: Buffer) -> ParsedRequest | UnknownRequest:
-    """Read a request as a broker does. Raises ``ProtocolError`` when the header or a known request is malformed."""
+    """Decode a request, as a broker does. Raises ``ProtocolError`` if the header or the body is malformed."""
     if len(frame) < _REQUEST_HEADER.size:
-        raise ProtocolError(f"{len(frame)} bytes are too few for a request header")
+        raise ProtocolError(f"a frame of {len(frame)} bytes is too short for a request header")
     api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
     position = _REQUEST_HEADER.size
     if length > len(frame) - position or length < -1:
-        raise ProtocolError(f"the client id claims {length} bytes where {len(frame) - position} are left")
+        raise ProtocolError(f"the client id claims {length} bytes, but the frame has {len(frame) - position} more")
     client_id = None
     if length >= 0:
         client_id = _text(frame, position, position + length)
@@ -247,7 +250,7 @@ def _text(frame: Buffer, start: int, stop: int) -> str:
 
 
 def encode_response(header: RequestHeader, response: Response) -> bytearray:
-    """The whole frame that answers ``header``, in the version that it asked for."""
+    """The frame with the response to a request, in the request's version."""
     out = open_frame()
     out += _CORRELATION_ID.pack(header.correlation_id)
     if _response_is_flexible(messages.REQUESTS[header.api_key], header.version):
@@ -257,9 +260,9 @@ def encode_response(header: RequestHeader, response: Response) -> bytearray:
 
 
 def encode_unsupported_api_versions(header: RequestHeader, response: ApiVersionsResponse) -> bytearray:
-    """The whole frame that answers ApiVersions in a version that is not spoken here: in version 0, whatever was asked.
+    """The frame with the response to ApiVersions of an unknown version. It is always in version 0.
 
-    ``response`` carries UNSUPPORTED_VERSION and, from Kafka 2.4 on, the versions of ApiVersions that are.
+    ``response`` has the code UNSUPPORTED_VERSION and, since Kafka 2.4, the supported versions of ApiVersions.
     """
     out = open_frame()
     out += _CORRELATION_ID.pack(header.correlation_id)

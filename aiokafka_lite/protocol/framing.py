@@ -1,11 +1,12 @@
-"""Cut a byte stream into frames: four bytes of size, then that many bytes.
+"""Split a byte stream into frames: four bytes of size, then that many bytes.
 
-This module owns the cutting and the memory that it takes. It knows nothing of sockets: a reader either feeds it what
-came (``feed``), or lets the transport write straight into it (``get_buffer``, ``received``), which spares a large frame
-one copy.
+A reader either passes received bytes to ``feed``, or lets the transport write into ``get_buffer()`` and then calls
+``received``, which saves one copy of a large frame. The rules:
 
-A size is only a claim. A frame is given memory in proportion to the bytes of it that have come, so a peer that
-announces 100 MB and sends none costs no more than one first chunk.
+1. Small frames are copied out of one intake buffer. A frame larger than half of it is received in its own buffer.
+2. The size of a frame is only a claim. Memory grows with the received bytes, so a peer that announces 100 MB and sends
+   nothing costs one first chunk.
+3. After a wrong size the stream is unusable: frames before it are still returned, then every call raises ``error``.
 """
 
 from __future__ import annotations
@@ -17,29 +18,28 @@ from .codec import Buffer
 
 SIZE_PREFIX = 4
 LEAST_FRAME = 4
-"""Every header begins with at least a correlation id, so that nothing smaller is a frame."""
+"""Bytes. Every header has at least a correlation id."""
 
 INTAKE_SIZE = 64 * 1024
 FIRST_CHUNK = 1024 * 1024
 GROWTH = 4
-"""A large frame's memory is at most this many times what has come of it; the factor bounds the copying to a third."""
+"""The buffer of a large frame grows by this factor, so all copying together is at most a third of its size."""
 
 _read_size = struct.Struct(">i").unpack_from
 _write_size = struct.Struct(">i").pack_into
 
 
 class WrongProtocol(ProtocolError):
-    """The peer speaks what is known not to be Kafka, as HTTP; so it will not speak Kafka the next time, either."""
+    """The peer speaks another protocol, such as HTTP. A retry does not help."""
 
 
 class FrameSplitter:
-    """Yields whole frames, whatever way the stream was cut. Owned by the reader of one connection.
+    """Returns whole frames of one stream. Owned by the reader of one connection.
 
-    Frames are ``bytes``, or a read-only ``memoryview`` for large ones, which were received in place; no frame's memory
-    is used again. ``max_size`` is in bytes and does not count the size prefix; ``peer`` is only for messages.
+    A frame is ``bytes``, or a read-only ``memoryview`` if it is large. The memory of a frame is never reused.
+    ``max_size`` is in bytes, without the size prefix. ``peer`` is for error texts.
 
-    A size that no frame can have is a ``ProtocolError``. Frames that came whole before it are still returned: the error
-    then waits in ``error``, and every later call raises it.
+    Raises ``ProtocolError`` for a wrong size; see rule 3.
     """
 
     __slots__ = (
@@ -60,11 +60,11 @@ class FrameSplitter:
         self.max_size = max_size
         self.peer = peer
         self.error: ProtocolError | None = None
-        self._limit = -1  # so that the first size is looked at closely; max_size from then on
+        self._limit = -1  # so that the first size is checked for other protocols; max_size after that
         self._intake = bytearray(max(intake_size, 64))
         self._intake_view = memoryview(self._intake)
         self._end = 0
-        self._large: bytearray | None = None  # the frame that is received in place, if any
+        self._large: bytearray | None = None  # the buffer of the large frame that is being received
         self._large_view = memoryview(b"")
         self._large_size = 0
         self._filled = 0
@@ -74,11 +74,11 @@ class FrameSplitter:
 
     @property
     def waiting(self) -> int:
-        """Bytes that have come of a frame that is not whole yet; not zero at the end of a stream that was cut short."""
+        """Received bytes of an incomplete frame. Not zero at the end of a stream that was cut off."""
         return self._end if self._large is None else SIZE_PREFIX + self._filled
 
     def feed(self, data: Buffer) -> list[bytes | memoryview]:
-        """Take the next bytes of the stream; return the frames that they complete."""
+        """Add the next bytes of the stream; return the frames that are now complete."""
         frames: list[bytes | memoryview] = []
         view = memoryview(data)
         while len(view) and not (frames and self.error):
@@ -94,7 +94,7 @@ class FrameSplitter:
         return frames
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes of the stream belong: never empty, and good until ``received`` is told of them."""
+        """The buffer for the next bytes of the stream: never empty, and valid until ``received`` is called."""
         if self.error:
             raise self.error
         if self._large is not None:
@@ -102,7 +102,7 @@ class FrameSplitter:
         return self._intake_view[self._end :]
 
     def received(self, count: int) -> list[bytes | memoryview]:
-        """``count`` bytes were written to ``get_buffer()``; return the frames that they complete."""
+        """Note that ``count`` bytes were written to ``get_buffer()``; return the frames that are now complete."""
         if self.error:
             raise self.error
         if self._large is not None:
@@ -117,7 +117,7 @@ class FrameSplitter:
         while end - start >= SIZE_PREFIX:
             (size,) = _read_size(intake, start)
             if not LEAST_FRAME <= size <= limit:
-                self.error = self._judge(size)
+                self.error = self._check_size(size)
                 if self.error and not frames:
                     raise self.error
                 if self.error:
@@ -160,19 +160,19 @@ class FrameSplitter:
         self._large, self._large_view = None, memoryview(b"")
         return [frame]
 
-    def _judge(self, size: int) -> ProtocolError | None:
-        """What is wrong with a size, if anything.
+    def _check_size(self, size: int) -> ProtocolError | None:
+        """The error of a wrong size, else None.
 
-        The first size of a stream is where a wrong port shows: other protocols' first bytes, read as a size, can lie
-        within a generous limit.
+        The first size of a stream is also compared with the first bytes of other protocols: read as a size, they may
+        be within the limit.
         """
         first, self._limit = self._limit < 0, self.max_size
         fits = LEAST_FRAME <= size <= self.max_size
-        stranger = _stranger(size.to_bytes(4, "big", signed=True)) if first or not fits else ""
-        if fits and not stranger:
+        other = _other_protocol(size.to_bytes(4, "big", signed=True)) if first or not fits else ""
+        if fits and not other:
             return None
-        if stranger:
-            return WrongProtocol(f"{self.peer} does not speak Kafka here: {stranger} (read as a frame size: {size})")
+        if other:
+            return WrongProtocol(f"{self.peer} does not speak Kafka: {other} (read as a frame size: {size})")
         if size < 0:
             return ProtocolError(f"{self.peer} announced a frame of {size} bytes; a size is never negative")
         if size < LEAST_FRAME:
@@ -183,29 +183,29 @@ class FrameSplitter:
 _HTTP_METHODS = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI "})
 
 
-def _stranger(prefix: bytes) -> str:
-    """Whose first bytes these are, if they are known not to be Kafka's."""
+def _other_protocol(prefix: bytes) -> str:
+    """What a peer with these first bytes is, if they are those of a known other protocol; else empty."""
     if prefix == b"HTTP":
-        return "an HTTP server answered, so the port is probably wrong"
+        return "an HTTP server responded, so the port is probably wrong"
     if prefix in _HTTP_METHODS:
         return "it sent an HTTP request"
     if prefix[:2] == b"\x15\x03":
-        return 'it answered with a TLS alert, so the port wants TLS: set security_protocol to "SSL" or "SASL_SSL"'
+        return 'it responded with a TLS alert, so the port requires TLS: set security_protocol to "SSL" or "SASL_SSL"'
     if prefix[:2] == b"\x16\x03":
-        return "it began a TLS handshake where plain text was expected"
+        return "it began a TLS handshake on a plaintext connection"
     return ""
 
 
 def open_frame() -> bytearray:
-    """An empty frame to append to: room for the size, which ``close_frame`` fills in."""
+    """A new frame to append a message to. It has room for the size, which ``close_frame`` writes."""
     return bytearray(SIZE_PREFIX)
 
 
 def close_frame(out: bytearray) -> bytearray:
-    """Write the size in front of what was appended since ``open_frame``; return the same object."""
+    """Write the size at the start of the frame; return the same object."""
     size = len(out) - SIZE_PREFIX
     if size > 0x7FFFFFFF:
-        raise ValueError(f"a frame of {size} bytes is more than its size prefix can say")
+        raise ValueError(f"a frame must be at most {0x7FFFFFFF} bytes long, got {size} bytes")
     _write_size(out, 0, size)
     return out
 

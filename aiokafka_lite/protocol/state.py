@@ -1,8 +1,7 @@
-"""State machines as tables: an Enum of states, an Enum of events, a dict from one to the other.
+"""State machines as tables: an Enum of states, an Enum of events, and a dict of transitions.
 
-Every machine of this package has this form. A state's value is a sentence that says what happens *while* in it, and an
-event's what happened; the documentation's diagrams are drawn from both. Here is also the table of a connection, which
-both halves of ``net`` share.
+Every machine of this package has this form. The value of a state says what happens in the state, the value of an event
+what happened; docs/states.md is made from both. The table of a connection is here too.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from ..errors import IllegalStateError
 S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
 Transitions: TypeAlias = Mapping[S, Mapping[E, S]]
-"""``transitions[state][event]`` is the state that follows. A state without events ends the machine."""
+"""``transitions[state][event]`` is the next state. A state without events is final."""
 
 
 def next_state(table: Transitions[S, E], state: S, event: E) -> S:
-    """The state that follows, or ``IllegalStateError`` when the table has no such transition."""
+    """The next state. Raises ``IllegalStateError`` if the table has no such transition."""
     following = table.get(state, {}).get(event)
     if following is None:
         allowed = ", ".join(other.name for other in table.get(state, {})) or "none"
-        raise IllegalStateError(f"{event.name} cannot happen in state {state.name} (events that can: {allowed})")
+        raise IllegalStateError(f"{event.name} is not possible in state {state.name} (possible events: {allowed})")
     return following
 
 
 def mermaid(table: Transitions[S, E], start: S) -> str:
-    """The table as a Mermaid state diagram, without its fence; the same table always gives the same text."""
+    """The table as the text of a Mermaid state diagram."""
     lines = ["stateDiagram-v2", f"    [*] --> {start.name}"]
     for state, events in table.items():
         lines += [f"    {state.name} --> {following.name}: {event.name}" for event, following in events.items()]
@@ -39,26 +38,26 @@ def mermaid(table: Transitions[S, E], start: S) -> str:
 
 
 class ConnectionState(Enum):
-    """What a connection does; see ``CONNECTION`` for how it moves."""
+    """The states of a connection; ``CONNECTION`` has the transitions."""
 
-    NEW = "Nothing has been tried yet; the object holds an address and settings only."
-    CONNECTING = "The name is resolved and its addresses are tried in turn until one accepts."
-    CHECKING_API_VERSIONS = "ApiVersions is asked, with older versions of itself as long as the broker refuses."
-    AUTHENTICATING = "SASL tokens go back and forth; no other request is sent until the broker has accepted them."
-    READY = "Requests are written as they come and answered in that order."
-    CLOSED = "The transport is gone and every request that waited for an answer has failed."
+    NEW = "The connection has an address and settings; nothing has been sent."
+    CONNECTING = "The host name is resolved, and its addresses are tried in turn until one accepts."
+    CHECKING_API_VERSIONS = "ApiVersions is sent, in an older version if the broker does not support the newest."
+    AUTHENTICATING = "SASL messages are exchanged; no other request is sent until the broker accepts the login."
+    READY = "Requests are written at once, and responses arrive in the same order."
+    CLOSED = "The transport is closed, and every request in flight has failed."
 
 
 class ConnectionEvent(Enum):
-    """What can happen to a connection."""
+    """The events of a connection."""
 
-    CONNECT = "Someone asked for the connection to be opened."
-    CONNECTED = "An address accepted, and where TLS is used its handshake is done."
-    VERSIONS_KNOWN = "The broker said what it offers, and no authentication is needed."
-    AUTHENTICATION_REQUIRED = "The broker said what it offers, and SASL is set up."
-    AUTHENTICATED = "The broker accepted who we are."
-    SESSION_EXPIRING = "The broker will soon want to know again who we are (KIP-368)."
-    CLOSE = "The user closed it, the peer did, a request timed out, or the peer broke the protocol."
+    CONNECT = "The owner opens the connection."
+    CONNECTED = "An address accepted, and the TLS handshake, if any, is complete."
+    VERSIONS_KNOWN = "The broker returned its versions, and no login is configured."
+    AUTHENTICATION_REQUIRED = "The broker returned its versions, and SASL is configured."
+    AUTHENTICATED = "The broker accepted the login."
+    SESSION_EXPIRING = "The broker's session is about to expire, so the client must log in again (KIP-368)."
+    CLOSE = "The user or the peer closed it, a request timed out, or the peer violated the protocol."
 
 
 CONNECTION: Transitions[ConnectionState, ConnectionEvent] = {

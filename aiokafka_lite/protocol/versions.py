@@ -1,7 +1,8 @@
-"""Which version of an API to speak with which broker.
+"""Negotiate the version of each API with a broker.
 
-Owns the answer to ApiVersions and what follows from it. Versions stay inside the protocol and the connection: the
-layers above hand over a request and get the answer.
+``VersionTable`` has the versions that a broker returned for ApiVersions. The connection picks the newest common version
+of each request. Other layers only ask whether a feature is supported, by the name that the message declares:
+``versions.supports(FetchRequest.TOPIC_IDS)``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .schema import MAX_VERSION, Message, Since, Versions
 
 
 class VersionTable:
-    """The versions of each API that one broker offers. Immutable; made from its answer to ApiVersions."""
+    """The versions of each API that one broker supports. Immutable."""
 
     __slots__ = ("_ranges", "peer")
 
@@ -26,23 +27,23 @@ class VersionTable:
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, peer: str) -> VersionTable:
-        """The table that a broker answered with. ``peer`` is how messages name that broker."""
+        """The table in a response to ApiVersions. ``peer`` names the broker in error texts."""
         return cls({api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}, peer)
 
     @classmethod
     def newest(cls, requests: dict[int, Any], peer: str) -> VersionTable:
-        """A table of everything in ``requests``, for a peer that is known to speak what we do."""
+        """A table with all versions of ``requests``, for a peer that supports the same ones."""
         return cls({key: request.versions for key, request in requests.items()}, peer)
 
     def __repr__(self) -> str:
         return f"<VersionTable of {self.peer}: {len(self._ranges)} APIs>"
 
     def __str__(self) -> str:
-        """All that it offers, by API key: ``0:3-13 1:4-18``."""
+        """The versions by API key: ``0:3-13 1:4-18``."""
         return " ".join(f"{key}:{first}-{last}" for key, (first, last) in sorted(self._ranges.items()))
 
     def offered(self, cls: type[Message]) -> Versions | None:
-        """The range that the broker offers, whether or not we speak any of it; None when it lacks the API."""
+        """The broker's versions of an API, even if this client has none of them. None if the broker lacks the API."""
         return self._ranges.get(cls.api_key)
 
     @overload
@@ -67,7 +68,7 @@ class VersionTable:
         return offered is not None and version in offered and version in cls.versions
 
     def maximum(self, cls: type[Message], at_most: int = MAX_VERSION) -> int | None:
-        """The newest version that both sides speak, not above ``at_most``; None when there is none."""
+        """The newest common version, at most ``at_most``. None if there is none."""
         offered = self.offered(cls)
         if offered is None:
             return None
@@ -75,9 +76,9 @@ class VersionTable:
         return version if self._both_speak(cls, version) else None
 
     def pick(self, cls: type[Message], at_most: int = MAX_VERSION) -> int:
-        """The newest version that both sides speak, not above ``at_most``.
+        """The newest common version, at most ``at_most``.
 
-        Raises ``UnsupportedVersion``, which names the API, our range and the broker's.
+        Raises ``UnsupportedVersion``, which names the API and the versions of both sides.
         """
         version = self.maximum(cls, at_most)
         if version is not None:
@@ -85,26 +86,26 @@ class VersionTable:
         name = cls.__name__.removesuffix("Request")
         offered = self.offered(cls)
         if offered is None:
-            raise UnsupportedVersion(f"{self.peer} does not offer {name} (API key {cls.api_key})")
+            raise UnsupportedVersion(f"{self.peer} does not support {name} (API key {cls.api_key})")
         ours = _range_text(Versions(cls.versions.first, min(cls.versions.last, at_most)))
         raise UnsupportedVersion(
-            f"no common version of {name} (API key {cls.api_key}): this client speaks {ours}, "
-            f"{self.peer} speaks {_range_text(offered)}"
+            f"no common version of {name} (API key {cls.api_key}): this client supports {ours}, "
+            f"{self.peer} supports {_range_text(offered)}"
         )
 
 
 def _range_text(versions: Versions) -> str:
     if versions.first > versions.last:
-        return "none that fits"
+        return "no version"
     return f"{versions.first} to {versions.last}" if versions.first < versions.last else f"only {versions.first}"
 
 
 def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVersionsResponse, int]:
-    """Read an answer to ApiVersions, which is not always in the version that was asked for.
+    """Decode a response to ApiVersions, which is not always in the version ``asked``.
 
-    A broker that lacks the version answers UNSUPPORTED_VERSION in version 0, the one format that every client can read.
-    From Kafka 2.4 on (KIP-511) the answer names what it does offer; before, it is empty. Some brokers send nothing
-    that can be read after the code, so the code alone counts: the list is then taken to be empty.
+    A broker that lacks the version responds UNSUPPORTED_VERSION in version 0, which every client can decode. Since
+    Kafka 2.4 (KIP-511) that response has the supported versions; before, it is empty. Some brokers send malformed
+    bytes after the error code: then the list is taken as empty.
     """
     refused = False
     if len(data) - position >= 2:
@@ -116,22 +117,22 @@ def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVer
         response, _ = decode_message(ApiVersionsResponse, 0, data, position)
     except ProtocolError:
         response = ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[])
-    return response, len(data)  # what else there is, such as a throttle time, is of a version that nobody asked for
+    return response, len(data)  # further bytes, such as a throttle time, belong to another version
 
 
 def version_after_refusal(asked: int, answer: ApiVersionsResponse, peer: str) -> int:
-    """Which version of ApiVersions to ask with after ``answer`` refused version ``asked``.
+    """The version of ApiVersions to send next, after ``answer`` has refused version ``asked``.
 
-    The newest that the answer offers and we speak; 0 when it offers nothing. Always below ``asked``, so that asking
-    again comes to an end. Raises ``UnsupportedVersion`` when nothing is left to try.
+    The newest common version, or 0 if the answer has none. It is always below ``asked``, so the retries end. Raises
+    ``UnsupportedVersion`` if there is no version left.
     """
     ours = ApiVersionsRequest.versions
     offered = next((api for api in answer.api_keys if api.api_key == ApiVersionsRequest.api_key), None)
     if asked <= ours.first or (offered is not None and _beyond(offered, ours)):
-        theirs = _range_text(Versions(offered.min_version, offered.max_version)) if offered else "nothing it would name"
+        theirs = _range_text(Versions(offered.min_version, offered.max_version)) if offered else "no version"
         raise UnsupportedVersion(
-            f"no common version of ApiVersions: this client speaks {_range_text(ours)}, {peer} refused version {asked} "
-            f"and offers {theirs}"
+            f"no common version of ApiVersions: this client supports {_range_text(ours)}, "
+            f"{peer} refused version {asked} and supports {theirs}"
         )
     best = min(offered.max_version, ours.last) if offered is not None else ours.first
     return best if ours.first <= best < asked else ours.first

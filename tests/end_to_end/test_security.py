@@ -295,7 +295,7 @@ async def test_host_names_may_be_left_unchecked(secured: SecuredKafka) -> None:
 async def test_no_tls_at_a_port_that_wants_it_says_what_to_set(secured: SecuredKafka) -> None:
     error = await ended({"bootstrap_servers": secured.servers("TLS")})
     assert isinstance(error, ProtocolError)
-    assert 'the port wants TLS: set security_protocol to "SSL" or "SASL_SSL"' in str(error)
+    assert 'the port requires TLS: set security_protocol to "SSL" or "SASL_SSL"' in str(error)
 
 
 async def test_tls_at_a_port_without_it_says_what_to_set(secured: SecuredKafka) -> None:

@@ -1,8 +1,8 @@
-"""SASL as a client speaks it: one file per mechanism, each a small machine of bytes in and bytes out.
+"""The client's side of SASL: one file per mechanism, each a small state machine without I/O.
 
-Nothing here does I/O or knows how the bytes travel. A machine is asked what to say first, is told what the broker said,
-and returns what to do about it: say these bytes, derive a key (which takes long, so the caller decides where), or
-nothing more. It raises ``AuthenticationError`` for whatever a broker says that it may not, and quotes no secret.
+``begin()`` returns the first step, ``received(message)`` the step after a message of the broker. A step is bytes to
+send, a key to derive (which is slow, so the caller decides where to run it), or None when the login is complete. A
+message of the broker that the mechanism does not allow raises ``AuthenticationError``. Errors quote no secret.
 """
 
 from .machine import Derivation, Exchange, derive

@@ -1,4 +1,4 @@
-"""What all mechanisms have in common: how they are driven, and what they may ask their driver to do."""
+"""The interface of all mechanisms: the exchange and its steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import harmless
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A key to be made of a password by PBKDF2, which costs as much time as ``iterations`` says."""
+    """A key to derive from a password by PBKDF2. The time grows with ``iterations``."""
 
     hash_name: str
     password: bytes = field(repr=False)
@@ -20,35 +20,34 @@ class Derivation:
 
 
 def derive(derivation: Derivation) -> bytes:
-    """The key; a millisecond for some thousand iterations. It may be run in a thread, as it lets others run."""
+    """The key. Takes about a millisecond per thousand iterations; may run in a thread, as it releases the GIL."""
     return hashlib.pbkdf2_hmac(derivation.hash_name, derivation.password, derivation.salt, derivation.iterations)
 
 
 Step = bytes | Derivation | None
-"""Say these bytes and hear the answer; derive a key and hand it in; or None: all is said, and the broker is accepted,
-once it has accepted us."""
+"""Bytes to send, a key to derive, or None: the exchange is complete, and the broker is authenticated."""
 
 
 class Exchange(Protocol):
-    """One login by one mechanism, for one use. Each call returns the next step; AuthenticationError ends it."""
+    """One login by one mechanism. Each call returns the next step, or raises AuthenticationError."""
 
     @property
     def objection(self) -> str:
-        """What the broker had against us, in its own words made harmless; empty as long as it said nothing."""
+        """The broker's reason for refusing the login, printable. Empty if it gave none."""
 
     def begin(self) -> Step:
         """The first step."""
 
     def received(self, message: bytes) -> Step:
-        """The step after the broker's answer to what was said last."""
+        """The step after a message of the broker."""
 
     def derived(self, key: bytes) -> Step:
-        """The step after the key that was asked for."""
+        """The step after the derived key."""
 
 
 LONGEST_QUOTE = 200
 
 
 def quoted(text: str) -> str:
-    """A broker's words in a login."""
+    """A broker's text in an error of the login."""
     return harmless(text, LONGEST_QUOTE)

@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628): a token that somebody else issued, handed over as it is.
+"""OAUTHBEARER (RFC 7628): the client sends a token that an identity provider has issued.
 
-A broker that does not want the token answers with JSON that says why, and goes on only after one more byte from us; its
-refusal comes after that (section 3.2.3).
+A broker that rejects the token responds with JSON that has the reason. The client must acknowledge it with one byte;
+then the broker sends its refusal (section 3.2.3).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ...errors import AuthenticationError
 from .machine import Step, quoted
 
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-"""RFC 6750, section 2.1. Anything else could end the field early and add others."""
+"""RFC 6750, section 2.1. Other characters could end the field early and add more fields."""
 
 _ACKNOWLEDGED = b"\x01"
 
 
 class OAuthBearerExchange:
-    """One message with the token, and the broker's consent or its reasons."""
+    """One message with the token, then the broker's acceptance or its reason."""
 
     def __init__(self, token: str) -> None:
         if not _TOKEN.fullmatch(token):
             raise AuthenticationError(
-                "the token has characters that no bearer token has: letters, digits, -._~+/ and = at its end"
+                "the token must consist of letters, digits and -._~+/, with = only at its end, as bearer tokens do"
             )
         self._message = b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
         self.objection = ""
@@ -37,7 +37,7 @@ class OAuthBearerExchange:
 
     def received(self, message: bytes) -> Step:
         if self.objection:
-            raise AuthenticationError(f"the token is refused: {self.objection}")
+            raise AuthenticationError(f"the broker refused the token: {self.objection}")
         if not message:
             return None
         self.objection = _reason(message)
@@ -48,7 +48,7 @@ class OAuthBearerExchange:
 
 
 def _reason(message: bytes) -> str:
-    """What ``{"status": "invalid_token", ...}`` says, or all of it where it is something else."""
+    """The status in ``{"status": "invalid_token", ...}``, or the whole message if it has another form."""
     text = message.decode("utf-8", "replace")
     try:
         said = json.loads(text)

@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): name and password as they are, so over TLS only, unless the network is one's own."""
+"""PLAIN (RFC 4616): sends name and password unencrypted. Use it with TLS only, except in a trusted network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .machine import Step
 
 
 class PlainExchange:
-    """One message, and the broker's consent. Neither text may hold NUL, which is what separates them."""
+    """One message, then the broker's acceptance. Name and password must not contain NUL, which separates them."""
 
     objection = ""
 
@@ -21,7 +21,7 @@ class PlainExchange:
         return self._message
 
     def received(self, message: bytes) -> Step:
-        # Kafka answers with nothing; whatever else comes has no meaning here, and its consent came with it.
+        # Kafka's message is empty. A message with content has no meaning here, and is an acceptance too.
         return None
 
     def derived(self, key: bytes) -> Step:

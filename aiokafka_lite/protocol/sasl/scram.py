@@ -1,11 +1,14 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): both sides prove to know the password, and neither says it.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): both sides prove that they know the password.
 
-Whoever answers in the broker's place must not gain anything by what it says: the nonce has to continue ours, iterations
-have a floor (else a stolen exchange gives the password away cheaply) and a ceiling (else a login would cost minutes),
-and the last message has to be signed with what only a holder of the credentials has.
+The checks that protect the client from a false broker:
 
-The password is used as it is given, in UTF-8. RFC 5802 wants it prepared by SASLprep; Kafka's own tools and clients do
-not, so with it a password outside ASCII would be another one here than the one that was set.
+1. The broker's nonce must begin with the client's nonce.
+2. The number of iterations has a minimum (else a recorded exchange makes guessing the password cheap) and a maximum
+   (else a login could take minutes).
+3. The last message must have a signature that only a holder of the credentials can make.
+
+The password is used as given, in UTF-8. RFC 5802 requires SASLprep, but Kafka's tools and clients do not apply it:
+with SASLprep, a password outside ASCII would differ from the one that was set.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ class ScramExchange:
         self._password = password.encode()
         self._nonce = nonce.encode()
         self._first = b"n=" + _escaped(username) + b",r=" + self._nonce
-        self._messages = b""  # all that was said but the proof: what both sides sign
+        self._messages = b""  # all messages without the proof: both sides sign them
         self._without_proof = b""
         self._server_signature: bytes | None = None
         self._verified = False
@@ -50,16 +53,16 @@ class ScramExchange:
 
     def received(self, message: bytes) -> Step:
         if self._verified:
-            raise AuthenticationError("the broker went on after its last message")
-        return self._challenge(message) if self._server_signature is None else self._verdict(message)
+            raise AuthenticationError("the broker sent a message after its last one")
+        return self._challenge(message) if self._server_signature is None else self._server_final(message)
 
     def _challenge(self, message: bytes) -> Step:
         nonce, salt, iterations = _server_first(message)
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise AuthenticationError("the broker's nonce does not continue the one that it was sent")
+            raise AuthenticationError("the broker's nonce does not begin with the client's nonce")
         if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
             raise AuthenticationError(
-                f"the broker asks for {iterations} iterations; {FEWEST_ITERATIONS} to {MOST_ITERATIONS} are accepted"
+                f"the broker requests {iterations} iterations; {FEWEST_ITERATIONS} to {MOST_ITERATIONS} are accepted"
             )
         self._without_proof = b"c=" + base64.b64encode(_GS2_HEADER) + b",r=" + nonce
         self._messages = b",".join((self._first, message, self._without_proof))
@@ -72,18 +75,18 @@ class ScramExchange:
         self._server_signature = self._sign(self._sign(key, b"Server Key"), self._messages)
         return self._without_proof + b",p=" + base64.b64encode(proof)
 
-    def _verdict(self, message: bytes) -> Step:
+    def _server_final(self, message: bytes) -> Step:
         attribute, _, rest = message.partition(b"=")
         value = rest.split(b",")[0]
         if attribute == b"e":
             self.objection = quoted(value.decode("utf-8", "replace"))
-            raise AuthenticationError(f"the broker refuses the credentials: {self.objection}")
+            raise AuthenticationError(f"the broker refused the credentials: {self.objection}")
         if attribute != b"v":
             raise AuthenticationError("the broker's last message is neither a signature nor an error")
         assert self._server_signature is not None
         if not hmac.compare_digest(_decoded(value, "signature"), self._server_signature):
             raise AuthenticationError(
-                "the broker's signature is wrong: it does not know the password, so it is not the one to talk to"
+                "the broker's signature is wrong: it does not know the password, so it is not the real broker"
             )
         self._verified = True
         return None
@@ -97,19 +100,20 @@ def _escaped(username: str) -> bytes:
 
 
 def _server_first(message: bytes) -> tuple[bytes, bytes, int]:
-    """Nonce, salt, iterations of ``r=...,s=...,i=...``; extensions behind them are passed over."""
+    """Nonce, salt and iterations of ``r=...,s=...,i=...``. Extensions after them are ignored."""
     if message.startswith(b"m="):
-        raise AuthenticationError("the broker demands an extension of SCRAM that is not known here")
+        raise AuthenticationError("the broker requires an extension of SCRAM that is not supported")
     parts = message.split(b",", 3)
     if [part[:2] for part in parts[:3]] != [b"r=", b"s=", b"i="]:
         if parts[0].startswith(b"e="):
-            raise AuthenticationError(f"the broker refuses: {quoted(parts[0][2:].decode('utf-8', 'replace'))}")
+            reason = quoted(parts[0][2:].decode("utf-8", "replace"))
+            raise AuthenticationError(f"the broker refused the login: {reason}")
         raise AuthenticationError("the broker's first message is not r=...,s=...,i=...")
     nonce, salt, iterations = (part[2:] for part in parts[:3])
     if not _NONCE.fullmatch(nonce):
-        raise AuthenticationError("the broker's nonce has characters that it may not have")
+        raise AuthenticationError("the broker's nonce has characters that are not allowed")
     if not re.fullmatch(rb"[1-9][0-9]{0,9}", iterations):
-        raise AuthenticationError("the broker's number of iterations is not a number, or is endless")
+        raise AuthenticationError("the broker's number of iterations is not a number of at most 10 digits")
     decoded = _decoded(salt, "salt")
     if not decoded:
         raise AuthenticationError("the broker's salt is empty")
@@ -120,4 +124,4 @@ def _decoded(value: bytes, what: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error:
-        raise AuthenticationError(f"the broker's {what} is not base 64") from None
+        raise AuthenticationError(f"the broker's {what} is not base64") from None

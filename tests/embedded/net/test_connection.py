@@ -202,7 +202,7 @@ async def refused_opening(peer: Peer, timeout: float = 5.0) -> KafkaError:
         (b"\x00\x00\x00\x00", "too small"),
         (b"\x7f\xff\xff\xff", "at most"),
         (b"\x00\x00\x00\x08\x00\x00\x03\xe7\x00\x00\x00\x00", "correlation id 999"),
-        (b"\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00", "cannot be read"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00", "cannot be decoded"),
     ],
 )
 @pytest.mark.parametrize("segment_size", [None, 1])

@@ -171,7 +171,7 @@ def test_an_answer_without_a_correlation_id_is_refused(frame: bytes) -> None:
 def test_bytes_left_over_are_refused_after_an_answer_but_not_after_a_request(version: int, left_over: bytes) -> None:
     client = ClientProtocol[str]("broker 1")
     header = asked(client, HEARTBEAT, version)
-    with pytest.raises(ProtocolError, match=f"{len(left_over)} bytes are left over"):
+    with pytest.raises(ProtocolError, match=f"has {len(left_over)} bytes after the message"):
         client.receive(answer(header, HeartbeatResponse(error_code=0)) + left_over)
     parsed = parse_request(encoded(HEARTBEAT, version) + left_over)
     assert isinstance(parsed, ParsedRequest)

@@ -128,10 +128,10 @@ def test_a_size_alone_allocates_no_more_than_a_first_chunk() -> None:
         (struct.pack(">i", 0), "announced a frame of 0 bytes, too small for a header"),
         (struct.pack(">i", 3), "announced a frame of 3 bytes, too small for a header"),
         (struct.pack(">i", 1001), "announced a frame of 1001 bytes; at most 1000 are accepted"),
-        (b"HTTP/1.1 400 Bad Request", "does not speak Kafka here: an HTTP server answered"),
-        (b"GET / HTTP/1.1", "does not speak Kafka here: it sent an HTTP request"),
-        (b"\x15\x03\x03\0\2\2\x46", "does not speak Kafka here: it answered with a TLS alert"),
-        (b"\x16\x03\x01\2\0\1", "does not speak Kafka here: it began a TLS handshake"),
+        (b"HTTP/1.1 400 Bad Request", "does not speak Kafka: an HTTP server responded"),
+        (b"GET / HTTP/1.1", "does not speak Kafka: it sent an HTTP request"),
+        (b"\x15\x03\x03\0\2\2\x46", "does not speak Kafka: it responded with a TLS alert"),
+        (b"\x16\x03\x01\2\0\1", "does not speak Kafka: it began a TLS handshake"),
     ],
 )
 def test_an_impossible_size_is_refused_and_names_the_peer(prefix: bytes, complaint: str) -> None:

@@ -33,9 +33,9 @@ def test_the_table_says_what_follows() -> None:
 
 
 def test_a_transition_that_the_table_lacks_is_refused_and_the_others_are_named() -> None:
-    with pytest.raises(IllegalStateError, match=r"BREAK cannot happen in state GREEN \(events that can: TURN\)"):
+    with pytest.raises(IllegalStateError, match=r"BREAK is not possible in state GREEN \(possible events: TURN\)"):
         next_state(LIGHTS, Light.GREEN, Signal.BREAK)
-    with pytest.raises(IllegalStateError, match=r"TURN cannot happen in state DARK \(events that can: none\)"):
+    with pytest.raises(IllegalStateError, match=r"TURN is not possible in state DARK \(possible events: none\)"):
         next_state(LIGHTS, Light.DARK, Signal.TURN)
 
 

@@ -44,23 +44,23 @@ def test_a_ceiling_is_kept() -> None:
     assert table(fetch=(4, 17)).pick(FetchRequest, at_most=12) == 12
     assert table(fetch=(4, 11)).pick(FetchRequest, at_most=12) == 11
     assert table(fetch=(13, 17)).maximum(FetchRequest, at_most=12) is None
-    with pytest.raises(UnsupportedVersion, match="this client speaks 4 to 12, broker 1 speaks 13 to 17"):
+    with pytest.raises(UnsupportedVersion, match="this client supports 4 to 12, broker 1 supports 13 to 17"):
         table(fetch=(13, 17)).pick(FetchRequest, at_most=12)
 
 
 def test_no_common_version_names_the_api_and_both_ranges() -> None:
     with pytest.raises(
-        UnsupportedVersion, match=r"Produce \(API key 0\): this client speaks 3 to 13, broker 1 speaks 0 to 2"
+        UnsupportedVersion, match=r"Produce \(API key 0\): this client supports 3 to 13, broker 1 supports 0 to 2"
     ):
         table(produce=(0, 2)).pick(ProduceRequest)
-    with pytest.raises(UnsupportedVersion, match="broker 1 speaks only 99"):
+    with pytest.raises(UnsupportedVersion, match="broker 1 supports only 99"):
         table(produce=(99, 99)).pick(ProduceRequest)
-    with pytest.raises(UnsupportedVersion, match="broker 1 speaks none that fits"):
+    with pytest.raises(UnsupportedVersion, match="broker 1 supports no version"):
         table(produce=(5, 4)).pick(ProduceRequest)
 
 
 def test_an_api_that_is_not_offered_is_named() -> None:
-    with pytest.raises(UnsupportedVersion, match=r"broker 1 does not offer Fetch \(API key 1\)"):
+    with pytest.raises(UnsupportedVersion, match=r"broker 1 does not support Fetch \(API key 1\)"):
         table(metadata=(0, 9)).pick(FetchRequest)
     assert table().maximum(FetchRequest) is None
     assert table().offered(FetchRequest) is None
@@ -104,10 +104,10 @@ def test_a_broker_that_refuses_what_it_offers_is_asked_with_0() -> None:
 
 def test_asking_again_ends() -> None:
     with pytest.raises(
-        UnsupportedVersion, match=r"speaks 0 to 4, broker 1 refused version 0 and offers nothing it would name"
+        UnsupportedVersion, match=r"supports 0 to 4, broker 1 refused version 0 and supports no version"
     ):
         version_after_refusal(0, refusal(), "broker 1")
-    with pytest.raises(UnsupportedVersion, match="refused version 4 and offers 5 to 9"):
+    with pytest.raises(UnsupportedVersion, match="refused version 4 and supports 5 to 9"):
         version_after_refusal(4, refusal((5, 9)), "broker 1")
 
 

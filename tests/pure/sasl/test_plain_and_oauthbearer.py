@@ -39,12 +39,12 @@ def test_a_token_that_is_not_wanted_is_acknowledged_and_then_refused(message: by
     exchange.begin()
     assert exchange.received(message) == b"\x01"
     assert exchange.objection == objection
-    with pytest.raises(AuthenticationError, match="the token is refused"):
+    with pytest.raises(AuthenticationError, match="the broker refused the token"):
         exchange.received(b"")
 
 
 @pytest.mark.parametrize("token", ["", "hunter 2", "hunter\x01auth=2", "hunter\n2", "=hunter2", "huntér2", "hunter=2"])
 def test_what_cannot_be_a_token_is_not_said(token: str) -> None:
-    with pytest.raises(AuthenticationError, match="characters that no bearer token has") as refused:
+    with pytest.raises(AuthenticationError, match="the token must consist of") as refused:
         OAuthBearerExchange(token)
     assert "hunt" not in str(refused.value)
