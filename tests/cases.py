@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+import pytest
+
 
 @contextmanager
 def case(*values: object) -> Iterator[None]:
@@ -35,3 +37,8 @@ def for_each(values: list[Any], name: Callable[[Any], str]) -> Callable[[Callabl
         return loop
 
     return decorated
+
+
+def seeds(count: int, *, usual: int) -> list[Any]:
+    """The seeds 0 to ``count - 1`` for parametrize. Seeds from ``usual`` on are long, for ``make test-long``."""
+    return [pytest.param(seed, marks=() if seed < usual else (pytest.mark.long,)) for seed in range(count)]

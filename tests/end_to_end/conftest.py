@@ -15,7 +15,7 @@ from aiokafka_lite import ClientConfig, EmbeddedCluster, UnknownTopic
 from aiokafka_lite.admin import create_topic, delete_topics
 from aiokafka_lite.cluster.client import Client
 from tests.real.jvm import java_problem, release, run_tool
-from tests.real.releases import NEWEST, wanted
+from tests.real.releases import NEWEST, marks_of, wanted
 from tests.real.report import BROKERS
 from tests.real.servers import IN_CI, Server, Servers, Unavailable
 
@@ -70,8 +70,7 @@ def missing(reason: str) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kafka" in metafunc.fixturenames:
         names = wanted(metafunc.config.getoption("--kafka"))
-        marks = {name: () if name == "embedded" else (pytest.mark.real,) for name in names}
-        metafunc.parametrize("kafka", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
+        metafunc.parametrize("kafka", [pytest.param(name, marks=marks_of(name)) for name in names], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

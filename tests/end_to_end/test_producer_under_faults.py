@@ -25,7 +25,7 @@ from tests.end_to_end.history import Found, Outcome, Send
 from tests.end_to_end.traffic import Traffic, Writer, read_back, read_back_by_librdkafka, traffic
 from tests.real.jvm import java_problem
 from tests.real.jvm_cluster import JvmCluster
-from tests.real.releases import NEWEST, wanted
+from tests.real.releases import NEWEST, marks_of, wanted
 from tests.real.servers import Servers
 
 pytestmark = pytest.mark.xdist_group("three brokers")
@@ -43,8 +43,7 @@ _numbers = itertools.count(1)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cluster" in metafunc.fixturenames:
         names = [name for name in wanted(metafunc.config.getoption("--kafka")) if name in ("embedded", NEWEST)]
-        marks = {"embedded": (), NEWEST: (pytest.mark.real,)}
-        metafunc.parametrize("cluster", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
+        metafunc.parametrize("cluster", [pytest.param(name, marks=marks_of(name)) for name in names], indirect=True)
 
 
 @pytest.fixture(scope="module")

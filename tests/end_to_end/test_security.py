@@ -20,7 +20,7 @@ from aiokafka_lite.errors import KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.properties import client_settings, read_properties
 from tests.end_to_end.conftest import missing
 from tests.real.jvm import java_problem, release, run_tool
-from tests.real.releases import MATRIX, NEWEST, wanted
+from tests.real.releases import MATRIX, NEWEST, marks_of, wanted
 from tests.real.secured import (
     KEY_PASSWORD,
     PLAIN_PASSWORD,
@@ -72,12 +72,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     versions = [name for name in wanted(metafunc.config.getoption("--kafka")) if name in MATRIX]
     if "way" in metafunc.fixturenames:
         pairs = [(version, way) for version in versions for way in WAYS if release(version) >= WAYS[way]]
-        parameters = [pytest.param(f"secured {version}", way, marks=pytest.mark.real) for version, way in pairs]
+        parameters = [pytest.param(f"secured {version}", way, marks=marks_of(version)) for version, way in pairs]
         metafunc.parametrize("secured, way", parameters, indirect=["secured"], scope="module")
         return
     first = metafunc.function.__dict__.get("since", (0,))
     parameters = [
-        pytest.param(f"secured {version}", marks=pytest.mark.real) for version in versions if release(version) >= first
+        pytest.param(f"secured {version}", marks=marks_of(version)) for version in versions if release(version) >= first
     ]
     metafunc.parametrize("secured", parameters, indirect=True, scope="module")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 MATRIX = ("4.3.1", "4.1.1", "4.0.1", "3.9.1", "3.3.2", "2.8.2", "2.4.1", "1.1.1")
 NEWEST = MATRIX[0]
 DEFAULT = (NEWEST, "2.8.2", "1.1.1")
@@ -16,3 +18,10 @@ def wanted(option: str) -> list[str]:
     if option == "all":
         return ["embedded", *MATRIX]
     return option.split(",")
+
+
+def marks_of(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """The marks of a test on this broker. Older releases are long: they run in ``make test-long``."""
+    if name == "embedded":
+        return ()
+    return (pytest.mark.real,) if name in ("given", NEWEST) else (pytest.mark.real, pytest.mark.long)

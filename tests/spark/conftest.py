@@ -21,7 +21,7 @@ from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.spark import register, runtime
 from aiokafka_lite.spark.jvm import use_java
 from tests.end_to_end.conftest import kafka, servers
-from tests.real.releases import NEWEST, wanted
+from tests.real.releases import NEWEST, marks_of, wanted
 
 __all__ = ["kafka", "servers"]
 
@@ -35,8 +35,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kafka" in metafunc.fixturenames:
         option = metafunc.config.getoption("--kafka")
         names = ["given" if "KAFKA_BOOTSTRAP" in os.environ else NEWEST] if option == "default" else wanted(option)
-        marks = {name: () if name == "embedded" else (pytest.mark.real,) for name in names}
-        metafunc.parametrize("kafka", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
+        metafunc.parametrize("kafka", [pytest.param(name, marks=marks_of(name)) for name in names], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,11 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from aiokafka_lite import EmbeddedCluster, Producer, RecordMetadata
 from aiokafka_lite.spark.jvm import use_java
 from tests.spark.conftest import ROOT, on_spark
+
+pytestmark = pytest.mark.long
 
 KILLS = int(os.environ.get("SPARK_KILLS", "4"))
 PARTITIONS = 3

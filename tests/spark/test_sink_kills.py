@@ -11,10 +11,14 @@ import random
 import sys
 from pathlib import Path
 
+import pytest
+
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer, RecordMetadata, TopicPartition
 from aiokafka_lite.spark.jvm import use_java
 from tests.spark.conftest import ROOT
 from tests.spark.test_kills import PATIENCE, VICTIMS, Driver, until_it_is_time
+
+pytestmark = pytest.mark.long
 
 KILLS = int(os.environ.get("SPARK_KILLS", "1"))
 PARTITIONS = 3

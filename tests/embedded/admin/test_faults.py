@@ -45,6 +45,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataRequest,
 )
 from tests.cases import case
+from tests.waiting import until
 
 ORDERS = [TopicPartition("orders", number) for number in range(6)]
 
@@ -170,9 +171,9 @@ async def test_groups_are_listed_although_a_broker_leaves_meanwhile(admin: Admin
     await admin.topics.create(NewTopic("orders", 1))
     for number in range(6):
         await admin.groups.alter_offsets(f"group-{number}", {ORDERS[0]: 0})
-    cluster.on(ListGroupsRequest, node=2).delay(5.0)
+    fault = cluster.on(ListGroupsRequest, node=2).delay(5.0)
     listing = asyncio.ensure_future(admin.groups.list())
-    await asyncio.sleep(1.0)  # virtual
+    await until(lambda: fault.hits, "broker 2 is asked")
     await cluster.stop(2)
     assert {group.group_id for group in await listing} <= {f"group-{number}" for number in range(6)}
     assert {exchange.node_id for exchange in cluster.history.of(ListGroupsRequest)} >= {1, 3}
@@ -277,9 +278,9 @@ async def test_another_broker_is_asked_when_one_keeps_silent(admin: Admin, clust
 
 
 async def test_closing_ends_the_calls_that_wait(admin: Admin, cluster: EmbeddedCluster) -> None:
-    cluster.on(CreateTopicsRequest).drop()
+    fault = cluster.on(CreateTopicsRequest).drop()
     call = asyncio.ensure_future(admin.topics.create("orders"))
-    await asyncio.sleep(1.0)  # virtual
+    await until(lambda: fault.hits, "the request is at the broker")
     await admin.close()
     with pytest.raises(IllegalStateError):
         await call

@@ -15,6 +15,7 @@ from aiokafka_lite.embedded import EmbeddedCluster, Refused
 from aiokafka_lite.errors import ConfigurationError, ErrorCode
 from aiokafka_lite.protocol.messages import MetadataRequest, MetadataRequestTopic
 from aiokafka_lite.protocol.records import split_batches
+from tests.cases import seeds
 from tests.embedded.broker.peer import Peer, produce_request
 from tests.pure.embedded.batches import produced
 
@@ -309,7 +310,7 @@ class Writer:
             return False
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, usual=4))
 def test_nothing_acknowledged_is_lost_repeated_or_reordered_whatever_breaks(seed: int) -> None:
     async def main() -> tuple[list[bytes], list[bytes]]:
         dice = random.Random(seed)

@@ -18,6 +18,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from tests.embedded.broker.peer import Peer, produce_request
 from tests.pure.embedded.batches import produced
+from tests.waiting import until
 
 
 def batch(*values: bytes) -> bytes:
@@ -80,10 +81,10 @@ async def test_apply_then_disconnect_writes(one: EmbeddedCluster) -> None:
 
 
 async def test_a_dropped_request_is_never_answered(one: EmbeddedCluster) -> None:
-    one.on(MetadataRequest).drop()
+    fault = one.on(MetadataRequest).drop()
     async with Peer(one) as peer:
         peer.send(MetadataRequest(topics=[]), 9)
-        await asyncio.sleep(0.01)
+        await until(lambda: fault.hits, "the request is at the broker")
         assert one.history[0].response is None
         assert len(one.nodes[1].connections) == 1
 

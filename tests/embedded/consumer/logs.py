@@ -12,6 +12,7 @@ from aiokafka_lite.embedded.log import StoredBatch
 from aiokafka_lite.embedded.partition import Partition
 from aiokafka_lite.protocol.records import encode_batch, rewrite_header, split_batches
 from aiokafka_lite.types import Record, TopicPartition
+from tests.waiting import until
 
 DEADLINE = 30.0
 
@@ -24,6 +25,16 @@ def consumer_of(cluster: EmbeddedCluster, **settings: Any) -> Consumer:
 def leader(cluster: EmbeddedCluster, partition: TopicPartition) -> Partition:
     """The replica that leads."""
     return cluster.nodes[cluster.leader_of(*partition)].replica_manager.require(partition)
+
+
+async def until_replicated(cluster: EmbeddedCluster, partition: TopicPartition) -> None:
+    """Wait until every replica has all records and the high watermark of the leader."""
+    first = leader(cluster, partition)
+    replicas = [cluster.nodes[node].replica_manager.require(partition) for node in first.state.replicas]
+    await until(
+        lambda: all(each.log.high_watermark == first.log.end_offset for each in replicas),
+        f"{partition} is replicated",
+    )
 
 
 def write_batch(cluster: EmbeddedCluster, partition: TopicPartition, data: bytes, *, damage: int | None = None) -> int:

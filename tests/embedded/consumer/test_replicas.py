@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,7 +10,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, take
+from tests.embedded.consumer.logs import consumer_of, fill, take, until_replicated
 
 FIRST = TopicPartition("orders", 0)
 LEADER, NEAR = 1, 2
@@ -23,9 +22,8 @@ async def racks() -> AsyncIterator[EmbeddedCluster]:
     async with EmbeddedCluster(brokers=3, tcp=False, racks=["a", "b", "c"], seed=1) as cluster:
         await cluster.create_topic("orders", assignments=[[LEADER, NEAR]])
         await cluster.until_in_sync("orders")
-        await asyncio.sleep(1.0)
         fill(cluster, FIRST, 100)
-        await asyncio.sleep(2.0)
+        await until_replicated(cluster, FIRST)
         yield cluster
 
 

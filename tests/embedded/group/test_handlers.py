@@ -24,6 +24,7 @@ from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, IllegalStateError, KafkaTimeout
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Record, TopicPartition
+from tests.cases import seeds
 from tests.embedded.consumer.logs import fill, write_batch
 from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
@@ -379,7 +380,7 @@ async def trouble_the_coordinator(cluster: EmbeddedCluster, choice: random.Rando
 
 
 @pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, usual=1))
 async def test_a_storm_of_handlers_does_every_record_and_commits_nothing_that_was_not_done(
     cluster: EmbeddedCluster, settings: dict[str, Any], seed: int
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.group import RoundRobinStrategy, StickyStrategy
 from aiokafka_lite.protocol.messages import HeartbeatRequest
+from tests.cases import seeds
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, until_stable
 
@@ -43,7 +44,7 @@ async def test_partitions_are_shared_and_taken_over(
 
 
 @each_strategy
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, usual=1))
 async def test_a_storm_of_members_that_come_and_go_reads_every_record_once(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], seed: int
 ) -> None:
@@ -74,7 +75,7 @@ async def test_a_storm_of_members_that_come_and_go_reads_every_record_once(
 
 
 @each_strategy
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2, usual=1))
 async def test_a_storm_with_members_that_die_loses_no_record(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], seed: int
 ) -> None:
@@ -153,7 +154,7 @@ async def test_an_eager_member_lets_go_of_everything(cluster: EmbeddedCluster, o
     await second.stop()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, usual=1))
 async def test_a_storm_of_static_members_that_restart_keeps_everyones_place(
     cluster: EmbeddedCluster, ownership: Ownership, seed: int
 ) -> None:
