@@ -1,7 +1,7 @@
-"""Found by Spark itself: a top-level module ``pyspark_*`` with a ``DefaultSource`` registers a format.
+"""Registers the format ``kafka-lite``: Spark finds top-level modules ``pyspark_*`` with a ``DefaultSource`` by itself.
 
-Spark imports every such module when it looks for any format at all. An error here would make all of them fail, so that
-where something is missing, there is only no ``kafka-lite``.
+Spark imports every such module when it looks up any format. An error here would break all formats, so a missing
+dependency is only a warning, and the format ``kafka-lite`` is not available then.
 """
 
 from __future__ import annotations

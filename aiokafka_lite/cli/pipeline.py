@@ -17,7 +17,7 @@ from .options import BootstrapServer, ConfigFile, Properties
 from .running import log_warnings, run_blocking
 
 if TYPE_CHECKING:
-    from ..spark.session import Cluster
+    from ..spark.session import SparkCluster
 
 EXAMPLES = r"""
 aiokafka-lite pipeline -b localhost:9092 --topic orders --schema 'city STRING, amount DOUBLE, at TIMESTAMP' \
@@ -94,7 +94,7 @@ def pipeline(
 
     def run() -> int:
         from ..errors import ConfigurationError
-        from ..spark.session import Cluster
+        from ..spark.session import SparkCluster
 
         if to_parquet is None and to_topic is None:
             raise ConfigurationError("a pipeline requires a destination: --to-parquet, --to-topic, or both")
@@ -104,7 +104,7 @@ def pipeline(
             "startingOffsets": starting_offsets,
             **names_and_values("option", option or ()),
         }
-        cluster = Cluster(master=master, remote=remote, settings=names_and_values("conf", conf or ()))
+        cluster = SparkCluster(master=master, remote=remote, settings=names_and_values("conf", conf or ()))
         return _run(plan, cluster, name, stop_timeout)
 
     raise typer.Exit(run_blocking(run))
@@ -120,7 +120,7 @@ def client_options(connection: Connection) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in properties.items()}
 
 
-def _run(plan: dict[str, Any], cluster: Cluster, name: str, stop_timeout: float) -> int:
+def _run(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: float) -> int:
     from ..errors import KafkaError
     from ..spark.session import open_session
 

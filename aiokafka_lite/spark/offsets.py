@@ -1,8 +1,8 @@
-"""Ranges of offsets: how a trigger's share is found, and how it is cut into tasks. Pure: the same in, the same out.
+"""Ranges of offsets: how far a trigger reads, and how its ranges become tasks. Pure.
 
-What a batch reads must not depend on when it is asked: a query that is restarted in the middle of a batch plans that
-batch again, from the two offsets in its checkpoint, and has to get the same rows in the same tasks. So nothing here
-asks the cluster, or a clock.
+Rule: the plan of a batch depends only on the two offsets in the checkpoint and on the options. A query that is
+restarted in the middle of a batch plans that batch again, and must get the same rows in the same tasks. So nothing here
+uses the cluster or a clock.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from ..types import TopicPartition
 
 PartitionOffsets = Mapping[TopicPartition, int]
 OffsetJson = dict[str, dict[str, int]]
-"""Offsets as Spark keeps them in a checkpoint: ``{"topic":{"0":23}}``, the form of Spark's own Kafka connector."""
+"""Offsets in a checkpoint, in the form of Spark's own Kafka connector: ``{"topic":{"0":23}}``."""
 
 START = "$start"
-"""In the end of a query's first batch: where that batch begins. No topic can have this name.
+"""The key, in the end offset of a query's first batch, of the start of that batch. No topic can have this name.
 
-Spark does not log where a query began, so that a first batch which is killed would be begun anew somewhere else.
+Spark does not log the start of a query. Without it, a first batch that is killed would begin somewhere else after the
+restart.
 """
 
 
@@ -30,7 +31,7 @@ Spark does not log where a query began, so that a first batch which is killed wo
 
 
 def to_json(offsets: PartitionOffsets) -> OffsetJson:
-    """The checkpoint's form, in the order of topics and partitions: Spark compares offsets as text."""
+    """Offsets in the checkpoint's form, sorted by topic and partition: Spark compares offsets as text."""
     made: OffsetJson = {}
     for (topic, partition), offset in sorted(offsets.items()):
         made.setdefault(topic, {})[str(partition)] = offset
@@ -38,12 +39,12 @@ def to_json(offsets: PartitionOffsets) -> OffsetJson:
 
 
 def with_start(end: OffsetJson, start: PartitionOffsets) -> dict[str, object]:
-    """The end of a query's first batch, which says where the batch begins."""
+    """The end offset of a query's first batch, with the start of this batch."""
     return {**end, START: to_json(start)}
 
 
 def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint. ConfigurationError for what neither this source nor Spark's connector writes."""
+    """The offsets of a checkpoint. ConfigurationError unless this source or Spark's connector wrote it."""
     offsets: dict[TopicPartition, int] = {}
     for topic, by_partition in json.items():
         if topic == START:
@@ -58,7 +59,7 @@ def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
 
 
 def start_of(json: Mapping[str, object]) -> dict[TopicPartition, int] | None:
-    """Where the batch begins whose end this is, if it says so."""
+    """The start that an end offset contains, if any."""
     given = json.get(START)
     if given is None:
         return None
@@ -69,16 +70,16 @@ def start_of(json: Mapping[str, object]) -> dict[TopicPartition, int] | None:
 
 def _strange(json: object) -> ConfigurationError:
     return ConfigurationError(
-        f'the checkpoint has the offset {json!r}, which is not of the form {{"topic":{{"0":23}}}}: '
-        "it is of another source, or damaged; begin with a new checkpointLocation, and startingOffsets to say where"
+        f'an offset of the checkpoint must have the form {{"topic":{{"0":23}}}}, got {json!r}: the checkpoint belongs '
+        "to another source, or is damaged; begin with a new checkpointLocation, and set startingOffsets"
     )
 
 
-# How much a trigger reads.
+# Limits of a trigger.
 
 
 def backlog(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, int]:
-    """How many offsets each partition has between the two; those that have none are left out.
+    """The number of offsets between the two, by partition, without partitions that have none.
 
     A partition that is not in ``start`` is new, and begins at 0.
     """
@@ -87,9 +88,9 @@ def backlog(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartiti
 
 
 def rate_limited(start: PartitionOffsets, end: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
-    """How far a trigger gets that may read ``limit`` offsets: each partition in proportion to its backlog.
+    """The end of a trigger that may read ``limit`` offsets, each partition in proportion to its backlog.
 
-    As in Spark's own connector, at least one offset each, so that a small partition does not starve beside large ones.
+    Each partition gets at least one offset, as in Spark's own connector, so that a small one is not starved.
     """
     sizes = backlog(start, end)
     total = sum(sizes.values())
@@ -109,7 +110,7 @@ def rate_limited(start: PartitionOffsets, end: PartitionOffsets, limit: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The records of a partition from ``start`` up to ``end``, which it does not include.
+    """The records of a partition from offset ``start`` up to, and without, offset ``end``.
 
     There may be fewer records than offsets: compaction and transactions leave gaps.
     """
@@ -124,11 +125,11 @@ class Range:
 
 
 Task = tuple[Range, ...]
-"""What one Spark task reads."""
+"""The ranges that one Spark task reads."""
 
 
 def ranges(start: PartitionOffsets, end: PartitionOffsets) -> list[Range]:
-    """What lies between two offsets, in the order of topics and partitions; empty ranges are left out."""
+    """The ranges between two offsets, sorted by topic and partition, without empty ranges."""
     return [
         Range(partition, start.get(partition, 0), offset)
         for partition, offset in sorted(end.items())
@@ -143,10 +144,10 @@ def tasks(
     max_records_per_partition: int | None = None,
     records_per_task: int,
 ) -> list[Task]:
-    """Cut ranges that are too large, and put small ones together, as a task has a price of its own.
+    """Split large ranges and combine small ones, because a task has a fixed cost.
 
-    A task gets at most ``max_records_per_partition`` offsets. There are about ``min_partitions`` tasks or more, where
-    there are as many offsets. Otherwise ranges are put together up to ``records_per_task`` offsets. The ranges of a
+    A task gets at most ``max_records_per_partition`` offsets. There are about ``min_partitions`` tasks or more, if
+    there are that many offsets. Otherwise ranges are combined up to ``records_per_task`` offsets. The ranges of a
     partition stay in order.
     """
     pieces = [each for each in wanted if each.size > 0]
@@ -160,14 +161,14 @@ def tasks(
 
 
 def _split(whole: Range, parts: int) -> list[Range]:
-    """Equal parts, as nearly as may be; never an empty one."""
+    """Parts of nearly equal size, none of them empty."""
     parts = max(1, min(parts, whole.size))
     edges = [whole.start + whole.size * index // parts for index in range(parts + 1)]
     return [replace(whole, start=low, end=high) for low, high in pairwise(edges)]
 
 
 def _split_to(pieces: Sequence[Range], count: int) -> list[Range]:
-    """About ``count`` parts, more of the larger ranges."""
+    """About ``count`` parts, with more parts of larger ranges."""
     total = sum(piece.size for piece in pieces)
     return [part for piece in pieces for part in _split(piece, -(-piece.size * count // total))]
 
@@ -175,7 +176,7 @@ def _split_to(pieces: Sequence[Range], count: int) -> list[Range]:
 def _coalesce(pieces: Sequence[Range], records_per_task: int, min_tasks: int) -> list[Task]:
     made: list[list[Range]] = []
     room = 0
-    merges = len(pieces) - min_tasks  # as many may go without leaving too few tasks
+    merges = len(pieces) - min_tasks  # more merges would leave too few tasks
     for piece in pieces:
         if made and piece.size <= room and merges > 0:
             _append(made[-1], piece)
@@ -188,7 +189,7 @@ def _coalesce(pieces: Sequence[Range], records_per_task: int, min_tasks: int) ->
 
 
 def _append(task: list[Range], piece: Range) -> None:
-    """A piece that goes on where the one before it ends becomes part of it."""
+    """Add a piece to a task. A piece that continues the last one is merged with it."""
     last = task[-1]
     if last.partition == piece.partition and last.end == piece.start:
         task[-1] = replace(last, end=piece.end)

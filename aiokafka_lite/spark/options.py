@@ -1,11 +1,10 @@
-"""What users write in ``.option(...)``: parsed, checked and typed, for a batch read, a stream read and a write.
+"""The values of ``.option(...)``: parsed, checked and typed, for a batch read, a stream read and a write.
 
-Names, defaults and meanings are those of Spark's own Kafka connector, so that a query can move over by changing the
-name of its format; what this source has beyond that is marked so in ``OPTIONS``. An option that does not exist, or not
-for this kind of query, is an error that names the one that was probably meant: what is silently ignored is found out
-about in production.
+Names, defaults and meanings are those of Spark's own Kafka connector, so that a query can change to this format by
+changing its name. ``OPTIONS`` marks the options that only this source has. An option that does not exist, or not for
+this kind of query, is an error that names a similar option, because an ignored option shows only in production.
 
-Nothing here imports pyspark, or anything that is slow to import: every planner worker comes through here.
+This module imports neither pyspark nor any other slow module, because every planner worker imports it.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Literal, TypedDict
+from typing import Literal
 
+from ..arguments import INT32_MAX, INT64_MAX
 from ..errors import ConfigurationError
 from . import bounds
 from .bounds import (
     EARLIEST_OFFSET,
-    INT64_MAX,
     LATEST_OFFSET,
     Bound,
     Edge,
@@ -37,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 KAFKA_PREFIX = "kafka."
 BOOTSTRAP_SERVERS = "bootstrap.servers"
-INT32_MAX = 2**31 - 1
 
 DEFAULT_TRIGGER_DELAY = 15 * 60.0
 DEFAULT_POLL_TIMEOUT = 120.0
@@ -83,13 +81,13 @@ OPTIONS: Mapping[str, Scope] = {
     "fetchOffset.numRetries": Scope.READ,
     "fetchOffset.retryIntervalMs": Scope.READ,
     "topic": Scope.WRITE,
-    # Of this source alone.
+    # Only of this source.
     "recordsPerTask": Scope.READ,
     "prefetchBytes": Scope.READ,
     "pushdown": Scope.BATCH_READ,
     "freezeGc": Scope.ALL,
 }
-"""Every option by its name in the documentation; those that begin with ``kafka.`` go to the client besides."""
+"""Every option. Options that begin with ``kafka.`` are properties of the client."""
 
 _BY_LOWER_CASE = {name.lower(): name for name in OPTIONS}
 
@@ -101,7 +99,7 @@ _SPARKS_OWN = frozenset(
         "asyncprogresstrackingcheckpointintervalms",
     }
 )
-"""What Spark hands to a sink or source together with its options, and reads itself."""
+"""Options that Spark itself reads, and passes to a source or sink nevertheless."""
 
 _USE_INSTEAD = {
     "path": "topics are named by .option('subscribe', 'a,b'), and for a write by .option('topic', 'a')",
@@ -109,29 +107,29 @@ _USE_INSTEAD = {
     "bootstrap.servers": "write kafka.bootstrap.servers",
     "topics": "write subscribe for a read, and topic for a write",
     "kafka.topic": "write subscribe for a read, and topic for a write",
-    "group.id": "write kafka.group.id; it is for authorization only",
+    "group.id": "write kafka.group.id, which is used for authorization only",
     "endingoffset": "write endingOffsets",
     "startingoffset": "write startingOffsets",
 }
 
 _REFUSED_PROPERTIES = {
-    "auto.offset.reset": "write startingOffsets; where a query goes on is in its checkpoint",
-    "enable.auto.commit": "leave it out; offsets are kept in the checkpoint, and nothing is committed to Kafka",
+    "auto.offset.reset": "write startingOffsets; a restarted query continues from its checkpoint",
+    "enable.auto.commit": "leave it out; the checkpoint has the offsets, and nothing is committed to Kafka",
     "interceptor.classes": "leave it out; transform the rows in Spark",
-    "key.deserializer": "leave it out; keys come as binary, and CAST(key AS STRING) or from_json reads them",
-    "value.deserializer": "leave it out; values come as binary, and CAST(value AS STRING) or from_json reads them",
+    "key.deserializer": "leave it out; keys are binary, and CAST(key AS STRING) or from_json reads them",
+    "value.deserializer": "leave it out; values are binary, and CAST(value AS STRING) or from_json reads them",
     "key.serializer": "leave it out; the key column is string or binary",
     "value.serializer": "leave it out; the value column is string or binary",
 }
-"""Properties of Kafka's clients that a query must not set, with what to do instead."""
+"""Properties of Kafka's clients that a query must not set, and what to do instead."""
 
 _TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Properties(Mapping[str, str]):
-    """The ``kafka.*`` options, without that prefix. Values are never shown, since some of them are secrets.
+    """The ``kafka.*`` options without this prefix. ``repr`` does not show values, because some are secrets.
 
-    They are as the user wrote them: ``file:`` and ``env:`` are resolved by each node when it connects.
+    The values are as the user wrote them: each node resolves ``file:`` and ``env:`` when it connects.
     """
 
     __slots__ = ("_values",)
@@ -156,18 +154,18 @@ class Properties(Mapping[str, str]):
 
     @property
     def isolation_level(self) -> Literal["read_committed", "read_uncommitted"]:
-        """What Kafka's own consumer takes if nothing is said: ``read_uncommitted``."""
+        """The isolation level; by default that of Kafka's own consumer, ``read_uncommitted``."""
         level = self.get("isolation.level", "read_uncommitted")
         if level == "read_committed":
             return "read_committed"
         if level == "read_uncommitted":
             return "read_uncommitted"
-        raise wrong("kafka.isolation.level", level, "write read_committed or read_uncommitted")
+        raise wrong("kafka.isolation.level", level, "read_committed or read_uncommitted")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """What batch and stream reads have in common. Times are seconds, sizes bytes."""
+    """The options that batch and stream reads share. Times are seconds, sizes are bytes."""
 
     properties: Properties
     selection: Selection
@@ -186,7 +184,7 @@ class Read:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRead(Read):
-    """A ``spark.read``: from ``starting`` up to ``ending``, as they are when the query is planned."""
+    """A ``spark.read``: from ``starting`` up to ``ending``, both resolved when the query is planned."""
 
     ending: Bound
     pushdown: bool
@@ -194,7 +192,7 @@ class BatchRead(Read):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRead(Read):
-    """A ``spark.readStream``. Limits are numbers of offsets, over all partitions together."""
+    """A ``spark.readStream``. Limits count the offsets of all partitions together."""
 
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
@@ -203,7 +201,7 @@ class StreamRead(Read):
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """A ``write`` or ``writeStream``. ``topic`` overrides the column of that name."""
+    """A ``write`` or ``writeStream``. ``topic`` overrides the column ``topic``."""
 
     properties: Properties
     topic: str | None
@@ -212,15 +210,15 @@ class Write:
 
 
 def is_read(options: Mapping[str, str]) -> bool:
-    """Whether these can only be meant for a read; a query does not say what it is until its reader is made."""
+    """Whether these options are for a read. Spark says what a query is only when it makes a reader or a writer."""
     return any(name.lower() in ("subscribe", "subscribepattern", "assign") for name in options)
 
 
 def check_read(options: Mapping[str, str]) -> Read:
     """The options of a read of either kind; ConfigurationError if they fit neither.
 
-    Which one is meant is not known here: the error is about what is wrong for a stream, where any option is as well
-    (a batch may not begin at the end), unless it is only that an option is for batches.
+    The kind is not known here. The error is that of a batch read if an option is for batches only, else that of a
+    stream read, whose rules are fewer: a batch must not begin at the end.
     """
     try:
         return batch_read(options, quiet=True)
@@ -233,36 +231,34 @@ def check_read(options: Mapping[str, str]) -> Read:
 
 
 def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
-    """The options of ``spark.read``; ConfigurationError, which says what to write instead, for those that are wrong.
+    """The options of ``spark.read``. ConfigurationError for wrong ones, with what to write instead.
 
-    Limits of a trigger mean nothing here; they are ignored with a warning (unless ``quiet``), as by Spark's connector.
+    Limits of a trigger have no effect; they are ignored with a warning (unless ``quiet``), as in Spark's connector.
     """
     given = _Given(options, Scope.BATCH_READ)
     limits = [name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay") if name in given]
     if limits and not quiet:
-        logger.warning("%s: of no effect in a batch read", ", ".join(limits))
-    given.trigger_limits()  # wrong ones are told all the same: at load, nobody knows yet that it is a batch
+        logger.warning("options without effect in a batch read: %s", ", ".join(limits))
+    given.trigger_limits()  # checked nevertheless: at load, a stream is possible
     starting = given.bound("starting", Edge.EARLIEST)
     if starting is Edge.LATEST or _has(starting, LATEST_OFFSET):
         raise wrong(
-            "startingOffsets", given.text("startingOffsets"), "a batch read cannot begin at the end; write earliest"
+            "startingOffsets", given.text("startingOffsets"), "earliest, or offsets other than -1, in a batch read"
         )
     ending = given.bound("ending", Edge.LATEST)
     if ending is Edge.EARLIEST or _has(ending, EARLIEST_OFFSET):
-        raise wrong(
-            "endingOffsets", given.text("endingOffsets"), "a batch read cannot end at the beginning; write latest"
-        )
+        raise wrong("endingOffsets", given.text("endingOffsets"), "latest, or offsets other than -2, in a batch read")
     common = given.common(starting)
-    bounds.check_same_partitions(common["selection"], ending, bounds.option("ending", ending))
-    return BatchRead(**common, ending=ending, pushdown=given.switch("pushdown", False))
+    bounds.check_same_partitions(common.selection, ending, bounds.option("ending", ending))
+    return BatchRead(**vars(common), ending=ending, pushdown=given.switch("pushdown", False))
 
 
 def stream_read(options: Mapping[str, str]) -> StreamRead:
-    """The options of ``spark.readStream``; ConfigurationError, which says what to write instead, for wrong ones."""
+    """The options of ``spark.readStream``. ConfigurationError for wrong ones, with what to write instead."""
     given = _Given(options, Scope.STREAM_READ)
     most, least, delay = given.trigger_limits()
     return StreamRead(
-        **given.common(given.bound("starting", Edge.LATEST)),
+        **vars(given.common(given.bound("starting", Edge.LATEST))),
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
         max_trigger_delay=delay,
@@ -270,11 +266,11 @@ def stream_read(options: Mapping[str, str]) -> StreamRead:
 
 
 def write(options: Mapping[str, str]) -> Write:
-    """The options of ``write`` and ``writeStream``; ConfigurationError, which says what to write instead."""
+    """The options of ``write`` and ``writeStream``. ConfigurationError for wrong ones, with what to write instead."""
     given = _Given(options, Scope.WRITE)
     topic = given.text("topic")
     if topic is not None and not topic.strip():
-        raise wrong("topic", topic, "write the topic's name, or leave it out to take the column topic")
+        raise wrong("topic", topic, "the name of a topic, or left out to use the column topic")
     return Write(
         properties=given.properties(),
         topic=None if topic is None else topic.strip(),
@@ -288,7 +284,7 @@ def _has(bound: Bound, special: int) -> bool:
 
 
 def _elsewhere(name: str) -> str:
-    """Which queries an option is for, and what the others have instead."""
+    """The queries that an option is for, or the option to use instead."""
     if name == "topic":
         return "write subscribe to name the topics to read"
     scopes = [text for scope, text in _SCOPE_NAMES.items() if scope in OPTIONS[name]]
@@ -299,26 +295,8 @@ def _or_default(number: int | None, default: int) -> int:
     return default if number is None else number
 
 
-class _Common(TypedDict):
-    """The fields of ``Read``."""
-
-    properties: Properties
-    selection: Selection
-    starting: Bound
-    fail_on_data_loss: bool
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    records_per_task: int
-    include_headers: bool
-    poll_timeout: float
-    offset_retries: int
-    offset_retry_interval: float
-    prefetch_bytes: int
-    freeze_gc: bool
-
-
 class _Given:
-    """The options of one query by their lower-case names, in whatever case they came."""
+    """The options of one query by their names in lower case: Spark's options have no case."""
 
     def __init__(self, options: Mapping[str, str], scope: Scope) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -331,18 +309,18 @@ class _Given:
 
     def _check_name(self, name: str) -> None:
         if name in _USE_INSTEAD:
-            raise ConfigurationError(f"option {name}: {_USE_INSTEAD[name]}")
+            raise ConfigurationError(f"option {name} does not exist: {_USE_INSTEAD[name]}")
         if name.startswith((KAFKA_PREFIX, "_")) or name in _SPARKS_OWN:
             return
         known = _BY_LOWER_CASE.get(name)
         if known is None:
             close = difflib.get_close_matches(name, _BY_LOWER_CASE, n=1)
             meant = f"did you mean {_BY_LOWER_CASE[close[0]]}?" if close else f"there are {', '.join(OPTIONS)}"
-            raise ConfigurationError(f"option {name}: there is no such option; {meant}")
+            raise ConfigurationError(f"option {name} does not exist; {meant}")
         if not OPTIONS[known] & self._scope:
-            # What is for neither kind of read is told so, as which kind is meant may not be known yet.
+            # A write's option is for neither kind of read, and the kind may not be known yet.
             here = "a read" if OPTIONS[known] is Scope.WRITE else _SCOPE_NAMES[self._scope]
-            raise ConfigurationError(f"option {known}: it is not for {here}; {_elsewhere(known)}")
+            raise ConfigurationError(f"option {known} is not for {here}; {_elsewhere(known)}")
 
     def text(self, name: str) -> str | None:
         return self._values.get(name.lower())
@@ -352,7 +330,7 @@ class _Given:
         if value is None:
             return default
         if value.lower() not in ("true", "false"):
-            raise wrong(name, value, "write true or false")
+            raise wrong(name, value, "true or false")
         return value.lower() == "true"
 
     def whole(self, name: str, low: int, high: int = INT64_MAX) -> int | None:
@@ -364,7 +342,7 @@ class _Given:
         except ValueError:
             number = low - 1
         if not low <= number <= high:
-            raise wrong(name, value, f"write a whole number from {low} to {high}")
+            raise wrong(name, value, f"a whole number from {low} to {high}")
         return number
 
     def milliseconds(self, name: str, low: int, default: float) -> float:
@@ -377,14 +355,14 @@ class _Given:
             return default
         match = re.fullmatch(r"(\d{1,18})\s*([a-z]*)", value.strip().lower())
         if match is None or (match[2] or "ms") not in _TIME_UNITS:
-            raise wrong(name, value, "write a number with a unit, as 500ms, 30s, 15m, 1h or 1d")
+            raise wrong(name, value, "a number with a unit, as in 500ms, 30s, 15m, 1h or 1d")
         return int(match[1]) * _TIME_UNITS[match[2] or "ms"]
 
     def trigger_limits(self) -> tuple[int | None, int | None, float]:
-        """Offsets of a trigger, at most and at least, and the seconds that it waits for the least."""
+        """Maximum and minimum of offsets per trigger, and the seconds to wait for the minimum."""
         most, least = self.whole("maxOffsetsPerTrigger", 1), self.whole("minOffsetsPerTrigger", 1)
         if most is not None and least is not None and least > most:
-            raise wrong("minOffsetsPerTrigger", least, f"at most maxOffsetsPerTrigger, which is {most}")
+            raise wrong("minOffsetsPerTrigger", least, f"at most maxOffsetsPerTrigger ({most})")
         return most, least, self.duration("maxTriggerDelay", DEFAULT_TRIGGER_DELAY)
 
     def properties(self) -> Properties:
@@ -395,15 +373,15 @@ class _Given:
         }
         for name, instead in _REFUSED_PROPERTIES.items():
             if name in given:
-                raise ConfigurationError(f"option {KAFKA_PREFIX}{name}: not for a query; {instead}")
+                raise ConfigurationError(f"option {KAFKA_PREFIX}{name} is not for a query: {instead}")
         if not given.get(BOOTSTRAP_SERVERS, "").strip():
             raise ConfigurationError(
-                'option kafka.bootstrap.servers is missing: write .option("kafka.bootstrap.servers", "host:9092")'
+                'option kafka.bootstrap.servers is required: write .option("kafka.bootstrap.servers", "host:9092")'
             )
         return Properties(given)
 
     def selection(self) -> Selection:
-        """Which partitions are read: exactly one of the three options says it."""
+        """The partitions to read, from exactly one of three options."""
         forms: dict[str, Callable[[str], Selection]] = {
             "subscribe": bounds.subscribe,
             "subscribePattern": bounds.subscribe_pattern,
@@ -411,13 +389,13 @@ class _Given:
         }
         given = {name: text for name in forms if (text := self.text(name)) is not None}
         if len(given) != 1:
-            what = f"{' and '.join(given)} are given" if given else "none is given"
-            raise ConfigurationError(f"write exactly one of the options {', '.join(forms)}: {what}")
+            found = " and ".join(given) or "none"
+            raise ConfigurationError(f"exactly one of the options {', '.join(forms)} is required, got {found}")
         ((name, text),) = given.items()
         return forms[name](text)
 
     def bound(self, end: Literal["starting", "ending"], default: Edge) -> Bound:
-        """Where reading begins or ends. A time for all goes before times by partition, and those before offsets."""
+        """Where reading begins or ends. One time overrides times by partition, which override offsets."""
         unmatched = Unmatched.LATEST if end == "ending" else self._unmatched()
         if (text := self.text(f"{end}Timestamp")) is not None:
             return Timestamps(bounds.timestamp(f"{end}Timestamp", text), unmatched)
@@ -433,28 +411,28 @@ class _Given:
         for strategy in Unmatched:
             if value.lower() == strategy.value:
                 return strategy
-        raise wrong(name, value, "write error or latest")
+        raise wrong(name, value, "error or latest")
 
-    def common(self, starting: Bound) -> _Common:
+    def common(self, starting: Bound) -> Read:
         properties = self.properties()
-        properties.isolation_level  # noqa: B018 — a wrong one is told now
+        properties.isolation_level  # noqa: B018 — checks the value
         selection = self.selection()
         bounds.check_same_partitions(selection, starting, bounds.option("starting", starting))
         group = [name for name in ("groupIdPrefix", "kafka.group.id") if name in self]
         if len(group) > 1:
-            raise ConfigurationError("options groupIdPrefix and kafka.group.id: write one of the two")
-        return {
-            "properties": properties,
-            "selection": selection,
-            "starting": starting,
-            "fail_on_data_loss": self.switch("failOnDataLoss", True),
-            "min_partitions": self.whole("minPartitions", 1, INT32_MAX),
-            "max_records_per_partition": self.whole("maxRecordsPerPartition", 1),
-            "records_per_task": self.whole("recordsPerTask", 1) or DEFAULT_RECORDS_PER_TASK,
-            "include_headers": self.switch("includeHeaders", False),
-            "poll_timeout": self.milliseconds("kafkaConsumer.pollTimeoutMs", 1, DEFAULT_POLL_TIMEOUT),
-            "offset_retries": _or_default(self.whole("fetchOffset.numRetries", 0, INT32_MAX), DEFAULT_OFFSET_RETRIES),
-            "offset_retry_interval": self.milliseconds("fetchOffset.retryIntervalMs", 0, DEFAULT_OFFSET_RETRY_INTERVAL),
-            "prefetch_bytes": self.whole("prefetchBytes", 1024, INT32_MAX) or DEFAULT_PREFETCH_BYTES,
-            "freeze_gc": self.switch("freezeGc", True),
-        }
+            raise ConfigurationError("options groupIdPrefix and kafka.group.id exclude each other")
+        return Read(
+            properties=properties,
+            selection=selection,
+            starting=starting,
+            fail_on_data_loss=self.switch("failOnDataLoss", True),
+            min_partitions=self.whole("minPartitions", 1, INT32_MAX),
+            max_records_per_partition=self.whole("maxRecordsPerPartition", 1),
+            records_per_task=self.whole("recordsPerTask", 1) or DEFAULT_RECORDS_PER_TASK,
+            include_headers=self.switch("includeHeaders", False),
+            poll_timeout=self.milliseconds("kafkaConsumer.pollTimeoutMs", 1, DEFAULT_POLL_TIMEOUT),
+            offset_retries=_or_default(self.whole("fetchOffset.numRetries", 0, INT32_MAX), DEFAULT_OFFSET_RETRIES),
+            offset_retry_interval=self.milliseconds("fetchOffset.retryIntervalMs", 0, DEFAULT_OFFSET_RETRY_INTERVAL),
+            prefetch_bytes=self.whole("prefetchBytes", 1024, INT32_MAX) or DEFAULT_PREFETCH_BYTES,
+            freeze_gc=self.switch("freezeGc", True),
+        )

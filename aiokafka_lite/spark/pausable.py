@@ -1,8 +1,8 @@
-"""A stream that can be told to take nothing more, so that a query can be stopped where nothing is half done.
+"""A stream source that can be paused, so that a query can be stopped between two batches.
 
-``StreamingQuery.stop()`` interrupts a batch that runs; the batch is done again when the query is started again, and a
-topic then has its rows twice. So a pause comes first: while a file exists, the source reports nothing new, the batch
-that runs ends, no other begins, and the query may be stopped. The file is looked for on the driver.
+``StreamingQuery.stop()`` interrupts the running batch. The restarted query repeats that batch, and a topic then has its
+rows twice. So the source is paused first: while a file exists on the driver, it reports no new records. The running
+batch finishes, no other one begins, and the query can be stopped.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ PAUSE = "_pause"
 
 
 class PausableStreamReader(StreamReader):
-    """A stream reader that waits while a file exists."""
+    """A stream reader that reports no new records while a file exists."""
 
     def __init__(self, read: options.StreamRead, schema: StructType, pause: Path) -> None:
         super().__init__(read, schema)
         self._pause = pause
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next batch ends; ``start`` while paused."""
+        """Where the next batch ends; ``start`` while the source is paused."""
         return start if self._pause.exists() else super().latestOffset(start, limit)
 
 
 class PausableDataSource(KafkaLiteDataSource):
-    """The same format, under another name, for streams that are read with the option `PAUSE`."""
+    """The same format under another name, for streams with the option ``PAUSE``."""
 
     @classmethod
     def name(cls) -> str:
-        """What ``format()`` takes."""
+        """The name for ``format()``."""
         return f"{super().name()}-pausable"
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name

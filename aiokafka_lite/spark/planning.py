@@ -1,4 +1,4 @@
-"""What the driver asks the cluster: which partitions there are, and which offsets a query's bounds stand for."""
+"""The driver's requests to the cluster: the partitions of a query, and the offsets of its bounds."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from .bounds import (
 from .connection import leased_client
 from .offsets import PartitionOffsets
 from .options import Read
-from .runtime import runtime
+from .worker_loop import worker_loop
 
 T = TypeVar("T")
 
 
 def check_topics(read: Read) -> None:
-    """Raise unless the cluster can be reached and has the topics that are named.
+    """Raise unless the cluster answers and has the named topics.
 
-    A query that may go on without what is gone is only told where it begins: a restarted one begins nowhere anew.
+    With ``failOnDataLoss=false`` a missing topic is not an error here: a restarted query continues without it.
     """
-    Planner(read).partitions(gone_is_wrong=read.fail_on_data_loss)
+    Planner(read).partitions(must_exist=read.fail_on_data_loss)
 
 
 class Planner:
-    """Answers the driver's questions about one query. Each call blocks, and shares the process's client."""
+    """Looks up partitions and offsets for one query. Each call blocks, and uses the client of this process."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -52,33 +52,33 @@ class Planner:
     def __repr__(self) -> str:
         return f"<Planner {self._read.selection}>"
 
-    def partitions(self, *, gone_is_wrong: bool = True) -> tuple[TopicPartition, ...]:
+    def partitions(self, *, must_exist: bool = True) -> tuple[TopicPartition, ...]:
         """The partitions that the query selects now, sorted.
 
-        ConfigurationError if a topic or partition that it names is not there; unless not ``gone_is_wrong``, and it is
-        left out.
+        A topic or partition that the query names and that does not exist is a ConfigurationError with ``must_exist``;
+        else it is left out.
         """
-        return self._ask(lambda client: _selected(client, self._read, gone_is_wrong))
+        return self._run(lambda client: _selected(client, self._read, must_exist))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where their logs begin."""
+        """The first offset of each log."""
         return self._look_up(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where their logs end, for this query's isolation level."""
+        """The end of each log, for this query's isolation level."""
         return self._look_up(dict.fromkeys(partitions, LATEST))
 
     def latest_from(self, partitions: Iterable[TopicPartition], known: PartitionOffsets) -> dict[TopicPartition, int]:
-        """As ``latest``; asked again a few times where a log seems to end before a ``known`` offset of it.
+        """As ``latest``, repeated up to ``fetchOffset.numRetries`` times while a log ends before its ``known`` offset.
 
-        A broker that has just become leader may not know yet how far its log was acknowledged.
+        A broker that has just become leader may not know its high watermark yet.
         """
         wanted = tuple(partitions)
         for _ in range(self._read.offset_retries):
             found = self.latest(wanted)
             if all(offset >= known.get(partition, 0) for partition, offset in found.items()):
                 return found
-            runtime().run(asyncio.sleep(self._read.offset_retry_interval))
+            worker_loop().run(asyncio.sleep(self._read.offset_retry_interval))
         return self.latest(wanted)
 
     def resolve(
@@ -89,20 +89,20 @@ class Planner:
         *,
         latest: PartitionOffsets | None = None,
     ) -> dict[TopicPartition, int]:
-        """The offsets that a bound stands for; ``name`` is its option, ``latest`` is what counts as the end, if known.
+        """The offsets of a bound. ``name`` is its option; ``latest`` has the ends of logs that are known already.
 
-        ConfigurationError if it names other partitions than these, or a time that is younger than all records.
+        ConfigurationError if the bound names other partitions, or a time after the last record of a partition.
         """
         bounds.check_all_named(partitions, bound, name)
-        resolved, asked, at_end = _sorted_out(bound, partitions)
-        found = self._ask(lambda client: self._list(client, asked))
+        resolved, asked, at_end = _split(bound, partitions)
+        found = self._run(lambda client: self._list(client, asked))
         for partition, offset in found.items():
             if offset is not None:
                 resolved[partition] = offset
             elif isinstance(bound, Timestamps) and bound.unmatched is Unmatched.ERROR:
                 raise ConfigurationError(
-                    f"option {name}: {partition} has no record from {asked[partition]} on; write an earlier time, or "
-                    "startingOffsetsByTimestampStrategy=latest to begin at its end"
+                    f"option {name}: {partition} has no record at or after timestamp {asked[partition]}; give an "
+                    "earlier time, or set startingOffsetsByTimestampStrategy=latest to begin at its end"
                 )
             else:
                 at_end.append(partition)
@@ -111,11 +111,11 @@ class Planner:
         return resolved | {each: known_ends[each] if each in known_ends else ends[each] for each in at_end}
 
     def offsets_from(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset whose record is not older than a time in milliseconds; None where there is none."""
-        return self._ask(lambda client: self._list(client, times))
+        """The offset of the first record at or after a time in milliseconds; None if there is none."""
+        return self._run(lambda client: self._list(client, times))
 
     def _look_up(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = self._ask(lambda client: self._list(client, wanted))
+        found = self._run(lambda client: self._list(client, wanted))
         return {partition: offset for partition, offset in found.items() if offset is not None}
 
     async def _list(self, client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -131,29 +131,29 @@ class Planner:
         )
         return {partition: None if answer is None else answer.offset for partition, answer in found.items()}
 
-    def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
-        """Ask, and ask again as often as the options say when it took too long, or failed in a way that passes."""
-        here = runtime()
-        with leased_client(here, self._read.properties) as client:
-            tries = 0
+    def _run(self, request: Callable[[Client], Awaitable[T]]) -> T:
+        """Run a request. Retriable errors and timeouts are retried ``fetchOffset.numRetries`` times."""
+        loop = worker_loop()
+        with leased_client(loop, self._read.properties) as client:
+            failures = 0
             while True:
                 try:
-                    return here.run(_awaited(question, client))
+                    return loop.run(_awaited(request, client))
                 except KafkaError as error:
-                    tries += 1
-                    if tries > self._read.offset_retries or not is_passing(error):
+                    failures += 1
+                    if failures > self._read.offset_retries or not is_passing(error):
                         raise
-                here.run(asyncio.sleep(self._read.offset_retry_interval))
+                loop.run(asyncio.sleep(self._read.offset_retry_interval))
 
 
-async def _awaited(question: Callable[[Client], Awaitable[T]], client: Client) -> T:
-    return await question(client)
+async def _awaited(request: Callable[[Client], Awaitable[T]], client: Client) -> T:
+    return await request(client)
 
 
-def _sorted_out(
+def _split(
     bound: Bound, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], list[TopicPartition]]:
-    """The partitions whose offset is given, those whose leader has to be asked (with what), those that mean the end."""
+    """Partitions with a given offset, partitions with a timestamp to look up, and partitions to begin at their end."""
     given: dict[TopicPartition, int] = {}
     asked: dict[TopicPartition, int] = {}
     at_end: list[TopicPartition] = []
@@ -175,18 +175,18 @@ def _sorted_out(
     return given, asked, at_end
 
 
-async def _selected(client: Client, read: Read, gone_is_wrong: bool) -> tuple[TopicPartition, ...]:
+async def _selected(client: Client, read: Read, must_exist: bool) -> tuple[TopicPartition, ...]:
     match read.selection:
         case Subscribe(topics):
-            known = await _partitions_of(client, topics, "subscribe", gone_is_wrong)
+            known = await _partitions_of(client, topics, "subscribe", must_exist)
         case SubscribePattern(pattern):
             names = [name for name in await _all_topics(client) if re.fullmatch(pattern, name)]
             known = await _partitions_of(client, names, "subscribePattern", False)
         case Assign(partitions):
-            all_known = set(await _partitions_of(client, {each.topic for each in partitions}, "assign", gone_is_wrong))
+            all_known = set(await _partitions_of(client, {each.topic for each in partitions}, "assign", must_exist))
             missing = [str(each) for each in partitions if each not in all_known]
-            if missing and gone_is_wrong:
-                raise ConfigurationError(f"option assign: there is no partition {', '.join(missing)}")
+            if missing and must_exist:
+                raise ConfigurationError(f"option assign names {', '.join(missing)}, which does not exist")
             known = [each for each in partitions if each in all_known]
     return tuple(sorted(known))
 
@@ -196,9 +196,7 @@ async def _all_topics(client: Client) -> list[str]:
     return sorted(topic.name for topic in answer.topics if topic.name and not topic.is_internal)
 
 
-async def _partitions_of(
-    client: Client, topics: Iterable[str], option: str, gone_is_wrong: bool
-) -> list[TopicPartition]:
+async def _partitions_of(client: Client, topics: Iterable[str], option: str, must_exist: bool) -> list[TopicPartition]:
     names = sorted(topics)
     if not names:
         return []
@@ -208,9 +206,9 @@ async def _partitions_of(
         topic = view.topics.get(name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            if gone_is_wrong:
+            if must_exist:
                 raise ConfigurationError(
-                    f"option {option}: the cluster has no topic {name!r}; create it first, or mind the spelling"
+                    f"option {option}: the cluster has no topic {name!r}; create it, or correct the name"
                 )
         elif error is not ErrorCode.NONE:
             raise error_for(error, f"topic {name!r}")

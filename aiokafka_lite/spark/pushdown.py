@@ -1,11 +1,12 @@
-"""Filters that Spark would apply to rows, applied to ranges of offsets instead: what they exclude is not even fetched.
+"""Filter pushdown: filters of a query narrow the ranges of offsets, so that excluded records are not fetched.
 
-Topics, partitions and offsets are known of a range, so that a filter of them is exact and Spark need not look again.
-Times are not in order in a log: only where records of some age begin can be told, so that Spark filters them as well.
+Filters of topics, partitions and offsets are exact, because a range has one topic and partition, and its offsets are
+known. A filter of times is not exact, because timestamps in a log are not sorted: only the first record at or after a
+time can be looked up. Spark applies such a filter to the rows as well.
 
-Spark 4.3 keeps what a reader planned with the frame that was loaded, and not with the scan: a frame that is used twice,
-with another filter or none, gets the ranges of the last filter. Nothing here can tell, so the option is off by default,
-and its documentation asks for a ``load()`` for each filter.
+Spark 4.3 keeps the plan of a reader with the loaded frame, not with the scan. If a frame is used twice with different
+filters, both uses get the ranges of the last filter. A source cannot detect this, so the option is off by default, and
+its documentation requires a ``load()`` for each filter.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _COMPARISONS: Mapping[type, Callable[[Any, Any], bool]] = {
 
 
 def is_exact(given: Filter) -> bool:
-    """Whether no row comes that the filter excludes, so that Spark need not apply it."""
+    """Whether the ranges contain no row that the filter excludes, so that Spark need not apply it."""
     if not isinstance(given, Comparison):
         return False
     if given.attribute == ("offset",):
@@ -54,18 +55,18 @@ def is_exact(given: Filter) -> bool:
 
 
 def narrowed(wanted: Iterable[Range], filters: Iterable[Filter], offsets_from: OffsetsFrom) -> list[Range]:
-    """What is left of the ranges; ``offsets_from`` tells where records of some age begin, if it has to be asked."""
-    left = list(wanted)
+    """The ranges that the filters leave. ``offsets_from`` looks up the first offsets at or after a time."""
+    kept = list(wanted)
     since: float | None = None
     for given in filters:
         if isinstance(given, Comparison) and is_exact(given):
-            left = [kept for each in left if (kept := _narrowed(each, given)) is not None]
+            kept = [part for each in kept if (part := _narrowed(each, given)) is not None]
         elif (time := _since(given)) is not None:
             since = time if since is None else max(since, time)
-    if since is None or not left:
-        return left
-    found = offsets_from({each.partition: max(0, math.floor(since)) for each in left})
-    begun = [replace(each, start=max(each.start, _or_end(found[each.partition], each))) for each in left]
+    if since is None or not kept:
+        return kept
+    found = offsets_from({each.partition: max(0, math.floor(since)) for each in kept})
+    begun = [replace(each, start=max(each.start, _or_end(found[each.partition], each))) for each in kept]
     return [each for each in begun if each.size > 0]
 
 
@@ -95,7 +96,7 @@ def _of_offsets(each: Range, given: Comparison) -> Range | None:
 
 
 def _since(given: Filter) -> float | None:
-    """The age in milliseconds that a filter asks for at least, if it is one of that kind."""
+    """The earliest timestamp, in milliseconds, that a filter accepts; None if it is not such a filter."""
     if not isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual) or given.attribute != ("timestamp",):
         return None
     if not isinstance(given.value, datetime):

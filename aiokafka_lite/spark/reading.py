@@ -1,7 +1,15 @@
-"""Fetching the ranges of one task: the client's own fetchers, until each partition has come to the end of its range.
+"""Fetches the ranges of one task, with the client's own fetchers, until each range is read to its end.
 
-It runs on the loop, and knows nothing of Arrow or Spark. What is fetched is handed out as the batches of the log, still
-packed; whoever takes them decodes them in a thread of its own, while the next are on their way.
+Rules of this file:
+
+1. It runs on the worker loop, and imports neither Arrow nor Spark. ``take`` returns packed batches of the log; Spark's
+   thread decodes them while the loop fetches the next ones.
+2. A partition leaves the subscription as soon as its fetch position reaches the end of its range. Another fetch would
+   wait for records that this task does not want.
+3. A range may end at offsets without records, because compaction and transactions leave gaps. No fetch reports that, so
+   after ``PROBE_INTERVAL`` without records ``_probe`` asks the leader.
+4. An offset outside of the log is an error or a warning, by ``fail_on_data_loss``. The position is never reset
+silently.
 """
 
 from __future__ import annotations
@@ -33,17 +41,17 @@ from .offsets import Range, Task
 logger = logging.getLogger(__name__)
 
 PROBE_INTERVAL = 1.0
-"""Seconds without any news after which leaders are asked whether there is anything left in a range at all."""
+"""Seconds without records after which leaders are asked whether a range has further records."""
 
 PROBE_TIMEOUT = 5.0
-"""Seconds for their answer: what is fetched meanwhile waits for it."""
+"""Seconds that a probe may take. Records that arrive meanwhile wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Consecutive batches of one partition; those of aborted transactions are for the reader to leave out.
+    """Consecutive batches of one partition, each with the aborted transactions of its response.
 
-    Only records of ``range`` are wanted: the first and the last batch may have others.
+    Only records of ``range`` are wanted; the first and the last batch may have others.
     """
 
     range: Range
@@ -51,10 +59,9 @@ class Fetched:
 
 
 class RangeReader(Component):
-    """Reads some ranges, of as many partitions. Owner: one Spark task; the client is shared with others.
+    """Reads one range of each of several partitions. Owner: one Spark task, which shares the client with others.
 
-    ``config`` bounds what one partition may have fetched and not taken; times their number, that is what waits here.
-    With ``fail_on_data_loss``, records that are gone are an error, else a warning. Every partition occurs once.
+    ``config`` bounds the bytes per partition that are fetched and not taken yet. ``poll_timeout`` is in seconds.
     """
 
     def __init__(
@@ -65,26 +72,26 @@ class RangeReader(Component):
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout = poll_timeout
-        self._left: dict[TopicPartition, Range] = {each.partition: each for each in task}
-        self._complete: list[Fetched] = []  # what was fetched of partitions that are at the end of their ranges
+        self._ranges: dict[TopicPartition, Range] = {each.partition: each for each in task}
+        self._complete: list[Fetched] = []  # the last batches of ranges that are read to their end
         self._ready = asyncio.Event()
         self._subscription = Subscription(Reset.NONE, config.max_partition_fetch_bytes)
         self._fetching: Fetching | None = None
 
     def __repr__(self) -> str:
-        return f"<RangeReader {self.state.name} partitions={len(self._left)}>"
+        return f"<RangeReader {self.state.name} partitions={len(self._ranges)}>"
 
-    # ---- the lifetime
+    # Lifetime.
 
     async def _on_start(self) -> None:
-        topics = {partition.topic for partition in self._left}
+        topics = {partition.topic for partition in self._ranges}
         for topic in topics:
             await self._client.topic(topic)
         self._client.add_topics(topics)
         self._service.start_child(self._watch, topics, name="RangeReader: metadata")
-        self._subscription.assign(self._left)
+        self._subscription.assign(self._ranges)
         for state in self._subscription:
-            state.seek(self._left[state.partition].start)
+            state.seek(self._ranges[state.partition].start)
         self._fetching = Fetching(
             client=self._client,
             subscription=self._subscription,
@@ -98,7 +105,7 @@ class RangeReader(Component):
         self._fetching.start()
 
     async def _watch(self, topics: set[str]) -> None:
-        """Follow the leaders, for as long as this lives."""
+        """Follow changes of leaders until the reader is closed."""
         forget = self._client.on_view_change(self._view_changed)
         try:
             await anyio.sleep_forever()
@@ -114,27 +121,27 @@ class RangeReader(Component):
         if self._fetching is not None:
             await self._fetching.close()
 
-    # ---- the way out
+    # Records out.
 
     def _on_ready(self) -> None:
-        """Something came. A partition that has come to its end is not asked for again: it would wait for more."""
+        """Note fetched records, and unsubscribe partitions whose range is fetched to its end."""
         for state in tuple(self._subscription.ready.values()):
-            wanted = self._left[state.partition]
+            wanted = self._ranges[state.partition]
             if state.fetch_offset >= wanted.end and state.failure is None:
                 self._complete.append(Fetched(wanted, state.take_batches()))
-                del self._left[state.partition]
-        self._subscription.assign(self._left)
+                del self._ranges[state.partition]
+        self._subscription.assign(self._ranges)
         self._ready.set()
 
     def _finish(self, partition: TopicPartition) -> None:
-        del self._left[partition]
-        self._subscription.assign(self._left)
+        del self._ranges[partition]
+        self._subscription.assign(self._ranges)
 
     async def take(self) -> list[Fetched]:
-        """All that is there, waiting until there is something; an empty list when every range was read to its end.
+        """All fetched batches, after waiting for the first; an empty list when every range is read to its end.
 
-        Raises OffsetOutOfRange for records that are gone, KafkaTimeout when nothing came for ``poll_timeout`` seconds,
-        and what ended the fetching.
+        OffsetOutOfRange for deleted records, KafkaTimeout if no record arrives within ``poll_timeout``, and any error
+        that ended the fetching.
         """
         return await self._service.while_running(self._take())
 
@@ -143,47 +150,44 @@ class RangeReader(Component):
         deadline = loop.time() + self._poll_timeout
         while True:
             self._ready.clear()
-            await self._attend_failures()
+            await self._check_failures()
             taken = self._complete
             self._complete = []
             for state in tuple(self._subscription.ready.values()):
-                taken.append(Fetched(self._left[state.partition], state.take_batches()))
+                taken.append(Fetched(self._ranges[state.partition], state.take_batches()))
                 self._subscription.update_ready(state)
                 if self._fetching is not None:
                     self._fetching.hungry(state)
-            if taken or not self._left:
+            if taken or not self._ranges:
                 return taken
             await self._wait_until(deadline)
 
     async def _wait_until(self, deadline: float) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout_at(min(deadline, loop.time() + PROBE_INTERVAL)):
-                await self._ready.wait()
+        now = asyncio.get_running_loop().time()
+        with anyio.move_on_after(min(deadline - now, PROBE_INTERVAL)):
+            await self._ready.wait()
             return
-        except TimeoutError:
-            pass
-        if loop.time() >= deadline:
+        if now + PROBE_INTERVAL >= deadline:
             raise self._stalled()
-        for partition in tuple(self._left):
+        for partition in tuple(self._ranges):
             await self._probe(partition)
 
     def _stalled(self) -> KafkaTimeout:
         where = ", ".join(
-            f"{state.partition} at offset {state.position}, up to {self._left[state.partition].end}"
+            f"{state.partition} from offset {state.position} to {self._ranges[state.partition].end}"
             + (f" ({state.trouble})" if state.trouble else "")
             for state in self._subscription
         )
         return KafkaTimeout(
-            f"nothing came within {self._poll_timeout:g} s (kafkaConsumer.pollTimeoutMs) of {where}; "
-            "an end beyond the log's is never reached"
+            f"no records arrived within {self._poll_timeout:g} s (kafkaConsumer.pollTimeoutMs) for {where}; "
+            "an end after the end of the log is never reached"
         )
 
-    # ---- ranges whose end has no record
+    # Ranges whose end has no record.
 
     async def _probe(self, partition: TopicPartition) -> None:
-        """End a range that has nothing left: compaction may have taken its last records, and no fetch would say so."""
-        state, wanted = self._subscription[partition], self._left[partition]
+        """Finish a range without further records. Compaction may have deleted its last ones; no fetch reports that."""
+        state, wanted = self._subscription[partition], self._ranges[partition]
         leader = self._client.view.leader_of(partition)
         topic = self._client.view.topics.get(partition.topic)
         if leader is None or topic is None or state.has_data or state.failure:
@@ -211,43 +215,44 @@ class RangeReader(Component):
             )
         except KafkaError as error:
             if is_passing(error):
-                return  # the leader may just have moved, and the fetchers go after it: this only looks whether to end
+                return  # the leader may have moved; the fetchers follow it, and the next probe repeats the request
             raise
         for given in (each for of_topic in answer.responses for each in of_topic.partitions):
             committed = self._config.isolation is IsolationLevel.READ_COMMITTED
             end = given.last_stable_offset if committed else given.high_watermark
-            nothing = given.error_code == 0 and not given.records and end >= wanted.end
-            if nothing and state.fetch_offset == offset and partition in self._left and not state.has_data:
+            is_empty = given.error_code == 0 and not given.records and end >= wanted.end
+            if is_empty and state.fetch_offset == offset and partition in self._ranges and not state.has_data:
                 self._finish(partition)
                 self._ready.set()
 
-    # ---- records that are gone
+    # Deleted records.
 
-    async def _attend_failures(self) -> None:
+    async def _check_failures(self) -> None:
         for state in tuple(self._subscription):
             if state.failure is None or state.has_data:
                 continue
             if not isinstance(state.failure, OffsetOutOfRange):
                 raise state.failure
-            await self._attend_loss(state)
+            await self._skip_deleted(state)
 
-    async def _attend_loss(self, state: PartitionState) -> None:
-        """The log does not have the next offset: an error, or go on where there is something of the range."""
-        partition, wanted = state.partition, self._left[state.partition]
+    async def _skip_deleted(self, state: PartitionState) -> None:
+        """The log does not have the next offset: raise an error, or continue with the rest of the range."""
+        partition, wanted = state.partition, self._ranges[state.partition]
         position = state.out_of_range if state.out_of_range is not None else state.position
         wanted = replace(wanted, start=wanted.start if position is None else max(position, wanted.start))
         earliest = (await self._edges(EARLIEST, partition))[partition]
         latest = (await self._edges(LATEST, partition))[partition]
-        offsets = f"offsets {wanted.start} up to {wanted.end} are to be read, and the log has {earliest} up to {latest}"
-        what = f"{partition}: {offsets}"
+        what = (
+            f"{partition}: offsets {wanted.start} to {wanted.end} must be read, and the log has {earliest} to {latest}"
+        )
         if self._fail_on_data_loss:
             raise error_for(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{what}; records were deleted before they were read. Set failOnDataLoss=false to go on without them",
+                f"{what}; records were deleted before they were read. Set failOnDataLoss=false to skip them",
             )
-        logger.warning("%s; reading goes on without those that are gone", what)
+        logger.warning("%s; reading continues without the deleted records", what)
         if wanted.start < earliest < wanted.end:
-            self._left[partition] = replace(wanted, start=earliest)  # a batch may still hold what was deleted
+            self._ranges[partition] = replace(wanted, start=earliest)  # a batch may still contain deleted records
             state.seek(earliest)
             self._subscription.update_ready(state)
             if self._fetching is not None:

@@ -1,7 +1,7 @@
-"""A Spark session for programs of this package: with a Java that is there, and this package on every node.
+"""A Spark session for the programs of this package: with an installed Java, and with this package on every node.
 
-Locally, workers get this interpreter (Spark would take any ``python3`` of the PATH), and nothing listens beyond the
-loopback interface. On a cluster, nodes get this package as a zip; what it depends on has to be installed there.
+A local session uses this interpreter for its workers (Spark would use any ``python3`` of the PATH), and listens on the
+loopback interface only. The nodes of a cluster get this package as a zip; its dependencies must be installed there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigurationError
+from ..extras import extra
 from . import register
 from .jvm import use_java
 
@@ -36,10 +36,10 @@ _FOR_LOCAL = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """Where to run. ``remote`` is the address of a Spark Connect server, and goes before ``master``.
+class SparkCluster:
+    """Where Spark runs. ``remote`` is the address of a Spark Connect server, and overrides ``master``.
 
-    ``settings`` are Spark's own.
+    ``settings`` are settings of Spark.
     """
 
     master: str = "local[*]"
@@ -52,8 +52,8 @@ class Cluster:
 
 
 @contextmanager
-def open_session(cluster: Cluster, name: str) -> Iterator[SparkSession]:
-    """A session that knows the format and whose nodes have this package; stopped at the end.
+def open_session(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
+    """A session with the format registered, and with this package on its nodes. It is stopped at the end.
 
     ConfigurationError without pyspark or Java.
     """
@@ -72,7 +72,7 @@ def open_session(cluster: Cluster, name: str) -> Iterator[SparkSession]:
 
 
 def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None:
-    """Have every node import this package from a zip, which is made in ``directory`` and has to stay there."""
+    """Make every node import this package from a zip in ``directory``, which must exist as long as the session."""
     packed = str(pack(directory))
     if through_connect:
         spark.addArtifacts(packed, pyfile=True)
@@ -81,7 +81,7 @@ def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None
 
 
 def pack(directory: Path) -> Path:
-    """A zip of this package's modules that Python can import from."""
+    """A zip with the modules of this package, from which Python can import."""
     target = directory / f"{PACKAGE.name}.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for module in sorted(PACKAGE.rglob("*.py")):
@@ -89,12 +89,8 @@ def pack(directory: Path) -> Path:
     return target
 
 
-def _builder(cluster: Cluster, name: str) -> SparkSession.Builder:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ConfigurationError(f"{error.name} is missing: pip install 'aiokafka_lite[spark]'") from None
-    builder = SparkSession.builder.appName(name)
+def _builder(cluster: SparkCluster, name: str) -> SparkSession.Builder:
+    builder: SparkSession.Builder = extra("pyspark.sql", "spark").SparkSession.builder.appName(name)
     if cluster.remote is not None:
         builder = builder.remote(cluster.remote)
         defaults = dict(_FOR_ALL)
@@ -108,6 +104,5 @@ def _builder(cluster: Cluster, name: str) -> SparkSession.Builder:
 
 def _locally() -> dict[str, str]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # The state of a stream is kept in as many files as there are partitions, for each batch: 200 by default.
+    # Each batch of a stream writes a state file per shuffle partition, of which there are 200 by default.
     return {**_FOR_LOCAL, "spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
-

@@ -1,8 +1,8 @@
-"""Writers as Spark knows them: made and checked in a planner worker, pickled to the tasks, told of the end elsewhere.
+"""The writers that Spark calls: made and checked in a planner worker, pickled to the tasks, and committed on the
+driver.
 
-Both write at least once: a task that fails is run again, and so is a batch of a stream that was not committed when the
-query ended; what they had written is then in the topic twice. Within one run of a task, rows of a partition stay in
-their order.
+Both write at least once. Spark repeats a task that failed, and a batch of a stream that was not committed when the
+query ended; the topic then has their rows twice. Within one run of a task, the rows of a partition stay in their order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Finished(WriterCommitMessage):
-    """A task's message to the driver: how many records it wrote, and where they are."""
+    """The message of a task to the driver: what the task has written."""
 
     outcome: Outcome
 
@@ -40,16 +40,16 @@ class BatchWriter(DataSourceArrowWriter):
         self._target = target
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Finished:
-        """Write a task's rows."""
+        """Write the rows of a task."""
         return Finished(write_rows(self._target, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is left to be done: what is acknowledged is written."""
-        logger.info("written: %s", summary(messages))
+        """Log what was written. The records are in the log already."""
+        logger.info("wrote %s", summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Say what is in the topics of a job that failed: it stays there."""
-        logger.warning("the job failed; written, and not taken back: %s", summary(messages))
+        """Log what a failed job has written. These records stay in the log."""
+        logger.warning("the job failed after it wrote %s, which stay in the log", summary(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -59,34 +59,34 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._target = target
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Finished:
-        """Write a task's rows."""
+        """Write the rows of a task."""
         return Finished(write_rows(self._target, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is left to be done: what is acknowledged is written."""
-        logger.info("batch %d written: %s", batchId, summary(messages))
+        """Log what was written. The records are in the log already."""
+        logger.info("batch %d wrote %s", batchId, summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Say what is in the topics of a batch that failed: it stays there, and the batch will be written anew."""
-        logger.warning("batch %d failed; written, and not taken back: %s", batchId, summary(messages))
+        """Log what a failed batch has written. These records stay in the log, and Spark writes the batch again."""
+        logger.warning("batch %d failed after it wrote %s, which stay in the log", batchId, summary(messages))
 
 
 def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """The writer of ``df.write``, checked. ConfigurationError for rows or a mode that cannot be written."""
+    """The writer of ``df.write``. ConfigurationError for a schema or a mode that it cannot write."""
     if overwrite:
-        raise ConfigurationError("mode overwrite: a topic cannot be overwritten; write .mode('append')")
+        raise ConfigurationError("mode overwrite is not possible: a topic cannot be overwritten; write .mode('append')")
     return BatchWriter(_checked(options, schema))
 
 
 def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> StreamWriter:
-    """The writer of ``df.writeStream``, checked. ``overwrite``: the mode is complete, and all rows come every time."""
+    """The writer of ``df.writeStream``. In the complete output mode (``overwrite``), every batch has all rows."""
     if overwrite:
         logger.info("output mode complete: every batch appends the whole result to the topic")
     return StreamWriter(_checked(options, schema))
 
 
 def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """A line about what tasks have written, partition by partition."""
+    """What the tasks have written, partition by partition, as one line."""
     outcomes = [message.outcome for message in messages if isinstance(message, Finished)]
     records: dict[tuple[str, int], int] = {}
     for outcome in outcomes:
@@ -94,14 +94,14 @@ def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
             records[place] = records.get(place, 0) + written.records
     places = ", ".join(f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(records.items()))
     total, size = sum(outcome.records for outcome in outcomes), sum(outcome.size for outcome in outcomes)
-    return f"{total} records, {size} bytes, by {len(outcomes)} of {len(messages)} tasks ({places})"
+    return f"{total} records, {size} bytes, in {len(outcomes)} of {len(messages)} tasks ({places})"
 
 
 _checked_topics: set[Target] = set()
 
 
 def _checked(options: Write, schema: StructType) -> Target:
-    """The target, with all that can be told on the driver told there; the topic is asked for once a process."""
+    """The target, after all checks that the driver can make. A process looks up each topic once."""
     target = Target(properties=options.properties, topic=options.topic, freeze_gc=options.freeze_gc)
     check_schema(schema, needs_topic=options.topic is None)
     if target not in _checked_topics:
@@ -132,7 +132,7 @@ _CAST = {
 
 
 def check_schema(schema: StructType, *, needs_topic: bool) -> None:
-    """ConfigurationError, which says what to select instead, for rows that are no records of Kafka."""
+    """ConfigurationError, which says what to select instead, unless the rows can become records."""
     types = {field.name: field.dataType for field in schema.fields}
     for name in ("value", TOPIC) if needs_topic else ("value",):
         if name not in types:
@@ -140,7 +140,7 @@ def check_schema(schema: StructType, *, needs_topic: bool) -> None:
     for name in (*RECORD_COLUMNS, *((TOPIC,) if needs_topic else ())):
         if name in types and not _is_right(name, types[name]):
             raise ConfigurationError(
-                f"column {name}: it is {types[name].simpleString()}; {_wanted(name)} is needed, as by {_CAST[name]}"
+                f"column {name} must be {_wanted(name)}, got {types[name].simpleString()}; select {_CAST[name]}"
             )
 
 
@@ -163,7 +163,7 @@ def _wanted(name: str) -> str:
 
 def _missing(name: str, names: list[str]) -> str:
     close = difflib.get_close_matches(name, [each.lower() for each in names], n=1, cutoff=0.8)
-    meant = f"did you mean {close[0]}? Names are in lower case; " if close else ""
+    meant = f"did you mean {close[0]}? Names must be in lower case; " if close else ""
     if name == TOPIC:
-        return f"no topic to write to: {meant}write .option('topic', name), or select a column named topic"
-    return f"column value is missing: {meant}the columns are {', '.join(names)}; select {_CAST['value']}"
+        return f"a topic is required: {meant}write .option('topic', name), or select a column named topic"
+    return f"column value is required: {meant}the columns are {', '.join(names)}; select {_CAST['value']}"

@@ -1,7 +1,7 @@
 """The readers that Spark calls: on the driver to plan, on executors to read.
 
-A reader is pickled on its way to the executors, so it holds options and no connection; what it remembers between calls
-on the driver stays in the one process that makes them.
+Spark pickles a reader for the executors, so it holds options and no connection. The state of a stream reader is used by
+its planning calls only, all of which come from one process of the driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import ArrayType, DataType, StructType
 
 from ..cluster.client import Client
 from ..errors import ConfigurationError, ErrorCode, error_for
@@ -27,7 +26,6 @@ from ..types import TopicPartition
 from . import pushdown
 from .bounds import Offsets, Timestamps, option
 from .connection import consumer_config, leased_client
-from .data_source import COLUMNS
 from .offsets import (
     PartitionOffsets,
     Range,
@@ -43,21 +41,23 @@ from .offsets import (
 )
 from .options import BatchRead, Read, StreamRead
 from .planning import Planner
-from .runtime import Runtime, freeze_gc, runtime
+from .schema import columns_of
+from .worker_loop import WorkerLoop, freeze_gc, worker_loop
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
 
 SMALLEST_FETCH = 64 * 1024
 LARGEST_FETCH = 8 * 1024 * 1024
-"""Bounds of what one partition may have fetched and not decoded, in bytes, where the user has not said it."""
+"""Bounds of the fetched bytes of one partition that wait for the decoder, unless the user sets them."""
 
 
 class TaskPartition(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -80,54 +80,23 @@ def input_partitions(wanted: list[Range], read: Read) -> list[InputPartition]:
     ]
 
 
-def columns_of(schema: StructType, read: Read) -> tuple[str, ...]:
-    """The columns to produce; ConfigurationError unless they are some of this source's, with its types."""
-    if not schema.fields:
-        raise ConfigurationError("the schema has no columns: leave it out, or name at least one")
-    names: list[str] = schema.fieldNames()
-    for field in schema.fields:
-        kind = COLUMNS.get(field.name)
-        if kind is None:
-            raise ConfigurationError(f"schema: there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
-        if field.dataType.simpleString() != kind:
-            raise ConfigurationError(
-                f"schema: the column {field.name} is {kind}, not {field.dataType.simpleString()}; cast it in the query"
-            )
-        if not (field.nullable and _takes_nulls(field.dataType)):
-            raise ConfigurationError(f"schema: the column {field.name} must not be NOT NULL: write {field.name} {kind}")
-        if names.count(field.name) > 1:
-            raise ConfigurationError(f"schema: the column {field.name} is there twice: name it once")
-        if field.name == "headers" and not read.include_headers:
-            raise ConfigurationError("schema: the column headers needs the option includeHeaders=true")
-    return tuple(names)
-
-
-def _takes_nulls(kind: DataType) -> bool:
-    """Whether null is allowed everywhere within a type, as Spark wants it to be said of the rows that come."""
-    if isinstance(kind, ArrayType):
-        return kind.containsNull and _takes_nulls(kind.elementType)
-    if isinstance(kind, StructType):
-        return all(field.nullable and _takes_nulls(field.dataType) for field in kind.fields)
-    return True
-
-
 def read_task(read: Read, columns: tuple[str, ...], partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of a task as Arrow record batches; in an executor's worker."""
+    """The rows of a task as Arrow record batches, in an executor's worker."""
     if not isinstance(partition, TaskPartition):
-        return  # what Spark makes up when there is nothing to read
-    here = runtime()
-    with leased_client(here, read.properties) as client:
-        yield from _read_with(here, client, read, columns, partition.task)
+        return  # Spark's own empty partition, for a batch with nothing to read
+    loop = worker_loop()
+    with leased_client(loop, read.properties) as client:
+        yield from _read_with(loop, client, read, columns, partition.task)
 
 
 def _read_with(
-    here: Runtime, client: Client, read: Read, columns: tuple[str, ...], task: Task
+    loop: WorkerLoop, client: Client, read: Read, columns: tuple[str, ...], task: Task
 ) -> Iterator[pyarrow.RecordBatch]:
     from .decoding import Decoder
     from .reading import RangeReader
 
     if read.freeze_gc:
-        freeze_gc()  # now that everything is imported
+        freeze_gc()  # after all imports
     config = consumer_config(
         read.properties,
         fetch_max_bytes=read.prefetch_bytes,
@@ -136,12 +105,12 @@ def _read_with(
     decoder = Decoder(columns, check_crcs=config.check_crcs, max_decompressed_size=config.max_decompressed_size)
     reader = RangeReader(client, config, task, fail_on_data_loss=read.fail_on_data_loss, poll_timeout=read.poll_timeout)
     try:
-        here.run(reader.start())
-        while fetched := here.run(reader.take()):
+        loop.run(reader.start())
+        while fetched := loop.run(reader.take()):
             yield from decoder.decode(fetched)
         yield from decoder.rest()
     finally:
-        here.run(reader.close())
+        loop.run(reader.close())
 
 
 class BatchReader(DataSourceReader):
@@ -149,7 +118,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, read: BatchRead, schema: StructType) -> None:
         self._read = read
-        self._columns = columns_of(schema, read)
+        self._columns = columns_of(schema, include_headers=read.include_headers)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._read.selection}>"
@@ -170,28 +139,30 @@ class BatchReader(DataSourceReader):
         return ranges(start, end)
 
     def _check_start(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
-        """Offsets that the user gave: what begins after the log's end was read before, and is gone, or is a mistake."""
+        """Check starting offsets of the user: one after the end of the log is a mistake, or its records are deleted."""
         latest = planner.latest(each for each, offset in end.items() if offset < start[each])
         for partition, offset in latest.items():
             if start[partition] <= offset:
                 continue
-            what = f"option startingOffsets: {partition} ends at {offset}, before {start[partition]}"
+            what = f"option startingOffsets: {partition} ends at offset {offset}, before {start[partition]}"
             if self._read.fail_on_data_loss:
-                raise ConfigurationError(f"{what}; write an offset that it has, or failOnDataLoss=false to go on")
-            logger.warning("%s; nothing is read of it", what)
+                raise ConfigurationError(
+                    f"{what}; give an offset of the log, or set failOnDataLoss=false to skip the partition"
+                )
+            logger.warning("%s; the partition is skipped", what)
 
     def _check_end(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
-        """Offsets that the user gave: an end that is never reached would end in a timeout."""
+        """Check ending offsets of the user: one after the end of the log would never be reached."""
         latest = planner.latest(end)
         for partition, offset in end.items():
             if offset > latest[partition]:
                 raise ConfigurationError(
-                    f"option endingOffsets: {partition} ends at {latest[partition]}, before {offset}; write -1 for its "
-                    "end"
+                    f"option endingOffsets: {partition} ends at offset {latest[partition]}, before {offset}; give -1 "
+                    "for its end"
                 )
             if offset < start[partition] and isinstance(self._read.starting, Offsets):
                 raise ConfigurationError(
-                    f"option endingOffsets: {partition} would end at {offset}, before it begins at {start[partition]}"
+                    f"option endingOffsets: {partition} must not end at {offset}, before its start {start[partition]}"
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -200,10 +171,10 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """As ``BatchReader``, with filters of partitions, offsets, topics and times taken over from Spark.
+    """A ``BatchReader`` that applies filters of topics, partitions, offsets and times itself.
 
-    A class of its own, as Spark refuses every read of a reader that has ``pushFilters`` unless
-    ``spark.sql.python.filterPushdown.enabled`` is set, which it is not by default.
+    It is a separate class because Spark refuses every read of a reader that has ``pushFilters``, unless
+    ``spark.sql.python.filterPushdown.enabled`` is set, which is not the default.
     """
 
     def __init__(self, read: BatchRead, schema: StructType) -> None:
@@ -211,7 +182,7 @@ class PushdownReader(BatchReader):
         self._filters: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 — Spark's name
-        """Take what narrows the ranges down; Spark still applies those that do so only roughly."""
+        """Keep the filters that narrow the ranges. Spark applies those that are returned: they are not exact here."""
         self._filters = list(filters)
         return (each for each in filters if not pushdown.is_exact(each))
 
@@ -227,14 +198,14 @@ def batch_reader(read: BatchRead, schema: StructType) -> BatchReader:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """For ``spark.readStream``. On the driver, one instance lives as long as the query runs.
+    """For ``spark.readStream``. One instance on the driver lives as long as the query.
 
-    ``clock`` gives seconds, of which only differences count.
+    ``clock`` returns seconds; only differences count.
     """
 
     def __init__(self, read: StreamRead, schema: StructType, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
-        self._columns = columns_of(schema, read)
+        self._columns = columns_of(schema, include_headers=read.include_headers)
         self._planner = Planner(read)
         self._initial: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] | None = None
@@ -245,23 +216,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __repr__(self) -> str:
         return f"<StreamReader {self._read.selection}>"
 
-    # ---- where the query is, and how far it may go
+    # Offsets of the query.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """Where a new query begins. The same at each call: Spark asks twice, and "latest" moves."""
+        """Where a new query begins. Every call returns the same: Spark calls twice, and "latest" moves."""
         if self._initial is None:
             partitions = self._planner.partitions()
             starting = self._read.starting
             name = option("starting", starting)
             initial = self._planner.resolve(starting, partitions, name, latest=self._target)
             if self._target is not None and isinstance(starting, Timestamps):
-                # Found just now, and so perhaps after what was decided to be the end.
+                # The times were looked up after the target, so they may have found later offsets.
                 initial = {each: min(offset, self._target.get(each, offset)) for each, offset in initial.items()}
             self._initial = initial
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
-        """A limit that is not "all": Spark says that one when it means it, and then no option counts."""
+        """The limit that the options give. Spark passes another one to ``latestOffset`` if the trigger has its own."""
         if self._read.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._read.max_offsets_per_trigger)
         if self._read.min_offsets_per_trigger is not None:
@@ -269,17 +240,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
-        """Everything up to here will be read and nothing that comes later."""
-        self._target = self._planner.latest(self._planner.partitions(gone_is_wrong=False))
+        """Fix the target: the query reads up to the present ends, and no later records."""
+        self._target = self._planner.latest(self._planner.partitions(must_exist=False))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """Where the next batch ends; ``start`` as it came, if there is to be none yet."""
+        """Where the next batch ends; ``start`` unchanged if there is no batch yet."""
         begin = from_json(start)
         end = self._end_for(begin)
         if isinstance(limit, ReadMinRows | ReadMaxRows) and self._has_to_wait(begin, end):
             return start
         if isinstance(limit, ReadMaxRows):
-            end = rate_limited(self._where_logs_begin(begin, end), end, limit.max_rows)
+            end = rate_limited(self._skip_deleted(begin, end), end, limit.max_rows)
         if end == begin:
             return start
         self._last_trigger = self._clock()
@@ -288,38 +259,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 — Spark's name
-        """The ends of the logs when the last batch was planned, for the progress; lag is counted from them."""
+        """The ends of the logs when the last batch was planned. Spark reports them for ``LagListener``."""
         return None if self._latest is None else to_json(self._latest)
 
     def _end_for(self, begin: PartitionOffsets) -> dict[TopicPartition, int]:
-        """How far there is anything to read. Raises for what is lost, or says it and goes on."""
+        """The present end of the readable records. Lost records are an error or a warning, by ``failOnDataLoss``."""
         if self._target is not None:
             end = self._latest = self._target
         else:
-            end = self._latest = self._planner.latest_from(self._planner.partitions(gone_is_wrong=False), begin)
+            end = self._latest = self._planner.latest_from(self._planner.partitions(must_exist=False), begin)
         self._check_nothing_lost(begin, end)
         return end
 
     def _check_nothing_lost(self, begin: PartitionOffsets, end: PartitionOffsets) -> None:
         for partition, offset in begin.items():
             if partition not in end:
-                self._lost(f"{partition} is gone, which was read up to {offset}")
+                self._lost(f"{partition}, which was read up to offset {offset}, does not exist any more")
             elif end[partition] < offset:
-                self._lost(f"{partition} was read up to {offset}, and now ends at {end[partition]}")
+                self._lost(f"{partition} was read up to offset {offset}, and now ends at offset {end[partition]}")
 
     def _lost(self, what: str) -> None:
         if self._read.fail_on_data_loss:
             raise error_for(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{what}; records may be lost. Set failOnDataLoss=false to go on with what there is, or begin with a "
-                "new checkpointLocation",
+                f"{what}; records may be lost. Set failOnDataLoss=false to continue with the existing records, or "
+                "begin with a new checkpointLocation",
             )
-        logger.warning("%s; the query goes on (failOnDataLoss=false)", what)
+        logger.warning("%s; the query continues (failOnDataLoss=false)", what)
 
-    def _where_logs_begin(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:
-        """``begin``, moved up to where there is something to read, where it is allowed that records are gone.
+    def _skip_deleted(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:
+        """``begin``, moved to the start of each log if records may be lost (``failOnDataLoss=false``).
 
-        Else a limited trigger would take its share of records that no longer exist, again and again.
+        Without this, a limited trigger would use its limit for deleted records, batch after batch.
         """
         if self._read.fail_on_data_loss:
             return begin
@@ -327,24 +298,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: max(begin.get(each, 0), min(earliest[each], offset)) for each, offset in end.items()}
 
     def _has_to_wait(self, begin: PartitionOffsets, end: PartitionOffsets) -> bool:
-        """Whether there is too little yet (``minOffsetsPerTrigger``), and ``maxTriggerDelay`` is not over."""
+        """Whether there are fewer records than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` is not over."""
         least = self._read.min_offsets_per_trigger
         if least is None or self._target is not None or self._last_trigger is None:
-            return False  # with availableNow nothing more will come; the first trigger waits for nothing
+            return False  # availableNow gets no further records; the first trigger never waits
         waited = self._clock() - self._last_trigger
         return sum(backlog(begin, end).values()) < least and waited < self._read.max_trigger_delay
 
-    # ---- what a batch reads
+    # Tasks of a batch.
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of one batch: a pure function of both offsets and the options."""
         begin, until = from_json(start), from_json(end)
         if start_of(start) is None:
-            # The first batch: where it began is in its end. After a restart ``start`` has been looked up anew.
+            # The first batch: its end says where it began. After a restart, ``start`` is the result of a new lookup.
             begin = start_of(end) or begin
         self._check_nothing_lost(begin, until)
         return input_partitions(ranges(begin, until), self._read)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The rows of one task; in an executor's worker."""
+        """The rows of one task, in an executor's worker."""
         return read_task(self._read, self._columns, partition)

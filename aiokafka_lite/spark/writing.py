@@ -1,9 +1,9 @@
-"""What a task does with its rows: to the topics that they name, through this process's producer, until all are there.
+"""Writes the rows of a task to their topics, through the producer of this process.
 
-The producer is idempotent and shared by the tasks of the process one after another, so that a task costs no connection.
-Rows wait where the producer's buffer is full (``kafka.buffer.memory``), and with them what Spark computes.
+The tasks of a process share one idempotent producer, one after another, so a task opens no connection. When the
+producer's buffer is full (``kafka.buffer.memory``), the task waits, and so does Spark's computation of its rows.
 
-Nothing here knows Spark; a task is an iterator of Arrow record batches, on a thread that is not the loop's.
+This module does not import Spark. A task is an iterator of Arrow record batches on a thread of Spark.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ..producer import BulkDelivery, Producer, Written
 from ..properties import producer_settings
 from ..protocol.records.columns import by_number
 from .options import KAFKA_PREFIX, Properties
-from .runtime import Runtime, freeze_gc, runtime
+from .worker_loop import WorkerLoop, freeze_gc, worker_loop
 
 if TYPE_CHECKING:
     import pyarrow
 
 TOPIC = "topic"
 RECORD_COLUMNS = ("key", "value", "headers", "partition")
-"""The columns that become records. Others are ignored, as by Spark's own connector: also ``timestamp``."""
+"""The columns that become records. Other columns, also ``timestamp``, are ignored, as in Spark's own connector."""
 
 DEFAULTS: Mapping[str, Any] = {"batch_size": 256 * 1024}
-"""Settings of the producer for what the user did not say: rows come by the ten thousand, so batches may be large."""
+"""Settings of the producer, unless the user sets them. Tasks have thousands of rows at once, so batches are large."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where rows go. ``topic`` is None where a column names it."""
+    """Where rows are written. ``topic`` is None if the column ``topic`` names it."""
 
     properties: Properties
     topic: str | None
@@ -42,10 +42,10 @@ class Target:
 
 
 @dataclass
-class Range:
-    """Records of one partition: how many, and the offsets of the first and last, -1 where the broker told none.
+class WrittenRange:
+    """The number of records written to one partition, and their first and last offset, -1 if unknown (acks=0).
 
-    Between them may be records of others.
+    Other writers may have records between them.
     """
 
     records: int
@@ -53,7 +53,7 @@ class Range:
     last: int
 
     def add(self, run: Written) -> None:
-        """Count a run that came after."""
+        """Count a later run of records."""
         self.records += run.records
         if run.base_offset >= 0:
             self.first = run.base_offset if self.first < 0 else min(self.first, run.base_offset)
@@ -62,52 +62,52 @@ class Range:
 
 @dataclass
 class Outcome:
-    """What a task has written. ``size`` is in bytes, before compression."""
+    """The records that a task has written. ``size`` is in bytes, before compression."""
 
     records: int = 0
     size: int = 0
-    ranges: dict[tuple[str, int], Range] = field(default_factory=dict)
+    ranges: dict[tuple[str, int], WrittenRange] = field(default_factory=dict)
 
     def add(self, topic: str, size: int, runs: Iterable[Written]) -> None:
-        """Count what came of a batch of rows."""
+        """Count the runs of a batch of rows."""
         self.size += size
         for run in runs:
             self.records += run.records
-            self.ranges.setdefault((topic, run.partition), Range(0, -1, -1)).add(run)
+            self.ranges.setdefault((topic, run.partition), WrittenRange(0, -1, -1)).add(run)
 
 
 def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> Outcome:
-    """Write all rows, in their order within each partition; returns when each of them is acknowledged.
+    """Write all rows, in their order within each partition, and return when all are acknowledged.
 
-    Raises what the first record failed with that was not written: others of the task may be in the log then, and the
-    task that is run again writes them anew.
+    Raises the error of the first record that failed. Other records of the task may be in the log then; Spark repeats
+    the task, which writes them again.
     """
     if target.freeze_gc:
         freeze_gc()
-    process = runtime()
-    with leased_producer(process, target.properties) as producer:
+    loop = worker_loop()
+    with leased_producer(loop, target.properties) as producer:
         task = _Task(producer)
         for batch in batches:
             if batch.num_rows:
-                process.run(task.accept(list(_by_topic(target.topic, batch))))
-        return process.run(task.finish())
+                loop.run(task.accept(list(_by_topic(target.topic, batch))))
+        return loop.run(task.finish())
 
 
 def check_topic(target: Target) -> None:
-    """Ask Kafka for the topic, if it is one for all rows; UnknownTopic where it does not exist and is not created."""
+    """Look up the topic of the target, if it has one. UnknownTopic if it does not exist and cannot be created."""
     if target.topic is not None:
-        process = runtime()
-        with leased_producer(process, target.properties) as producer:
-            process.run(producer.partitions_for(target.topic))
+        loop = worker_loop()
+        with leased_producer(loop, target.properties) as producer:
+            loop.run(producer.partitions_for(target.topic))
 
 
-def leased_producer(process: Runtime, properties: Properties) -> AbstractContextManager[Producer]:
-    """A started producer with these settings, shared by all tasks of this process that have the same ones."""
-    return process.lease((Producer, properties), lambda: make_producer(properties))
+def leased_producer(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Producer]:
+    """A started producer, which all tasks of this process with the same properties share."""
+    return loop.lease((Producer, properties), lambda: make_producer(properties))
 
 
 def make_producer(properties: Properties) -> Producer:
-    """A producer with these settings, not started. ConfigurationError names the option as the user wrote it."""
+    """A producer that is not started. ConfigurationError names the option as the user wrote it."""
     given = {name: value for name, value in properties.items() if name != "isolation.level"}
     try:
         settings: dict[str, Any] = {**DEFAULTS, **producer_settings(given)}
@@ -117,33 +117,33 @@ def make_producer(properties: Properties) -> Producer:
 
 
 class _Task:
-    """The rows of one task that are on their way. Lives on the loop."""
+    """The unacknowledged rows of one task. Belongs to the loop."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._open: deque[tuple[str, BulkDelivery]] = deque()
         self._outcome = Outcome()
 
-    async def accept(self, shares: Iterable[tuple[str, pyarrow.RecordBatch]]) -> None:
-        """Give rows to the producer as it has room, and note what has arrived of those before."""
-        for topic, rows in shares:
+    async def accept(self, parts: Iterable[tuple[str, pyarrow.RecordBatch]]) -> None:
+        """Give rows to the producer when it has room, and count the earlier rows that are acknowledged."""
+        for topic, rows in parts:
             self._open.append((topic, await self._producer.put_arrow(topic, rows)))
         while self._open and self._open[0][1].done():
-            await self._note()
+            await self._count_first()
 
     async def finish(self) -> Outcome:
-        """Wait until nothing is open."""
+        """Wait until all rows are acknowledged; what was written."""
         while self._open:
-            await self._note()
+            await self._count_first()
         return self._outcome
 
-    async def _note(self) -> None:
+    async def _count_first(self) -> None:
         topic, delivery = self._open.popleft()
         self._outcome.add(topic, delivery.size, await delivery)
 
 
 def _by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
-    """Divide rows by the topic that they go to; SerializationError for a row that names none."""
+    """Divide rows by their topic. SerializationError for a row without a topic."""
     rows = batch.select([name for name in RECORD_COLUMNS if name in batch.schema.names])
     if topic is not None:
         yield topic, rows
@@ -151,7 +151,7 @@ def _by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[s
     named = batch.column(TOPIC)
     if named.null_count:
         raise SerializationError(
-            "the column topic is null in some row; fill it, or write .option('topic', name) for one topic for all"
+            "column topic must not be null in any row; fill it, or write .option('topic', name) for all rows"
         )
     encoded = named.dictionary_encode()
     topics = encoded.dictionary.to_pylist()

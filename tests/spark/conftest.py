@@ -18,8 +18,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from aiokafka_lite import EmbeddedCluster
-from aiokafka_lite.spark import register, runtime
+from aiokafka_lite.spark import register
 from aiokafka_lite.spark.jvm import use_java
+from aiokafka_lite.spark.worker_loop import worker_loop
 from tests.end_to_end.conftest import kafka, servers
 from tests.real.releases import NEWEST, marks_of, wanted
 
@@ -86,7 +87,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 def driver() -> Iterator[None]:
     """For tests that call readers themselves: the loop that these keep in this process ends with the test."""
     yield
-    runtime.runtime().close()
+    worker_loop().close()
 
 
 async def on_spark(call: Callable[[], T]) -> T:

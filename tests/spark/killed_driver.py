@@ -1,4 +1,4 @@
-"""The driver of a query that is killed: reads a topic into Parquet until it has come to its end, then exits with 0."""
+"""The driver of a query that a test kills: it reads a topic into Parquet to its end, then exits with 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafka_lite.spark import register
 
 def main(servers: str, topic: str, directory: str, per_batch: str) -> None:
     warnings.simplefilter("ignore")
-    # Tasks are tried again, so that the death of a worker alone need not end the query.
+    # Spark retries tasks, so that the query survives the death of a worker.
     spark = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)

@@ -1,6 +1,6 @@
-"""The driver of a query that is killed: copies a topic to another until it has come to its end, then exits with 0.
+"""The driver of a query that a test kills: it copies a topic to its end, then exits with 0.
 
-In every third batch a task fails at its first attempt, behind all its rows, and leaves a file that says so.
+In every third batch, the first attempt of a task fails after all its rows, and leaves a file as evidence.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ async def test_each_column_has_the_value_that_was_sent(spark: SparkSession, kafk
     ]
 
 
-async def test_log_append_time_is_told(spark: SparkSession, kafka: Kafka) -> None:
+async def test_log_append_time_has_its_timestamp_type(spark: SparkSession, kafka: Kafka) -> None:
     topic = await kafka.create_topic(partitions=1, message_timestamp_type="LogAppendTime")
     async with Producer(kafka.bootstrap_servers) as producer:
         await producer.send(topic, b"v", timestamp=DAY)
@@ -170,17 +170,17 @@ async def test_options_choose_partitions_and_offsets(spark: SparkSession, kafka:
     ) == {(topic, 0): (99, 1, 99)}
     late = {"subscribe": topic, "startingTimestamp": DAY + 10**9}
     assert await read(**late, startingOffsetsByTimestampStrategy="latest") == {}
-    with pytest.raises(PySparkException, match=r"has no record from \d+ on; write an earlier time"):
+    with pytest.raises(PySparkException, match=r"has no record at or after timestamp \d+; give an earlier time"):
         await read(**late)
-    with pytest.raises(PySparkException, match=r"it leaves out .*-2; write an offset for every partition"):
+    with pytest.raises(PySparkException, match=r"must have an offset for every partition, .*-2 is missing"):
         await read(subscribe=topic, startingOffsets=offsets(p0=1, p1=1))
-    with pytest.raises(PySparkException, match=r"it names .*-7, and there is no such partition"):
+    with pytest.raises(PySparkException, match=r"names .*-7, which does not exist"):
         await read(subscribe=topic, startingOffsets=offsets(p0=1, p1=1, p2=1, p7=1))
-    with pytest.raises(PySparkException, match="ends at 100, before 101; write -1 for its end"):
+    with pytest.raises(PySparkException, match="ends at offset 100, before 101; give -1 for its end"):
         await read(subscribe=topic, endingOffsets=offsets(p0=101, p1=-1, p2=-1))
 
 
-async def test_tasks_are_split_and_put_together_as_the_options_say(spark: SparkSession, kafka: Kafka) -> None:
+async def test_tasks_are_split_and_combined_by_the_options(spark: SparkSession, kafka: Kafka) -> None:
     topic = await filled(kafka, count=300)
 
     async def tasks(**options: Any) -> tuple[int, int]:
@@ -214,19 +214,19 @@ async def test_a_schema_with_some_columns_is_enough_and_a_wrong_one_is_refused(
     rows = await on_spark(lambda: read("offset bigint, value binary").orderBy("offset").collect())
     assert len(rows) == 30
     assert set(rows[0].asDict()) == {"offset", "value"}
-    for schema, told in (
-        ("value string", "the column value is binary, not string; cast it in the query"),
-        ("body binary", "there is no column 'body'; there are key, value"),
-        ("headers array<struct<key:string,value:binary>>", "needs the option includeHeaders=true"),
-        ("offset bigint not null", "the column offset must not be NOT NULL: write offset bigint"),
-        ("headers array<struct<key:string not null,value:binary>>", "the column headers must not be NOT NULL"),
-        ("value binary, value binary", "the column value is there twice"),
+    for schema, complaint in (
+        ("value string", "column value must be binary, got string; cast it in the query"),
+        ("body binary", "column 'body' does not exist; there are key, value"),
+        ("headers array<struct<key:string,value:binary>>", "requires the option includeHeaders=true"),
+        ("offset bigint not null", "column offset must not be NOT NULL: write offset bigint"),
+        ("headers array<struct<key:string not null,value:binary>>", "column headers must not be NOT NULL"),
+        ("value binary, value binary", "column value is repeated"),
     ):
-        with pytest.raises(PySparkException, match=told):
+        with pytest.raises(PySparkException, match=complaint):
             await on_spark(lambda schema=schema: read(schema).collect())  # type: ignore[misc]
 
 
-async def test_offsets_that_the_log_does_not_have_yet_are_told_unless_losses_are_allowed(
+async def test_offsets_beyond_the_log_are_an_error_unless_losses_are_allowed(
     spark: SparkSession, kafka: Kafka
 ) -> None:
     topic = await filled(kafka, partitions=2, count=30)
@@ -239,37 +239,38 @@ async def test_offsets_that_the_log_does_not_have_yet_are_told_unless_losses_are
     assert await count(15, 5) == 10
     assert await count(16, 5, failOnDataLoss="false") == 10
     for options in ({}, {"endingTimestamp": DAY + 3_600_000}):
-        with pytest.raises(PySparkException, match=f"startingOffsets: {topic}-0 ends at 15, before 16; write an"):
+        with pytest.raises(PySparkException, match=f"startingOffsets: {topic}-0 ends at offset 15, before 16; give an"):
             await count(16, 5, **options)
 
 
-async def test_mistakes_are_told_at_load(spark: SparkSession, kafka: Kafka) -> None:
-    async def told(**options: Any) -> str:
+async def test_mistakes_are_errors_at_load(spark: SparkSession, kafka: Kafka) -> None:
+    async def complaint(**options: Any) -> str:
         with pytest.raises(AnalysisException) as raised:
             await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, **options))
         return str(raised.value)
 
-    assert "the cluster has no topic 'no-such-topic'; create it first" in await told(subscribe="no-such-topic")
+    missing = await complaint(subscribe="no-such-topic")
+    assert "the cluster has no topic 'no-such-topic'; create it, or correct the name" in missing
     lenient = await on_spark(
         lambda: batch_of(spark, kafka.bootstrap_servers, subscribe="no-such-topic", failOnDataLoss=False)
     )
     with pytest.raises(PySparkException, match="the cluster has no topic 'no-such-topic'"):
         await on_spark(lenient.collect)
-    assert "did you mean failOnDataLoss?" in await told(subscribe="t", failOnDatalos=True)
-    assert "write exactly one of the options subscribe" in await told()
-    assert "kafka.sasl.mechanizm" in await told(subscribe="t", kafka__sasl__mechanizm="PLAIN")
+    assert "did you mean failOnDataLoss?" in await complaint(subscribe="t", failOnDatalos=True)
+    assert "exactly one of the options subscribe" in await complaint()
+    assert "kafka.sasl.mechanizm" in await complaint(subscribe="t", kafka__sasl__mechanizm="PLAIN")
     topic = await kafka.create_topic(partitions=1)
-    assert "fetch_max_wait=-0.001" in await told(subscribe=topic, kafka__fetch__max__wait__ms="-1")
-    assert f"there is no partition {topic}-5" in await told(assign=f'{{"{topic}": [0, 5]}}')
-    secret = await told(subscribe="t", kafka__sasl__password="hunter2", kafka__security__protocol="SSSL")
+    assert "fetch_max_wait=-0.001" in await complaint(subscribe=topic, kafka__fetch__max__wait__ms="-1")
+    assert f"there is no partition {topic}-5" in await complaint(assign=f'{{"{topic}": [0, 5]}}')
+    secret = await complaint(subscribe="t", kafka__sasl__password="hunter2", kafka__security__protocol="SSSL")
     assert "hunter2" not in secret
 
 
-async def test_filters_narrow_down_what_is_fetched(spark: SparkSession, kafka: Kafka) -> None:
+async def test_filters_narrow_the_fetched_ranges(spark: SparkSession, kafka: Kafka) -> None:
     topic = await filled(kafka, count=300)
 
     async def read(condition: str) -> tuple[int, int]:
-        """Rows, and tasks of one offset each: so many were not excluded beforehand."""
+        """The number of rows, and of tasks with one offset each: the offsets that pushdown did not exclude."""
 
         def count() -> tuple[int, int]:
             rows = batch_of(spark, kafka.bootstrap_servers, subscribe=topic, pushdown=True, maxRecordsPerPartition=1)
@@ -299,7 +300,7 @@ async def test_200_partitions_are_read_by_one_task(spark: SparkSession, kafka: K
     assert rows.rdd.getNumPartitions() == 1
 
 
-async def test_gaps_of_compaction_are_normal(spark: SparkSession, cluster: EmbeddedCluster) -> None:
+async def test_gaps_of_compaction_are_skipped(spark: SparkSession, cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("gaps", partitions=1, configs={"cleanup.policy": "compact", "segment.bytes": "1048576"})
     async with Producer(cluster.bootstrap_servers) as producer:
         for number in range(100):
@@ -326,7 +327,7 @@ def _offsets_left(servers: str) -> list[int]:
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-async def test_transactions_are_seen_as_the_isolation_level_says(
+async def test_the_isolation_level_selects_transactions(
     spark: SparkSession, kafka: Kafka, isolation: str
 ) -> None:
     if kafka.kind == "embedded":
@@ -344,7 +345,7 @@ async def test_transactions_are_seen_as_the_isolation_level_says(
     await asyncio.to_thread(still_open.abort_transaction, 30)
 
 
-async def test_records_deleted_before_they_were_read(spark: SparkSession, kafka: Kafka) -> None:
+async def test_deleted_records_are_an_error_or_a_warning(spark: SparkSession, kafka: Kafka) -> None:
     topic = await filled(kafka, partitions=1, count=100)
     async with Admin(kafka.bootstrap_servers) as admin:
         assert (await admin.records.delete({TopicPartition(topic, 0): 40})).done
@@ -358,13 +359,13 @@ async def test_records_deleted_before_they_were_read(spark: SparkSession, kafka:
         )
         return sorted(row.offset for row in rows)
 
-    with pytest.raises(PySparkException, match=rf"{topic}-0: offsets 10 up to 100.* the log has 40 up to 100; "):
+    with pytest.raises(PySparkException, match=rf"{topic}-0: offsets 10 to 100.* the log has 40 to 100; "):
         await read(10)
     assert await read(10, failOnDataLoss="false") == list(range(40, 100))
     assert await read(10, failOnDataLoss="false", maxRecordsPerPartition=20) == list(range(40, 100))
 
 
-async def test_leaders_may_move_and_brokers_restart_while_a_query_runs(
+async def test_a_query_survives_moved_leaders_and_restarted_brokers(
     spark: SparkSession, cluster: EmbeddedCluster
 ) -> None:
     await cluster.create_topic("moving", partitions=6, replication_factor=3)
@@ -401,7 +402,7 @@ async def test_leaders_may_move_and_brokers_restart_while_a_query_runs(
 
 
 async def test_the_format_is_found_by_spark_itself(spark: SparkSession, kafka: Kafka) -> None:
-    """Spark looks through modules ``pyspark_*`` once for a session; a second session looks again."""
+    """Spark looks up modules ``pyspark_*`` once per session; a second session does it again."""
     topic = await filled(kafka, count=30)
     fresh = spark.newSession()
     assert await on_spark(lambda: batch_of(fresh, kafka.bootstrap_servers, subscribe=topic).count()) == 30

@@ -1,4 +1,4 @@
-"""The pipeline as a program, on a standalone cluster with two workers that have no copy of this package."""
+"""The pipeline command on a standalone cluster, with two workers that do not have this package."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from aiokafka_lite.testing.containers import free_port
 from tests.spark.conftest import ROOT
 from tests.spark.test_pipeline import CLOSING, order, values_in
 
-PATIENCE = 240.0
-SECRET = "an-option-that-is-nowhere-to-be-found"
-"""The client's id here: it goes the way that a password goes, and an embedded cluster asks for no password."""
+TIMEOUT = 240.0
+SECRET = "an-option-that-no-file-contains"
+"""The client id, which takes the same way as a password. The embedded cluster requires no password."""
 
 
 @asynccontextmanager
 async def running(*arguments: str, log: Path, environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process of Spark's or ours; ended in the end, and its output in a file."""
+    """A process with its output in a file; terminated at the end."""
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(*arguments, stdout=output, stderr=output, env=environment)
     try:
@@ -37,14 +37,14 @@ async def running(*arguments: str, log: Path, environment: dict[str, str]) -> As
         await process.wait()
 
 
-async def until_told(log: Path, what: str) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def until_logged(log: Path, what: str) -> None:
+    async with asyncio.timeout(TIMEOUT):
         while what not in log.read_text():
             await asyncio.sleep(0.05)
 
 
 def python_without_this_package(directory: Path) -> Path:
-    """An interpreter with all that is installed, but for what is installed as a link to a working copy."""
+    """An interpreter with all installed packages, except those that are links to a working copy."""
     wrapper = directory / "python"
     packages = os.pathsep.join(site.getsitepackages())
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
@@ -86,12 +86,12 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
                 )
             )
             if not number:
-                await until_told(work / "log", "I have been elected leader")
+                await until_logged(work / "log", "I have been elected leader")
         for number in (1, 2):
-            await until_told(tmp_path / str(number) / "log", "Successfully registered with master")
+            await until_logged(tmp_path / str(number) / "log", "Successfully registered with master")
         program = await processes.enter_async_context(
             running(
-                *(sys.executable, "-m", "aiokafka_lite.spark", "--master", f"spark://{master}"),
+                *(sys.executable, "-m", "aiokafka_lite.cli", "pipeline", "--master", f"spark://{master}"),
                 *("-b", cluster.bootstrap_servers, "--topic", "orders", "--event-time", "at", "--window", "1 hour"),
                 *("--schema", "city STRING, cents BIGINT, at TIMESTAMP", "--group-by", "city"),
                 *("--aggregate", "sum(cents) AS cents", "--to-topic", "by-city", "--to-parquet", f"{tmp_path}/out"),
@@ -109,11 +109,11 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
                 },
             )
         )
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             status = await program.wait()
-    told = (tmp_path / "program").read_text()
-    assert status == 0, told
-    assert "all that was there is read" in told
+    output = (tmp_path / "program").read_text()
+    assert status == 0, output
+    assert "read all records" in output
     values = await values_in(cluster.bootstrap_servers, "by-city", 2)
     assert [(value["city"], value["cents"]) for value in values] == [("Rome", 2_000)]
     executors = {path.name for number in (1, 2) for path in (tmp_path / str(number)).glob("app-*/*")}
@@ -123,7 +123,7 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
 
 
 def leaks_in(directory: Path) -> list[str]:
-    """The files that have the secret in them: checkpoints, event logs, output of the driver and the workers."""
+    """The files that contain the secret, of checkpoints, event logs, and the output of driver and workers."""
     files = [path for path in directory.rglob("*") if path.is_file() and not path.name.endswith(".crc")]
     assert any("events" in path.parts for path in files)
     return [str(path) for path in files if SECRET.encode() in path.read_bytes()]

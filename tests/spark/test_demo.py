@@ -11,21 +11,21 @@ import pytest
 pytest.importorskip("matplotlib")
 
 COMMAND = (sys.executable, "-c", "from aiokafka_lite.cli import main; main()")
-PATIENCE = 240.0
+TIMEOUT = 240.0
 
 
-async def test_the_demo_ends_with_windows_that_are_right_and_a_chart(tmp_path: Path) -> None:
+async def test_the_demo_ends_with_right_windows_and_a_chart(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(*COMMAND, "demo", "--records", "1000", "--spark", "--output", str(tmp_path)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             output, _ = await process.communicate()
     finally:
         if process.returncode is None:
-            process.terminate()  # and it ends the pipeline, which is a session of its own
+            process.terminate()  # the demo then ends the pipeline, which has a session of its own
             await process.wait()
     assert process.returncode == 0, output.decode()
     assert b"all 24 sums are right" in output

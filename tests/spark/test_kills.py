@@ -1,7 +1,7 @@
-"""A query that is killed at any moment, whole or in part, has every row exactly once in Parquet when it is over.
+"""A query that is killed at random moments, whole or in part, writes every row exactly once to Parquet.
 
-``SPARK_KILLS`` says how often (4 if it is not set). Moments are counted in batches, so that kills fall while offsets
-are being logged, while tasks run, and between two batches.
+``SPARK_KILLS`` is the number of kills (4 by default). Moments are counted in batches, so that kills happen while
+offsets are logged, while tasks run, and between two batches.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ pytestmark = pytest.mark.long
 KILLS = int(os.environ.get("SPARK_KILLS", "4"))
 PARTITIONS = 3
 PER_BATCH = 600
-PATIENCE = 120.0
-"""Seconds in which a driver has to get on, on a machine that is busy with other things."""
+TIMEOUT = 120.0
+"""Seconds that a step of a driver may take on a busy machine."""
 
 VICTIMS = ("all", "driver", "jvm", "worker")
 
 
 @dataclass
 class Driver:
-    """A query in processes of its own: the driver's Python, its JVM, and Python's daemon and workers."""
+    """The processes of a query: the Python of the driver, its JVM, and the Python daemon and workers."""
 
     process: asyncio.subprocess.Process
 
     def members(self) -> dict[int, str]:
-        """Process ids of its session, with what each of them is."""
+        """The process ids of its session, with the kind of each process."""
         return dict(_members(self.process.pid))
 
     def kill(self, victim: str) -> bool:
-        """Kill one of a kind, or all; False if there is none at the moment."""
+        """Kill one process of a kind, or all; False if there is none now."""
         chosen = [pid for pid, kind in self.members().items() if victim in ("all", kind)]
         for pid in chosen if victim == "all" else chosen[-1:]:
             _kill(pid)
         return bool(chosen)
 
-    async def clear_away(self) -> None:
-        """Kill what is left of it, and wait until nothing is: two JVMs must not write the same files."""
-        async with asyncio.timeout(PATIENCE):
+    async def kill_all(self) -> None:
+        """Kill all its processes, and wait until none exists: two JVMs must not write the same files."""
+        async with asyncio.timeout(TIMEOUT):
             while members := self.members():
                 for pid in members:
                     _kill(pid)
@@ -69,7 +69,7 @@ def _members(session: int) -> Iterator[tuple[int, str]]:
             state, _, _, of_session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
             command = (entry / "cmdline").read_bytes()
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         if int(of_session) == session and state != "Z":
             pid = int(entry.name)
             is_java = Path(os.fsdecode(command.split(b"\0")[0])).name == "java"
@@ -102,22 +102,22 @@ async def start(servers: str, topic: str, directory: Path) -> Driver:
 
 
 def count(directory: Path, log: str) -> int:
-    """How many batches have an entry in a log of the checkpoint."""
+    """The number of batches in a log of the checkpoint."""
     folder = directory / "checkpoint" / log
     return sum(name.name.isdecimal() for name in folder.iterdir()) if folder.exists() else 0
 
 
-async def until_it_is_time(driver: Driver, directory: Path, moment: random.Random) -> None:
-    """Wait for some batches to be logged, or committed, and then a little more or not; or for the query's end."""
+async def until_the_moment(driver: Driver, directory: Path, moment: random.Random) -> None:
+    """Wait until some batches are logged or committed, then up to 0.4 s more; or until the query ends."""
     log = moment.choice(["offsets", "commits"])
     wanted = count(directory, log) + moment.randint(1, 3)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while count(directory, log) < wanted and driver.process.returncode is None:
             await asyncio.sleep(0.005)
-    await asyncio.sleep(moment.choice([0.0, moment.uniform(0.0, 0.4)]))  # not to wait: to fall anywhere in a batch
+    await asyncio.sleep(moment.choice([0.0, moment.uniform(0.0, 0.4)]))  # any point of a batch
 
 
-async def test_killed_at_random_every_row_is_there_exactly_once(
+async def test_a_query_killed_at_random_writes_every_row_exactly_once(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     use_java()
@@ -133,19 +133,19 @@ async def test_killed_at_random_every_row_is_there_exactly_once(
     try:
         while len(killed) < KILLS and driver.process.returncode is None:
             victim = VICTIMS[len(killed) % len(VICTIMS)]
-            await until_it_is_time(driver, tmp_path, moment)
+            await until_the_moment(driver, tmp_path, moment)
             if not driver.kill(victim):
                 continue
             killed.append(victim)
             if victim != "worker":
-                await driver.clear_away()
+                await driver.kill_all()
                 driver = await start(cluster.bootstrap_servers, "killed", tmp_path)
-        async with asyncio.timeout(PATIENCE):
-            while await driver.process.wait() != 0:  # a worker's death may have ended the query after all
-                await driver.clear_away()
+        async with asyncio.timeout(TIMEOUT):
+            while await driver.process.wait() != 0:  # the death of a worker may have ended the query
+                await driver.kill_all()
                 driver = await start(cluster.bootstrap_servers, "killed", tmp_path)
     finally:
-        await driver.clear_away()
+        await driver.kill_all()
     rows = await on_spark(lambda: spark.read.parquet(str(tmp_path / "out")).select("partition", "offset").collect())
     assert sorted((row.partition, row.offset) for row in rows) == expected
     assert killed == [VICTIMS[number % len(VICTIMS)] for number in range(KILLS)]

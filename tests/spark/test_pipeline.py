@@ -1,4 +1,4 @@
-"""The pipeline that ships: right sums in Parquet and in a topic, also over restarts, and an end between two batches."""
+"""The pipeline: right sums in Parquet and in a topic, across restarts, and a stop between two batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer, TopicPartition
-from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Pipeline, Plan, Progress
+from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Pipeline, Plan
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import on_spark
 from tests.spark.test_sink import found_here
@@ -21,7 +21,7 @@ Row = tuple[str, str | None, int, int]
 """Window, city, orders and cents."""
 
 HOUR = "2026-01-01T09:%02d:00Z"
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 def order(city: str | None, cents: int, minute: int) -> bytes:
@@ -29,7 +29,7 @@ def order(city: str | None, cents: int, minute: int) -> bytes:
 
 
 CLOSING = json.dumps({"city": "end", "cents": 0, "at": "2026-01-02T00:00:00Z"}).encode()
-"""Of the next day, so that all windows of the hour are complete."""
+"""An order of the next day, which completes all windows of the hour."""
 
 
 def plan_for(servers: str, source: str, directory: Path, **changes: Any) -> Plan:
@@ -53,11 +53,11 @@ def plan_for(servers: str, source: str, directory: Path, **changes: Any) -> Plan
 
 
 async def run(
-    spark: SparkSession, plan: Plan, directory: Path, report: Callable[[Progress], None], stop: threading.Event
+    spark: SparkSession, plan: Plan, directory: Path, report: Callable[[str], None], stop: threading.Event
 ) -> None:
     def call() -> None:
         found_here(spark)
-        Pipeline(spark, plan, directory / "pause", report).run(stop, PATIENCE)
+        Pipeline(spark, plan, directory / "pause", report).run(stop, TIMEOUT)
 
     await on_spark(call)
     (directory / "pause").unlink(missing_ok=True)
@@ -78,48 +78,48 @@ async def values_in(servers: str, topic: str, partitions: int) -> list[Any]:
     async with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign(places)
         left = sum((await consumer.end_offsets(places)).values())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while len(values) < left:
                 values += [json.loads(record.value or b"") for record in await consumer.poll(timeout=1.0)]
     return values
 
 
-async def test_windows_are_right_in_parquet_and_topic_and_go_on_after_a_restart(
+async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_restart(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     source, target = await kafka.create_topic(partitions=1), await kafka.create_topic(partitions=1)
     plan = plan_for(kafka.bootstrap_servers, source, tmp_path, to_topic=target)
-    told: list[Progress] = []
+    lines: list[str] = []
     async with Producer(kafka.bootstrap_servers) as producer:
         await producer.send_many(source, [order("Rome", 5, 1), b"no json", order("Oslo", 7, 2), order("Rome", 6, 3)])
         await producer.send_many(source, [b'{"city": "Rome"}', b"[1]", None, order(None, 1, 4), order("Rome", 1, 40)])
-        await run(spark, plan, tmp_path, told.append, threading.Event())
+        await run(spark, plan, tmp_path, lines.append, threading.Event())
         first_half = [("09:00", "Oslo", 1, 7), ("09:00", "Rome", 2, 11)]
         await producer.send_many(source, [order("Rome", 2, 41), CLOSING])
-    await run(spark, plan, tmp_path, told.append, threading.Event())
+    await run(spark, plan, tmp_path, lines.append, threading.Event())
     second_half = [("09:00", None, 1, 1), *first_half, ("09:30", "Rome", 2, 3)]
     assert await rows_in_parquet(spark, plan) == second_half
     values = await values_in(kafka.bootstrap_servers, target, 1)
     found = in_order((each["window_start"][11:16], each.get("city"), each["orders"], each["cents"]) for each in values)
     assert found == second_half
-    dropped = [progress for progress in told if progress.dropped]
-    assert {progress.dropped for progress in dropped} == {4}
-    assert "4 dropped: no JSON of the schema, or no event time" in dropped[0].text
-    assert any(progress.text.startswith("topic batch 0: 9 rows in ") for progress in told)
-    assert any(progress.text.startswith("parquet batch 0: 9 rows in ") for progress in told)
+    dropped = [line for line in lines if "dropped" in line]
+    assert dropped
+    assert all(line.endswith("4 dropped: not JSON of the schema, or without event time") for line in dropped)
+    assert any(line.startswith("topic batch 0: 9 rows in ") for line in lines)
+    assert any(line.startswith("parquet batch 0: 9 rows in ") for line in lines)
 
 
-async def test_told_to_stop_it_ends_between_two_batches_and_goes_on_where_it_was(
+async def test_a_stopped_pipeline_ends_between_two_batches_and_continues_there(
     cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
     source, servers = "orders", cluster.bootstrap_servers
     await cluster.create_topic(source, 1)
     plan = plan_for(servers, source, tmp_path, trigger="0 seconds")
     stop = threading.Event()
-    batches: list[Progress] = []
+    batches: list[str] = []
 
-    def note(progress: Progress) -> None:
-        batches.append(progress)
+    def note(line: str) -> None:
+        batches.append(line)
         stop.set()
 
     async with Producer(servers) as producer:

@@ -1,4 +1,4 @@
-"""The pipeline as a process of its own: stopped by a signal, and on a Spark Connect server."""
+"""The pipeline as a process: stopped by a signal, and on a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiokafka_lite.spark.jvm import use_java
 from tests.spark.conftest import ROOT
 from tests.spark.test_pipeline import order
 
-PATIENCE = 240.0
+TIMEOUT = 240.0
 
 
 async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) -> asyncio.subprocess.Process:
-    """The program, reading ten orders into Parquet."""
+    """The pipeline, reading ten orders into Parquet."""
     await cluster.create_topic("orders", 1)
     async with Producer(cluster.bootstrap_servers) as producer:
         await producer.send_many("orders", [order("Rome", 1, number) for number in range(10)])
@@ -27,7 +27,8 @@ async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) ->
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "PYTHONWARNINGS": "ignore"}
     with (directory / "log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aiokafka_lite.spark", "-b", cluster.bootstrap_servers, "--topic", "orders"),
+            *(sys.executable, "-m", "aiokafka_lite.cli", "pipeline"),
+            *("-b", cluster.bootstrap_servers, "--topic", "orders"),
             *("--schema", "cents INT, at TIMESTAMP", "--event-time", "at", "--window", "1 minute"),
             *("--to-parquet", f"{directory}/out", "--checkpoint", f"{directory}/checkpoint"),
             *("--conf", "spark.sql.shuffle.partitions=1", *arguments),
@@ -38,9 +39,9 @@ async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) ->
 
 
 async def ended(process: asyncio.subprocess.Process) -> int:
-    """Its status; it is not left behind if it does not end."""
+    """The exit status of the process, which is killed if it does not end."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return await process.wait()
     finally:
         if process.returncode is None:
@@ -50,11 +51,11 @@ async def ended(process: asyncio.subprocess.Process) -> int:
 
 async def first_line(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         return (await process.stdout.readline()).decode()
 
 
-async def test_a_signal_ends_it_between_two_batches_with_status_0(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+async def test_a_signal_ends_the_pipeline_between_two_batches(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     process = await program(cluster, tmp_path, "--trigger", "1 second", "--master", "local[1]")
     try:
         assert (await first_line(process)).startswith("parquet batch 0: 10 rows in ")
@@ -63,7 +64,7 @@ async def test_a_signal_ends_it_between_two_batches_with_status_0(cluster: Embed
         rest = (await process.stdout.read()).decode()
     finally:
         status = await ended(process)
-    assert (status, rest.splitlines()[-1]) == (0, "stopped between batches"), (tmp_path / "log").read_text()
+    assert (status, rest.splitlines()[-1]) == (0, "stopped between two batches"), (tmp_path / "log").read_text()
     begun, done = (
         {path.name for path in (tmp_path / "checkpoint" / "parquet" / log).glob("[0-9]*")}
         for log in ("offsets", "commits")
@@ -71,7 +72,7 @@ async def test_a_signal_ends_it_between_two_batches_with_status_0(cluster: Embed
     assert begun == done
 
 
-async def test_it_runs_on_spark_connect(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+async def test_the_pipeline_runs_on_spark_connect(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
         pytest.importorskip(needed)
     process = await program(cluster, tmp_path, "--trigger", "available-now", "--remote", "local[1]")

@@ -1,4 +1,4 @@
-"""Ranges are read to their ends, and no further; what cannot be read is told in time. Without Spark."""
+"""Ranges are read to their ends and not beyond; unreadable ranges are errors. These tests need no Spark session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def filled(cluster: EmbeddedCluster, *sizes: int) -> list[TopicPartition]:
 
 
 async def offsets(client: Client, *task: Range, poll_timeout: float = 60.0) -> dict[TopicPartition, list[int]]:
-    """The offsets of the batches that come for these ranges."""
+    """The offsets of the batches that are read for these ranges."""
     found: dict[TopicPartition, list[int]] = {}
     reader = RangeReader(client, LONG_WAIT, task, fail_on_data_loss=True, poll_timeout=poll_timeout)
     async with reader:
@@ -37,10 +37,10 @@ async def offsets(client: Client, *task: Range, poll_timeout: float = 60.0) -> d
     return found
 
 
-async def test_nothing_is_waited_for_at_the_end_of_the_log(
+async def test_a_range_to_the_end_of_the_log_waits_for_no_fetch(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that was asked for more would answer after twenty seconds."""
+    """A further fetch would take twenty seconds."""
     monkeypatch.setattr(reading, "PROBE_INTERVAL", 60.0)
     first, second, third = await filled(cluster, 30, 1, 200)
     async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client, asyncio.timeout(SOON):
@@ -48,18 +48,18 @@ async def test_nothing_is_waited_for_at_the_end_of_the_log(
     assert found == {first: list(range(30)), second: [0], third: list(range(5, 200))}
 
 
-async def test_a_range_is_done_when_nothing_is_left_in_it_though_its_end_has_no_record(
+async def test_a_range_whose_end_has_no_record_is_finished(
     cluster: EmbeddedCluster,
 ) -> None:
     (partition,) = await filled(cluster, 10)
     leader = cluster.nodes[cluster.leader_of("t", 0)]
     (segment,) = leader.replica_manager.partitions["t", 0].log.segments
-    segment.truncate(7)  # as compaction leaves it when the last records were deletions: the log's end stays at 10
+    segment.truncate(7)  # as after compaction of final deletions: the end of the log stays at 10
     async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client, asyncio.timeout(SOON):
         assert await offsets(client, Range(partition, 0, 10)) == {partition: list(range(7))}
 
 
-async def test_a_leader_that_is_lost_while_it_is_asked_what_is_left_ends_nothing(
+async def test_the_loss_of_a_leader_during_a_probe_finishes_no_range(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reading, "PROBE_INTERVAL", 0.05)
@@ -87,14 +87,14 @@ async def test_a_leader_that_is_lost_while_it_is_asked_what_is_left_ends_nothing
             assert await reader.take() == []
 
 
-async def test_an_end_beyond_the_log_is_given_up_in_time(cluster: EmbeddedCluster) -> None:
+async def test_an_end_beyond_the_log_is_a_timeout(cluster: EmbeddedCluster) -> None:
     (partition,) = await filled(cluster, 3)
     async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client:
-        with pytest.raises(KafkaTimeout, match=r"nothing came within 0.2 s .* of t-0 at offset 3, up to 5"):
+        with pytest.raises(KafkaTimeout, match=r"no records arrived within 0.2 s .* for t-0 from offset 3 to 5"):
             await offsets(client, Range(partition, 0, 5), poll_timeout=0.2)
 
 
-async def test_a_topic_that_is_gone_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_missing_topic_is_an_error(cluster: EmbeddedCluster) -> None:
     config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers, api_timeout=0.3, allow_auto_create_topics=False)
     async with Client(config) as client:
         with pytest.raises(UnknownTopic, match="gone"):

@@ -1,4 +1,4 @@
-"""``df.write`` and ``df.writeStream`` to topics: what arrives, as another client sees it, and what is refused."""
+"""``df.write`` and ``df.writeStream`` to topics: the written records, read by another client, and refused writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.protocol.records import partition_for_key
@@ -22,11 +22,11 @@ Messages = dict[int, list[confluent_kafka.Message]]
 
 
 def found_here(spark: SparkSession) -> None:
-    """Have Spark find registered formats in this thread: for a write it looks in the session that is active there."""
+    """Make Spark find the registered formats: for a write it uses the active session of this thread."""
     spark.createDataFrame([], "nothing INT")
 
 
-def written(rows: DataFrame, servers: str | None, mode: str = "append", **options: Any) -> None:
+def write(rows: DataFrame, servers: str | None, mode: str = "append", **options: Any) -> None:
     """Write rows as a batch; ``__`` in an option stands for a dot."""
     found_here(rows.sparkSession)
     given = {name.replace("__", "."): value for name, value in options.items()}
@@ -71,9 +71,9 @@ ALL_SORTS = """
 """
 
 
-async def test_nulls_empty_values_headers_and_partitions_arrive_as_they_are(kafka: Kafka, spark: SparkSession) -> None:
+async def test_nulls_headers_and_partitions_are_written_unchanged(kafka: Kafka, spark: SparkSession) -> None:
     topic = await kafka.create_topic(partitions=2)
-    await on_spark(lambda: written(spark.sql(ALL_SORTS).coalesce(1), kafka.bootstrap_servers, topic=topic))
+    await on_spark(lambda: write(spark.sql(ALL_SORTS).coalesce(1), kafka.bootstrap_servers, topic=topic))
     found = await messages_in(kafka, topic, 2)
     assert [(each.key(), each.value(), each.headers()) for each in found[0]] == [
         (None, b"\x00\xff", [("a", b"\x01"), ("a", None)])
@@ -90,7 +90,7 @@ async def test_every_row_arrives_once_on_its_keys_partition_and_in_the_order_of_
     topic = await kafka.create_topic(partitions=3)
     count = 60_000
     rows = spark.range(0, count, 1, 2).selectExpr("CAST(id % 100 AS STRING) AS key", "CAST(id AS STRING) AS value")
-    await on_spark(lambda: written(rows, kafka.bootstrap_servers, topic=topic, kafka__compression__type="lz4"))
+    await on_spark(lambda: write(rows, kafka.bootstrap_servers, topic=topic, kafka__compression__type="lz4"))
     found = await messages_in(kafka, topic, 3)
     numbers: list[int] = []
     for partition, messages in found.items():
@@ -106,39 +106,39 @@ async def test_every_row_arrives_once_on_its_keys_partition_and_in_the_order_of_
     assert sorted(numbers) == list(range(count))
 
 
-async def test_the_column_topic_names_the_topic_of_each_row_and_the_option_goes_before_it(
+async def test_the_column_topic_names_the_topic_of_each_row_and_the_option_overrides_it(
     kafka: Kafka, spark: SparkSession
 ) -> None:
     first, second, third = [await kafka.create_topic(partitions=1) for _ in range(3)]
     rows = spark.range(100).selectExpr(
         "CAST(id AS STRING) AS value", f"IF(id % 4 = 0, '{first}', '{second}') AS topic"
     )
-    await on_spark(lambda: written(rows, kafka.bootstrap_servers))
+    await on_spark(lambda: write(rows, kafka.bootstrap_servers))
     assert sorted(map(int, await values_in(kafka, first, 1))) == list(range(0, 100, 4))
     assert len(await values_in(kafka, second, 1)) == 75
-    await on_spark(lambda: written(rows, kafka.bootstrap_servers, topic=third))
+    await on_spark(lambda: write(rows, kafka.bootstrap_servers, topic=third))
     assert len(await values_in(kafka, third, 1)) == 100
 
 
-async def test_columns_that_kafka_has_no_place_for_are_ignored_as_by_sparks_connector(
+async def test_other_columns_are_ignored_as_by_sparks_connector(
     kafka: Kafka, spark: SparkSession
 ) -> None:
     source, target = await kafka.create_topic(partitions=1), await kafka.create_topic(partitions=1)
     rows = spark.range(10).selectExpr("CAST(id AS STRING) AS value", "id AS offset", "now() AS timestamp", "0 AS a")
-    await on_spark(lambda: written(rows, kafka.bootstrap_servers, topic=source))
+    await on_spark(lambda: write(rows, kafka.bootstrap_servers, topic=source))
     assert len(await values_in(kafka, source, 1)) == 10
 
     def copy() -> None:
         rows = batch_of(spark, kafka.bootstrap_servers, subscribe=source, includeHeaders="true")
-        written(rows, kafka.bootstrap_servers, topic=target)
+        write(rows, kafka.bootstrap_servers, topic=target)
 
     await on_spark(copy)
     assert await values_in(kafka, target, 1) == await values_in(kafka, source, 1)
 
 
-async def test_no_rows_are_no_records(kafka: Kafka, spark: SparkSession) -> None:
+async def test_no_rows_write_no_records(kafka: Kafka, spark: SparkSession) -> None:
     topic = await kafka.create_topic(partitions=1)
-    await on_spark(lambda: written(spark.range(0).selectExpr("'v' AS value"), kafka.bootstrap_servers, topic=topic))
+    await on_spark(lambda: write(spark.range(0).selectExpr("'v' AS value"), kafka.bootstrap_servers, topic=topic))
     assert await values_in(kafka, topic, 1) == []
 
 
@@ -148,7 +148,7 @@ async def test_streams_are_written_in_both_output_modes(
 ) -> None:
     source, target = await kafka.create_topic(partitions=2), await kafka.create_topic(partitions=1)
     rows = spark.range(0, 1_000, 1, 2).selectExpr("CAST(id % 5 AS STRING) AS value")
-    await on_spark(lambda: written(rows, kafka.bootstrap_servers, topic=source))
+    await on_spark(lambda: write(rows, kafka.bootstrap_servers, topic=source))
 
     def run() -> None:
         found_here(spark)
@@ -167,31 +167,31 @@ async def test_streams_are_written_in_both_output_modes(
 
 REFUSED = {
     "the columns are key; select": ("'k' AS key", {}),
-    "column value: it is int; string or binary is needed": ("1 AS value", {}),
-    "column key: it is double; string or binary is needed, as by CAST(key AS STRING)": (
+    "column value must be string or binary, got int": ("1 AS value", {}),
+    "column key must be string or binary, got double; select CAST(key AS STRING)": (
         "'v' AS value, CAST(1 AS DOUBLE) AS key",
         {},
     ),
-    "column partition: it is string; integer is needed": ("'v' AS value, '0' AS partition", {}),
-    "column headers: it is array<string>; array<struct<key:string,value:binary>> is needed": (
+    "column partition must be integer, got string": ("'v' AS value, '0' AS partition", {}),
+    "column headers must be array<struct<key:string,value:binary>>, got array<string>": (
         "'v' AS value, array('h') AS headers",
         {},
     ),
     "did you mean value": ("'v' AS Value", {}),
-    "no topic to write to": ("'v' AS value", {"topic": None}),
-    "column topic: it is int": ("'v' AS value, 1 AS topic", {"topic": None}),
-    "the column topic is null in some row": ("'v' AS value, CAST(NULL AS STRING) AS topic", {"topic": None}),
+    "a topic is required": ("'v' AS value", {"topic": None}),
+    "column topic must be string, got int": ("'v' AS value, 1 AS topic", {"topic": None}),
+    "column topic must not be null in any row": ("'v' AS value, CAST(NULL AS STRING) AS topic", {"topic": None}),
     "partition=7: topic 't' has partitions 0 to 1": ("'v' AS value, 7 AS partition", {}),
-    "option topic: it is not for a read; write subscribe": ("'v' AS value", {"subscribe": "t"}),
+    "option topic is not for a read; write subscribe": ("'v' AS value", {"subscribe": "t"}),
     "option kafka.acks": ("'v' AS value", {"kafka.acks": "most"}),
     "option kafka.linger": ("'v' AS value", {"kafka.linger": "5"}),
-    "kafka.bootstrap.servers is missing": ("'v' AS value", {"servers": None}),
+    "option kafka.bootstrap.servers is required": ("'v' AS value", {"servers": None}),
     "above max_request_size": ("repeat('x', 2000000) AS value", {}),
 }
 
 
 @pytest.mark.parametrize("complaint", REFUSED)
-async def test_what_cannot_be_written_is_refused_with_what_to_do(
+async def test_rows_that_cannot_be_written_are_refused_with_what_to_do(
     cluster: EmbeddedCluster, spark: SparkSession, complaint: str
 ) -> None:
     await cluster.create_topic("t", 2)
@@ -200,7 +200,7 @@ async def test_what_cannot_be_written_is_refused_with_what_to_do(
     given = {name: value for name, value in options.items() if value is not None or name == "servers"}
     rows = spark.sql(f"SELECT {columns}")
     with pytest.raises(PySparkException) as refusal:
-        await on_spark(lambda: written(rows, **given))
+        await on_spark(lambda: write(rows, **given))
     assert complaint in str(refusal.value)
 
 
@@ -209,14 +209,14 @@ async def test_only_appending_is_possible(cluster: EmbeddedCluster, spark: Spark
     await cluster.create_topic("t", 1)
     rows = spark.sql("SELECT 'v' AS value")
     with pytest.raises(PySparkException, match=r"append|Append"):
-        await on_spark(lambda: written(rows, cluster.bootstrap_servers, mode, topic="t"))
+        await on_spark(lambda: write(rows, cluster.bootstrap_servers, mode, topic="t"))
 
 
-async def test_a_topic_that_does_not_exist_is_told_on_the_driver(spark: SparkSession) -> None:
+async def test_a_missing_topic_is_an_error_on_the_driver(spark: SparkSession) -> None:
     async with EmbeddedCluster(auto_create_topics=False) as cluster:
         rows = spark.sql("SELECT 'v' AS value")
         with pytest.raises(PySparkException, match=r"nowhere.*does not exist|UnknownTopic") as refusal:
             await on_spark(
-                lambda: written(rows, cluster.bootstrap_servers, topic="nowhere", kafka__max__block__ms="1000")
+                lambda: write(rows, cluster.bootstrap_servers, topic="nowhere", kafka__max__block__ms="1000")
             )
         assert "batch_writer" in str(refusal.value)

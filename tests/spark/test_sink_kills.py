@@ -1,6 +1,6 @@
-"""A query into a topic that is killed at any moment, and whose tasks fail, loses nothing: no row is missing in the end.
+"""A query into a topic that is killed at random moments, and whose tasks fail, loses no row.
 
-``SPARK_KILLS`` says how often it is killed (once if it is not set).
+``SPARK_KILLS`` is the number of kills (1 by default).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer, RecordMetadata, TopicPartition
 from aiokafka_lite.spark.jvm import use_java
 from tests.spark.conftest import ROOT
-from tests.spark.test_kills import PATIENCE, VICTIMS, Driver, until_it_is_time
+from tests.spark.test_kills import TIMEOUT, VICTIMS, Driver, until_the_moment
 
 pytestmark = pytest.mark.long
 
@@ -52,13 +52,13 @@ async def values_in(servers: str, topic: str) -> list[str]:
     async with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign(partitions)
         left = sum((await consumer.end_offsets(partitions)).values())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while len(values) < left:
                 values += [(record.value or b"").decode() for record in await consumer.poll(timeout=1.0)]
     return values
 
 
-async def test_killed_at_random_no_row_is_missing_in_the_topic(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+async def test_a_query_killed_at_random_loses_no_row(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     use_java()
     records = PER_BATCH * (2 + 4 * KILLS)  # at most three batches come between two kills
     for topic in ("killed", "killed-copied"):
@@ -73,19 +73,19 @@ async def test_killed_at_random_no_row_is_missing_in_the_topic(cluster: Embedded
     try:
         while killed < KILLS and driver.process.returncode is None:
             victim = VICTIMS[killed % len(VICTIMS)]
-            await until_it_is_time(driver, tmp_path, moment)
+            await until_the_moment(driver, tmp_path, moment)
             if not driver.kill(victim):
                 continue
             killed += 1
             if victim != "worker":
-                await driver.clear_away()
+                await driver.kill_all()
                 driver = await start(cluster.bootstrap_servers, "killed", tmp_path)
-        async with asyncio.timeout(PATIENCE):
-            while await driver.process.wait() != 0:  # a worker's death may have ended the query after all
-                await driver.clear_away()
+        async with asyncio.timeout(TIMEOUT):
+            while await driver.process.wait() != 0:  # the death of a worker may have ended the query
+                await driver.kill_all()
                 driver = await start(cluster.bootstrap_servers, "killed", tmp_path)
     finally:
-        await driver.clear_away()
+        await driver.kill_all()
     values = await values_in(cluster.bootstrap_servers, "killed-copied")
     assert set(values) == expected
     assert killed == KILLS

@@ -1,4 +1,4 @@
-"""``spark.readStream``: what a checkpoint says is read once, whatever happens between two batches."""
+"""``spark.readStream``: each offset is read once, whatever happens between two batches."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ async def produce(kafka: Kafka | EmbeddedCluster, topic: str, count: int, *, par
 
 
 def written(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
-    """(partition, offset) of every row in the Parquet files, also those that are there twice."""
+    """(partition, offset) of every row in the Parquet files, repeated ones included."""
     rows = spark.read.parquet(str(directory / "out")).select("partition", "offset").collect()
     return sorted((row.partition, row.offset) for row in rows)
 
 
 def logged(directory: Path, batch: int) -> dict[str, Any]:
-    """The offset that Spark wrote down before a batch."""
+    """The offset that Spark logged before a batch."""
     text = (directory / "checkpoint" / "offsets" / str(batch)).read_text()
     parsed: dict[str, Any] = json.loads(text.splitlines()[-1])
     return parsed
@@ -54,7 +54,7 @@ def all_of(*counts: int) -> list[tuple[int, int]]:
 # Whole queries.
 
 
-async def test_limited_triggers_read_all_there_is_in_batches_and_a_restart_goes_on(
+async def test_limited_triggers_read_everything_in_batches_and_a_restart_continues(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
     topic = await kafka.create_topic(partitions=2)
@@ -81,7 +81,7 @@ async def test_limited_triggers_read_all_there_is_in_batches_and_a_restart_goes_
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(505, 505)
 
 
-async def test_available_now_ends_where_the_logs_ended_when_it_began(
+async def test_available_now_ends_at_the_ends_of_the_logs_at_its_start(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
     topic = await kafka.create_topic(partitions=2)
@@ -110,10 +110,10 @@ async def test_available_now_ends_where_the_logs_ended_when_it_began(
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(end["0"], end["1"])
 
 
-async def test_a_first_batch_that_was_killed_is_read_from_where_it_began(
+async def test_a_killed_first_batch_is_read_again_from_its_start(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
-    """With "latest", a restart would look up another beginning, after the end that is logged."""
+    """With "latest", a restart would look up another start, after the logged end."""
     topic = await kafka.create_topic(partitions=2)
     await produce(kafka, topic, 10)
 
@@ -159,7 +159,7 @@ async def test_a_checkpoint_of_sparks_own_connector_is_resumed(
     lines = log.read_text().splitlines()
     log.write_text("\n".join([*lines[:-1], json.dumps({topic: {"0": 10, "1": 10}}, separators=(",", ":"))]))
     (log.parent / ".0.crc").unlink()
-    sources = tmp_path / "checkpoint" / "sources" / "0"  # where that connector keeps the beginning; left alone
+    sources = tmp_path / "checkpoint" / "sources" / "0"  # where that connector keeps its start
     sources.mkdir(parents=True, exist_ok=True)
     (sources / "0").write_text(f'v1\n{{"{topic}":{{"0":0,"1":0}}}}')
     await produce(kafka, topic, 8)
@@ -168,7 +168,7 @@ async def test_a_checkpoint_of_sparks_own_connector_is_resumed(
 
 
 @pytest.mark.parametrize("fail", [True, False])
-async def test_retention_that_passes_a_stopped_query_is_never_silent(
+async def test_records_deleted_while_a_query_is_stopped_are_never_lost_silently(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, fail: bool
 ) -> None:
     topic = await kafka.create_topic(partitions=2)
@@ -190,7 +190,7 @@ async def test_retention_that_passes_a_stopped_query_is_never_silent(
     async with Admin(kafka.bootstrap_servers) as admin:
         assert (await admin.records.delete({TopicPartition(topic, 0): 45})).done
     if fail:
-        with pytest.raises(StreamingQueryException, match=f"{topic}-0: offsets 10 up to .* Set failOnDataLoss=false"):
+        with pytest.raises(StreamingQueryException, match=f"{topic}-0: offsets 10 to .* Set failOnDataLoss=false"):
             await on_spark(run)
         return
     await on_spark(run)
@@ -215,11 +215,11 @@ async def test_partitions_that_are_added_are_read_from_their_beginning(
     assert await on_spark(lambda: written(spark, tmp_path)) == [*all_of(5), *((2, offset) for offset in range(4))]
 
 
-async def test_a_listener_is_told_how_far_behind_a_query_is(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+async def test_a_listener_gets_the_lag_of_a_query(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     topic = await kafka.create_topic(partitions=2)
     await produce(kafka, topic, 300)
-    told: list[Lag] = []
-    listener = LagListener(told.append)
+    lags: list[Lag] = []
+    listener = LagListener(lags.append)
     spark.streams.addListener(listener)
     try:
         rows = await on_spark(
@@ -229,20 +229,20 @@ async def test_a_listener_is_told_how_far_behind_a_query_is(spark: SparkSession,
         )
         await on_spark(lambda: run_available(rows, tmp_path))
         async with asyncio.timeout(20):
-            while len([lag for lag in told if lag.rows]) < 2:
-                await asyncio.sleep(0.01)  # Spark tells listeners from a thread of its own
+            while len([lag for lag in lags if lag.rows]) < 2:
+                await asyncio.sleep(0.01)  # Spark calls listeners from a thread of its own
     finally:
         spark.streams.removeListener(listener)
-    first, second = [lag for lag in told if lag.rows][:2]
+    first, second = [lag for lag in lags if lag.rows][:2]
     assert (first.rows, first.total, first.largest, first.average) == (200, 100, 50, 50.0)
     assert (second.rows, second.total) == (100, 0)
     assert f"100 behind (most: {topic}-0 50, {topic}-1 50)" in str(first)
-    assert "nothing left in 2 partitions" in str(second)
+    assert "no lag in 2 partitions" in str(second)
     assert listener.latest[second.query].total == 0
 
 
-async def test_no_secret_is_written_down(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
-    """A value from a file stands for any secret: it must be in no checkpoint, plan or error."""
+async def test_no_secret_is_stored(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """A value from a file represents any secret: no checkpoint, plan or error may contain it."""
     topic = await kafka.create_topic(partitions=1)
     await produce(kafka, topic, 5, partition=0)
     hidden = tmp_path / "hidden"
@@ -293,7 +293,7 @@ async def test_limits_of_a_trigger(kafka: Kafka) -> None:
         assert start == both.initialOffset() == {topic: {"0": 0, "1": 0}}
         first = both.latestOffset(start, limit)
         assert first[topic] == {"0": 40, "1": 40}
-        assert both.latestOffset(first, limit) is first  # 20 are there, 30 are needed
+        assert both.latestOffset(first, limit) is first  # there are 20, and 30 are required
         now += 59
         assert both.latestOffset(first, limit) is first
         now += 1
@@ -302,7 +302,7 @@ async def test_limits_of_a_trigger(kafka: Kafka) -> None:
         assert both.latestOffset(second, limit) is second
         assert both.latestOffset(first, ReadAllAvailable()) == second
         assert both.reportLatestOffset() == second
-        # Nothing more will come when a query is to end, so that it does not wait either.
+        # A query that is about to end gets no further records, so it does not wait.
         both.prepareForTriggerAvailableNow()
         assert both.latestOffset(first, limit) == second
 
@@ -329,23 +329,23 @@ async def test_the_plan_of_a_batch_is_the_same_each_time(kafka: Kafka) -> None:
 
 
 @pytest.mark.usefixtures("driver")
-async def test_what_is_gone_is_an_error_or_a_warning(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+async def test_lost_records_are_an_error_or_a_warning(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     topic = await kafka.create_topic(partitions=1)
     await produce(kafka, topic, 5, partition=0)
 
     def call() -> None:
         strict = reader(kafka.bootstrap_servers, topic)
         lenient = reader(kafka.bootstrap_servers, topic, failOnDataLoss="false")
-        for start, told in (
-            ({topic: {"0": 5, "7": 1}}, f"{topic}-7 is gone, which was read up to 1"),
-            ({"gone": {"0": 3}, topic: {"0": 5}}, "gone-0 is gone, which was read up to 3"),
-            ({topic: {"0": 9}}, f"{topic}-0 was read up to 9, and now ends at 5"),
+        for start, complaint in (
+            ({topic: {"0": 5, "7": 1}}, f"{topic}-7, which was read up to offset 1, does not exist any more"),
+            ({"gone": {"0": 3}, topic: {"0": 5}}, "gone-0, which was read up to offset 3, does not exist any more"),
+            ({topic: {"0": 9}}, f"{topic}-0 was read up to offset 9, and now ends at offset 5"),
         ):
-            with pytest.raises(Exception, match=f"{told}; records may be lost. Set failOnDataLoss=false"):
+            with pytest.raises(Exception, match=f"{complaint}; records may be lost. Set failOnDataLoss=false"):
                 strict.latestOffset(start, ReadAllAvailable())
             with caplog.at_level(logging.WARNING):
                 assert lenient.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 5}}
-            assert told in caplog.text
+            assert complaint in caplog.text
             with pytest.raises(Exception, match="records may be lost"):
                 strict.partitions(start, {topic: {"0": 5}})
             assert lenient.partitions(start, {topic: {"0": 5}}) == []

@@ -1,4 +1,4 @@
-"""Lines as columns of Arrow are the lines."""
+"""Lines become Arrow columns."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def test_each_line_is_a_value(lines: list[bytes]) -> None:
     assert table.schema.names == ["value"]
 
 
-def test_a_partition_is_that_of_every_line() -> None:
+def test_the_partition_applies_to_every_line() -> None:
     table = lines_to_arrow(b"a\n\nb\n", 7)
     assert table.to_pydict() == {"value": [b"a", b"", b"b"], "partition": [7, 7, 7]}

@@ -1,4 +1,4 @@
-"""A batch as lines, in each form; a line for each record, whatever it holds."""
+"""A batch as lines, in each format: one line per record, whatever the record contains."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ SOME = batch((b"k", b"v"), (None, b"\xff"), (b"x", None))
         ),
     ],
 )
-def test_each_form(line: Line, printed: bytes) -> None:
+def test_each_format(line: Line, printed: bytes) -> None:
     assert formatter(line)(SOME) == printed
 
 
-def test_json_tells_null_from_empty_and_text_from_bytes() -> None:
+def test_json_distinguishes_null_from_empty_and_text_from_bytes() -> None:
     first, second, third = map(json.loads, formatter(Line(Format.JSON))(SOME).splitlines())
     assert first == {
         "topic": "t",
@@ -70,6 +70,6 @@ def test_json_tells_null_from_empty_and_text_from_bytes() -> None:
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(), st.none() | st.binary()), min_size=1))
-def test_json_is_a_line_for_each_record(records: list[tuple[bytes | None, bytes | None]]) -> None:
+def test_json_is_one_line_per_record(records: list[tuple[bytes | None, bytes | None]]) -> None:
     printed = formatter(Line(Format.JSON))(batch(*records))
     assert len([json.loads(line) for line in printed.split(b"\n")[:-1]]) == len(records)

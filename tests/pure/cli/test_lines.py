@@ -1,4 +1,4 @@
-"""Lines are what newlines end, wherever the blocks they come in were cut."""
+"""Newlines end lines, wherever the blocks are cut."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_a_line_ends_at_its_newline_and_the_last_may_have_none(text: bytes, line
 
 
 @given(st.lists(st.binary(max_size=5).map(lambda block: block.replace(b"\x01", b"\n")), max_size=20))
-def test_where_blocks_are_cut_makes_no_difference(blocks: list[bytes]) -> None:
+def test_lines_do_not_depend_on_the_blocks(blocks: list[bytes]) -> None:
     text = b"".join(blocks)
     whole = text.split(b"\n")
     assert lines_of(blocks) == (whole if whole[-1] else whole[:-1])
 
 
-def test_an_endless_line_is_named_before_all_of_it_is_in_memory() -> None:
+def test_an_endless_line_is_refused_before_it_is_read_completely() -> None:
     splitter = LineSplitter(limit=10)
     assert splitter.feed(b"first\n123456789") == b"first\n"
     splitter.check(1)

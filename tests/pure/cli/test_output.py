@@ -1,4 +1,4 @@
-"""One table, three forms."""
+"""One table in three forms: for a terminal, for a pipe, and as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_json_has_the_headings_as_names_and_the_cells_as_they_are(capsys: pytest
     ]
 
 
-def test_parts_are_one_object_in_json_and_stand_apart_in_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_are_one_object_in_json_and_separate_in_text(capsys: pytest.CaptureFixture[str]) -> None:
     parts = {"cluster": Facts({"cluster_id": "x"}), "brokers": Table(("BROKER",), [(1,)])}
     Output(as_json=True).show_all(parts)
     assert json.loads(capsys.readouterr().out) == {"cluster_id": "x", "brokers": [{"broker": 1}]}

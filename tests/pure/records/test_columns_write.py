@@ -1,4 +1,4 @@
-"""Columns of Arrow come out as the same bytes, on the same partitions, as records given one by one."""
+"""Arrow columns are encoded to the same bytes, on the same partitions, as single records."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows_of(rows: list[Any]) -> Rows:
 
 
 @given(st.lists(records, min_size=1, max_size=30), st.data())
-def test_columns_are_encoded_as_records_are(rows: list[Any], data: st.DataObject) -> None:
+def test_columns_are_encoded_like_single_records(rows: list[Any], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(rows) - 1))
     stop = data.draw(st.integers(start + 1, len(rows)))
     columns = rows_of(rows)
@@ -63,7 +63,7 @@ def test_columns_are_encoded_as_records_are(rows: list[Any], data: st.DataObject
 
 
 @given(st.lists(st.binary(max_size=70), min_size=1), st.integers(1, 1000), st.integers(0, 3))
-def test_keys_are_placed_as_they_are_one_by_one(keys: list[bytes], count: int, skipped: int) -> None:
+def test_keys_get_the_partitions_of_single_keys(keys: list[bytes], count: int, skipped: int) -> None:
     column = pa.array([b"skipped"] * skipped + keys, pa.large_binary()).slice(skipped)
     assert murmur2_of_column(column).tolist() == [murmur2(key) & 0xFFFFFFFF for key in keys]
     assert partitions_for_keys(column, count).tolist() == [partition_for_key(key, count) for key in keys]
@@ -92,7 +92,7 @@ def test_text_and_bytes_of_every_kind_are_taken(kind: Any) -> None:
     assert bytes(encoded.records) == bytes(encode_records(NOW, [NOW] * 2, [b"aa", None], [b"aa", None]))
 
 
-def test_a_column_that_is_all_null_is_nulls() -> None:
+def test_a_column_of_type_null_is_all_nulls() -> None:
     nothing = pa.nulls(2)
     rows = Rows(
         "t",
@@ -126,7 +126,7 @@ def test_a_wrong_column_is_refused_with_the_type_it_must_have(columns: dict[str,
 
 
 @given(st.lists(st.integers(30, 500), min_size=1, max_size=200), st.integers(1, 3000))
-def test_batches_are_as_large_as_they_may_be_and_leave_no_row_out(sizes: list[int], most: int) -> None:
+def test_slices_have_every_row_and_the_maximum_size(sizes: list[int], most: int) -> None:
     cuts = list(slices(np.array(sizes), most))
     assert [number for start, stop in cuts for number in range(start, stop)] == list(range(len(sizes)))
     for start, stop in cuts:

@@ -1,4 +1,4 @@
-"""Batches of the log become the same rows as record by record, and damaged ones become errors."""
+"""Batches become the same rows as by decoding record by record, and damaged batches are errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def decoder(*columns: str) -> Decoder:
 def decoded(
     batches: Sequence[bytes | RecordBatch], low: int = 0, high: int = FOREVER, *columns: str
 ) -> list[dict[str, Any]]:
-    """The rows of a partition's batches, as Spark would see them."""
+    """The rows of the batches of a partition, as Spark gets them."""
     wanted = [(each if isinstance(each, RecordBatch) else RecordBatch(each), None) for each in batches]
     return rows([Fetched(Range(ORDERS, low, high), wanted)], decoder(*columns))
 
@@ -73,7 +73,7 @@ def rows(fetched: Sequence[Fetched], using: Decoder) -> list[dict[str, Any]]:
 
 
 def one_by_one(batch: RecordBatch, partition: TopicPartition = ORDERS) -> Iterator[dict[str, Any]]:
-    """The same rows by the reference: record by record."""
+    """The same rows, decoded record by record."""
     columns = batch.columns()
     for offset, time, key, value, headers in zip(
         columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers
@@ -129,7 +129,7 @@ def test_nulls_stay_nulls_and_empty_stays_empty() -> None:
 
 
 @pytest.mark.parametrize("column", EVERYTHING)
-def test_a_column_may_be_asked_for_alone(column: str) -> None:
+def test_each_column_can_be_read_alone(column: str) -> None:
     batch = encode_batch([(1_700_000_000_000, b"k", b"v", [("h", b"1"), ("h", None)])], base_offset=7)
     (row,) = decoded([batch], 0, FOREVER, column)
     whole = {
@@ -221,7 +221,7 @@ def test_a_damaged_record_is_reported_with_its_place_unless_record_by_record_dec
             assert raised.value.offset == 100
 
 
-def test_a_wrong_checksum_is_found_unless_it_is_not_looked_at() -> None:
+def test_a_wrong_checksum_is_an_error_unless_checks_are_off() -> None:
     bad = bytearray(encode_batch([(1, None, b"value", ())]))
     bad[-2] ^= 1
     with pytest.raises(CorruptRecord, match="checksum"):
@@ -231,7 +231,7 @@ def test_a_wrong_checksum_is_found_unless_it_is_not_looked_at() -> None:
     assert rows([fetched], trusting) == [{"value": b"valud"}]
 
 
-def test_random_bytes_never_do_anything_but_raise() -> None:
+def test_random_bytes_raise_corrupt_record_or_decode() -> None:
     source = random.Random(7)
     good = encode_batch([(1, b"k" * 10, b"v" * 50, [("h", b"x")])] * 20)
     for _ in range(300):
@@ -244,7 +244,7 @@ def test_random_bytes_never_do_anything_but_raise() -> None:
             decoded([batch])
 
 
-def test_a_length_that_does_not_end_says_where_it_is() -> None:
+def test_an_unterminated_length_is_reported_with_its_offset() -> None:
     bad = bytearray(encode_batch([(1, None, b"v" * 50, ())], base_offset=100))
     bad[61:67] = b"\xff" * 6
     batch = RecordBatch(bytes(bad))
@@ -254,7 +254,7 @@ def test_a_length_that_does_not_end_says_where_it_is() -> None:
     assert raised.value.offset == 100
 
 
-def test_batches_come_out_when_there_are_enough_rows_and_at_the_end() -> None:
+def test_record_batches_are_made_of_enough_rows_and_at_the_end() -> None:
     one = encode_batch([(1, None, b"v", ())] * 3_000)
     using = decoder("value")
     fetched = [Fetched(Range(ORDERS, 0, FOREVER), [(RecordBatch(one), None)] * 9)]

