@@ -320,8 +320,8 @@ async def test_the_plan_of_a_batch_is_the_same_each_time(kafka: Kafka) -> None:
             return [each.task for each in fresh.partitions(start, end) if isinstance(each, TaskPartition)]
 
         first = {topic: {"0": 40, "1": 9}, "$start": {topic: {"0": 3, "1": 0}}}
-        looked_up_anew = {topic: {"0": 50, "1": 50}}
-        assert plan(looked_up_anew, first) == plan({topic: {"0": 3, "1": 0}}, first)
+        looked_up_again = {topic: {"0": 50, "1": 50}}
+        assert plan(looked_up_again, first) == plan({topic: {"0": 3, "1": 0}}, first)
         assert plan(first, {topic: {"0": 50, "1": 50}}) == plan({topic: {"0": 40, "1": 9}}, {topic: {"0": 50, "1": 50}})
         assert plan(first, first) == []
 

