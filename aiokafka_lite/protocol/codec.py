@@ -1,19 +1,22 @@
-"""Compile a message class and a version into one straight-line encoder and one straight-line decoder.
+"""Compile a message class and a version into an encoder and a decoder without loops over fields.
 
-This module owns the wire format: byte order, compact and wide lengths, nulls, tagged fields. It knows no message by
-name and reads no API key.
+This module owns the wire format: byte order, compact and wide lengths, nulls, tagged fields. It has no code for single
+messages. The rules:
 
-What a caller may rely on:
+1. Encoding raises only ``ValueError``, which names ``Message.field`` and the version, and leaves the buffer unchanged.
+2. Decoding raises only ``ProtocolError``, whatever the bytes are.
+3. Before memory is allocated, a length is compared with the remaining bytes, and the count of an array with the
+   smallest size of that many elements. So the memory of a message is in proportion to its frame, not to its claims.
+4. A decoded message has every slot set, with new objects, so it can be encoded in any version that has its values.
+5. The codec ignores bytes after a message: ``decode_message`` returns the message's end. ``connection`` refuses them,
+   ``decode_versioned`` allows them, because newer versions of the consumer protocol append fields.
 
-- Encoding raises ``ValueError`` alone, naming ``Message.field`` and the version, and leaves the buffer as it was.
-- Bytes from a peer raise ``ProtocolError`` alone, whatever they are. A length is compared with the bytes that are left
-  before anything is allocated for it, and an array's count with what that many elements take at least, so a decoded
-  message costs memory in proportion to its frame and never to what the frame claims.
-- A decoded message has every slot set, with objects of its own, so it encodes again in any version that has its values.
-- Bytes *after* a message are not the codec's business: ``decode_message`` says where the message ended. ``connection``
-  refuses leftovers; ``decode_versioned`` ignores them, because that is how the consumer protocol grows.
+The generated source is in ``linecache``, so a traceback or a debugger shows the generated line that failed.
 
-The compiled source is in ``linecache``, so a traceback or a debugger shows the line of generated code that failed.
+How the generators below work. ``_put_struct`` and ``_get_struct`` walk the fields of a class. They collect neighbouring
+numbers in ``run``, so that one ``struct`` call writes or reads all of them, also together with the length of the next
+string or array. In generated code, ``out`` is the buffer that is written, ``data`` and ``pos`` the buffer that is read,
+``n`` the last length or count, and ``size`` the length of ``data``.
 """
 
 from __future__ import annotations
@@ -25,27 +28,24 @@ from functools import cache
 from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
 from ..errors import ProtocolError
-from .schema import MISSING, Message, Spec
+from .encode_errors import describe_encode_error
+from .schema import BLOBS, FIXED, LONGEST_STRING, MISSING, Message, Spec
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 M = TypeVar("M", bound=Message)
 
-FIXED = frozenset("bhiqHI?d") | {"16s"}
-BLOBS = frozenset({"bytes", "records"})
-LONGEST_STRING = 0x7FFF
-"""In bytes. The old two-byte length can say no more, and compact strings kept the limit."""
-
 UNROLLED = 16
-"""Arrays of numbers shorter than this use a ready-made ``Struct``; replica lists, the common case, always do."""
+"""Arrays of numbers shorter than this use a prepared ``Struct``. Lists of replicas, the common case, always do."""
 
 
 def encode_message(message: Message, version: int, out: bytearray) -> None:
     """Append ``message`` in ``version`` to ``out``.
 
-    Raises ``ValueError`` naming the field and the version when the version cannot carry the value (the field does not
-    exist there and is not ignorable, null is not allowed, a number or a length does not fit, the type is wrong).
+    Raises ``ValueError``, which names the field and the version, if the version cannot carry the value: the version
+    lacks the field and the field is not ignorable, null is not allowed, a number or a length does not fit, the type is
+    wrong.
     """
     start = len(out)
     try:
@@ -53,14 +53,14 @@ def encode_message(message: Message, version: int, out: bytearray) -> None:
     except (ValueError, TypeError, AttributeError, OverflowError, struct.error) as error:
         del out[start:]
         label = type(message).__name__
-        raise ValueError(_complaint(message, version, label) or f"{label} v{version}: {error}") from error
+        raise ValueError(describe_encode_error(message, version) or f"{label} v{version}: {error}") from error
 
 
 def decode_message(cls: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
-    """Read a ``cls`` in ``version`` from ``data`` at ``position``; return it and the position after it.
+    """Decode a ``cls`` in ``version`` from ``data`` at ``position``; return it and the position after it.
 
-    Record sets are memoryviews into ``data``, which must then not be changed while the message lives; every other
-    field is a copy. Raises ``ProtocolError`` for any bytes that are not such a message.
+    Record sets are memoryviews into ``data``, which must not change while the message is used. Every other field is a
+    copy. Raises ``ProtocolError`` for bytes that are not such a message.
     """
     try:
         message, end = decoder(cls, version)(data, position)
@@ -72,16 +72,16 @@ def decode_message(cls: type[M], version: int, data: Buffer, position: int = 0) 
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Encode data that travels inside another message and carries its own version in front, as an int16."""
+    """Encode a message that is a field of another one. Its version comes first, as an int16."""
     out = bytearray(struct.pack(">h", version))
     encode_message(message, version, out)
     return bytes(out)
 
 
 def decode_versioned(cls: type[M], data: Buffer) -> tuple[M, int]:
-    """Decode data with its own version in front; return it and the version that its sender wrote.
+    """Decode a message that has its version in front; return it and the sender's version.
 
-    A version above ours is read as our newest and what follows is ignored: such formats grow only at their end.
+    A version above ours is decoded as our newest, and the remaining bytes are ignored: new versions only append fields.
     """
     if len(data) < 2:
         raise ProtocolError(f"{cls.__name__}: {len(data)} bytes cannot hold its version")
@@ -97,7 +97,7 @@ _decoders: dict[tuple[type[Any], int], Decoder] = {}
 
 
 def encoder(cls: type[Any], version: int) -> Encoder:
-    """The compiled encoder: ``encode(message, out)``, which may raise whatever Python raises for a wrong value."""
+    """The compiled encoder: ``encode(message, out)``. It raises Python's own errors for wrong values."""
     made = _encoders.get((cls, version))
     if made is None:
         made = _encoders[cls, version] = _compile_encoder(cls, version)
@@ -105,7 +105,7 @@ def encoder(cls: type[Any], version: int) -> Encoder:
 
 
 def decoder(cls: type[Any], version: int) -> Decoder:
-    """The compiled decoder: ``decode(data, position) -> (message, end)``; truncation may show as an IndexError."""
+    """The compiled decoder: ``decode(data, position) -> (message, end)``. It raises IndexError for truncated data."""
     made = _decoders.get((cls, version))
     if made is None:
         made = _decoders[cls, version] = _compile_decoder(cls, version)
@@ -124,7 +124,7 @@ def _compile_decoder(cls: type[Any], version: int) -> Decoder:
     source = _Source("def decode(data, pos):", cls, version)
     if _has_records(cls):
         source("view = memoryview(data)")
-    else:  # one copy of a small frame, for cheaper slices all through it
+    else:  # one copy of a small frame makes all slices of it cheaper
         source("if type(data) is not bytes: data = bytes(data)")
     source("size = len(data)")
     _get_struct(source, cls, "m")
@@ -137,7 +137,7 @@ def _check_version(cls: type[Any], version: int) -> None:
         raise ValueError(f"{cls.__name__} has versions {cls.versions.first} to {cls.versions.last}, not {version}")
 
 
-# What the compiled code calls, beside methods of the buffers.
+# Functions that the generated code calls.
 
 
 def put_uvarint(out: bytearray, number: int) -> None:
@@ -168,23 +168,23 @@ def get_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 def _refuse(where: str, need: int, left: int) -> NoReturn:
     if need < 0:
         raise ProtocolError(f"{where} has the length {need}")
-    raise ProtocolError(f"{where} claims {need} bytes where {left} are left")
+    raise ProtocolError(f"{where} claims {need} bytes, but {left} remain")
 
 
 def _refuse_null(where: str) -> NoReturn:
-    raise ProtocolError(f"{where} is null, which this version does not allow")
+    raise ProtocolError(f"{where} is null, but this version does not allow null")
 
 
 def _refuse_long_string(where: str, length: int) -> NoReturn:
-    raise ProtocolError(f"{where} is a string of {length} bytes; the protocol allows {LONGEST_STRING}")
+    raise ProtocolError(f"{where} is a string of {length} bytes; at most {LONGEST_STRING} are allowed")
 
 
 def _refuse_tag(where: str, tag: int, read: int, given: int) -> NoReturn:
-    raise ProtocolError(f"tag {tag} ({where}) holds {given} bytes, but its value takes {read}")
+    raise ProtocolError(f"tag {tag} ({where}) has {given} bytes, but its value has {read}")
 
 
 def _refuse_flag(where: str, flag: int) -> NoReturn:
-    raise ProtocolError(f"{where} is neither null nor present: its marker is {flag}")
+    raise ProtocolError(f"{where} must begin with -1 (null) or 1, got {flag}")
 
 
 def _lacks_field(where: str, versions: str) -> NoReturn:
@@ -195,7 +195,7 @@ def _wrong_length(what: str) -> NoReturn:
     raise ValueError(what)
 
 
-# Shapes of a message, known before any bytes are.
+# Sizes and shapes that the schema determines.
 
 
 def _has_records(cls: type[Any]) -> bool:
@@ -206,7 +206,7 @@ def _has_records(cls: type[Any]) -> bool:
 
 
 def _least_size(item: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes that one array element can take."""
+    """The smallest size in bytes of one array element."""
     if isinstance(item, type):
         specs = item.specs.values()  # type: ignore[attr-defined]
         fields = (spec for spec in specs if version in spec.versions and spec.tag is None)
@@ -215,12 +215,8 @@ def _least_size(item: Any, version: int, flexible: bool) -> int:
     if spec.wire in FIXED:
         return struct.calcsize(">" + spec.wire)
     if spec.wire == "struct":
-        return 1 if _nullable(spec, version) else _least_size(spec.item, version, flexible)
+        return 1 if spec.is_nullable(version) else _least_size(spec.item, version, flexible)
     return 1 if flexible else _wide(spec)[1]
-
-
-def _nullable(spec: Spec, version: int) -> bool:
-    return spec.nullable is not None and version in spec.nullable
 
 
 def _wide(spec: Spec) -> tuple[str, int]:
@@ -239,7 +235,7 @@ def _unpackers(wire: str) -> list[Callable[..., tuple[Any, ...]]]:
 
 
 class _Source:
-    """Lines of a function under construction, and the objects that its code refers to."""
+    """The lines of a generated function, and the objects that it refers to."""
 
     def __init__(self, head: str, cls: type[Any], version: int) -> None:
         self.label = cls.__name__
@@ -266,11 +262,11 @@ class _Source:
         self.lines.append("    " * self.depth + line)
 
     def name(self, prefix: str) -> str:
-        """A local name that is used nowhere else."""
+        """A new local name."""
         return self.bind(prefix, None)
 
     def bind(self, prefix: str, value: Any) -> str:
-        """A name by which the code can reach ``value``."""
+        """A new name for ``value`` in the generated code."""
         name = f"{prefix}_{len(self.names)}"
         self.names[name] = value
         return name
@@ -328,12 +324,12 @@ def _check_absent(source: _Source, spec: Spec, label: str, where: str) -> None:
 
 
 def _check_uuid(source: _Source, label: str, where: str) -> None:
-    # "16s" pads and cuts without a word
+    # "16s" pads and truncates silently
     source(f"if len({where}) != 16: wrong_length({f'{label} v{source.version} is a UUID of 16 bytes'!r})")
 
 
 def _put_tags(source: _Source, cls: type[Any], var: str, tagged: list[tuple[int, str, Spec]]) -> None:
-    """Write the tagged fields that differ from their defaults, each into a buffer of its own for its length."""
+    """Write the tagged fields that differ from their defaults, each to its own buffer to get its length."""
     tags = source.name("tags")
     source(f"{tags} = []")
     for tag, name, spec in tagged:
@@ -352,7 +348,7 @@ def _put_tags(source: _Source, cls: type[Any], var: str, tagged: list[tuple[int,
 def _put_value(source: _Source, spec: Spec, where: str, label: str) -> None:
     value = source.name("v")
     source(f"{value} = {where}")
-    nullable = _nullable(spec, source.version)
+    nullable = spec.is_nullable(source.version)
     if nullable:
         wide, _ = _wide(spec)
         null = b"\xff" if spec.wire == "struct" else b"\0" if source.flexible else struct.pack(">" + wide, -1)
@@ -463,7 +459,7 @@ def _read_run(source: _Source, run: list[tuple[str, str]]) -> None:
 
 
 def _get_tags(source: _Source, cls: type[Any], var: str, tagged: list[tuple[int, str, Spec]]) -> None:
-    """Read the tagged fields that this version knows and step over the others. ``n`` holds their count's first byte."""
+    """Read the known tagged fields and skip the others. ``n`` is the first byte of their count."""
     source("if n > 0x7f: n, pos = get_uvarint(data, pos - 1)")
     end, tag, start = source.name("end"), source.name("tag"), source.name("start")
     source(f"for {source.name('count')} in range(n):")
@@ -487,11 +483,11 @@ def _get_tags(source: _Source, cls: type[Any], var: str, tagged: list[tuple[int,
 
 
 def _get_value(source: _Source, spec: Spec, where: str, label: str, run: list[tuple[str, str]]) -> None:
-    """Read one value of variable size; the numbers waiting in ``run`` are read together with its length."""
+    """Read one value of variable size. The numbers in ``run`` are read together with its length."""
     if spec.wire == "struct":
         _get_nested(source, spec, where, label, run)
         return
-    nullable = _nullable(spec, source.version)
+    nullable = spec.is_nullable(source.version)
     if source.flexible:
         run.append(("B", "n"))
         _read_run(source, run)
@@ -529,7 +525,7 @@ def _get_bytes(source: _Source, spec: Spec, where: str, label: str) -> None:
 def _get_array(source: _Source, spec: Spec, where: str, label: str) -> None:
     least = _least_size(spec.item, source.version, source.flexible)
     if not least:
-        raise TypeError(f"{label}: elements that take no bytes would leave the count of the array without a bound")
+        raise TypeError(f"{label}: elements without bytes give the count of the array no limit")
     check = f"refuse({label!r}, n * {least} if n > 0 else n, size - pos)"
     if isinstance(spec.item, Spec) and spec.item.wire in FIXED:
         unpackers = source.bind("unpackers", _unpackers(spec.item.wire)) if spec.item.wire != "16s" else None
@@ -559,7 +555,7 @@ def _get_array(source: _Source, spec: Spec, where: str, label: str) -> None:
 
 def _get_nested(source: _Source, spec: Spec, where: str, label: str, run: list[tuple[str, str]]) -> None:
     inner = source.name("inner")
-    if not _nullable(spec, source.version):
+    if not spec.is_nullable(source.version):
         _read_run(source, run)
         _get_struct(source, spec.item, inner)
         source(f"{where} = {inner}")
@@ -573,72 +569,3 @@ def _get_nested(source: _Source, spec: Spec, where: str, label: str, run: list[t
     _get_struct(source, spec.item, inner)
     source(f"{where} = {inner}")
     source.depth -= 1
-
-
-# Finding the field to blame, after an encoder failed. Slow and thorough, because it runs only then.
-
-
-def _complaint(value: Any, version: int, label: str) -> str | None:
-    flexible = version >= type(value).flexible if isinstance(value, Message) else None
-    return _blame_struct(value, type(value), version, label, bool(flexible))
-
-
-def _blame_struct(value: Any, cls: type[Any], version: int, label: str, flexible: bool) -> str | None:
-    if not isinstance(value, cls):
-        return f"{label} v{version}: expected {cls.__name__}, not {type(value).__name__}"
-    for name, spec in cls.specs.items():
-        found = getattr(value, name, MISSING)
-        where = f"{label}.{name}"
-        if found is MISSING:
-            return f"{where} v{version}: was never set"
-        if version not in spec.versions:
-            if not spec.ignorable and found != spec.default:
-                last = "and above" if spec.versions.last == 0x7FFF else f"to {spec.versions.last}"
-                return f"{where} v{version}: the field exists in versions {spec.versions.first} {last} only"
-            continue
-        complaint = _blame_value(found, spec, version, where, flexible)
-        if complaint:
-            return complaint
-    return None
-
-
-def _blame_value(value: Any, spec: Spec, version: int, where: str, flexible: bool) -> str | None:
-    if value is None:
-        return None if _nullable(spec, version) else f"{where} v{version}: null is not allowed in this version"
-    if spec.wire == "struct":
-        return _blame_struct(value, spec.item, version, where, flexible)
-    if spec.wire == "array":
-        return _blame_array(value, spec, version, where, flexible)
-    try:
-        if spec.wire == "string":
-            length = len(value.encode())
-            if length > LONGEST_STRING:
-                return f"{where} v{version}: {length} bytes; a string may have {LONGEST_STRING}"
-        elif spec.wire in BLOBS:
-            length = len(memoryview(value))
-            if length > 0x7FFFFFFF:
-                return f"{where} v{version}: {length} bytes do not fit a message"
-        else:
-            struct.pack(">" + spec.wire, value)
-            if spec.wire == "16s" and len(value) != 16:
-                return f"{where} v{version}: {len(value)} bytes; a UUID has 16"
-    except (ValueError, TypeError, AttributeError, OverflowError, struct.error) as error:
-        return f"{where} v{version}: {value!r:.80} does not fit ({error})"
-    return None
-
-
-def _blame_array(value: Any, spec: Spec, version: int, where: str, flexible: bool) -> str | None:
-    try:
-        items = list(enumerate(value))
-        len(value)
-    except TypeError:
-        return f"{where} v{version}: expected a list, not {type(value).__name__}"
-    for index, item in items:
-        label = f"{where}[{index}]"
-        if isinstance(spec.item, Spec):
-            complaint = _blame_value(item, spec.item, version, label, flexible)
-        else:
-            complaint = _blame_struct(item, spec.item, version, label, flexible)
-        if complaint:
-            return complaint
-    return None

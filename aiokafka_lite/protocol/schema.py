@@ -1,8 +1,12 @@
-"""Declare Kafka messages as slotted dataclasses whose fields carry their wire type and the versions that have them.
+"""Declare Kafka messages as slotted dataclasses. Each field declares its wire type and its versions.
 
-One class serves every version of a struct. This module only *describes*; ``codec`` turns a description and a version
+One class serves every version of a struct. This module only describes; ``codec`` compiles a description and a version
 into an encoder and a decoder. Names, version ranges, defaults and nullability are those of Kafka's own message
 definitions, and a conformance test compares them field by field.
+
+To add a message: a module in ``messages/`` with the structs, the response (``@message`` and ``Response``) and the
+request (``@message`` and ``Request[TheResponse]``), its names in ``messages/__init__.py``, and the request in
+``messages/requests.py``. A feature that other modules ask for is declared in the class by ``since``.
 """
 
 from __future__ import annotations
@@ -14,6 +18,11 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast,
 from ..facts import compiled_init
 
 MAX_VERSION = 0x7FFF
+FIXED = frozenset("bhiqHI?d") | {"16s"}
+"""The wire types of fixed size."""
+BLOBS = frozenset({"bytes", "records"})
+LONGEST_STRING = 0x7FFF
+"""Bytes. The two-byte length of old versions allows no more, and compact strings kept the limit."""
 MISSING = dataclasses.MISSING
 REQUIRED: Any = MISSING
 R = TypeVar("R")
@@ -21,18 +30,18 @@ T = TypeVar("T")
 Blob: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID = bytes(16)
-"""The id that stands for "no topic id" wherever a version carries ids but the peer knows only the name."""
+"""The topic id that means "unknown", in versions that have ids."""
 
 
 class Versions(NamedTuple):
-    """An inclusive range of versions; ``MAX_VERSION`` as its end stands for "and all that follow"."""
+    """An inclusive range of versions. ``MAX_VERSION`` as its end means "and all later versions"."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Read Kafka's notation: ``"3+"``, ``"1-4"``, ``"2"``."""
+        """Parse Kafka's notation: ``"3+"``, ``"1-4"``, ``"2"``."""
         first, plus, _ = text.partition("+")
         if plus:
             return cls(int(first), MAX_VERSION)
@@ -44,11 +53,11 @@ class Versions(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What the codec must know of one field.
+    """The declaration of one field.
 
     ``wire`` is a ``struct`` format character for numbers ("b", "h", "i", "q", "d", "?", "16s" for a UUID, "H" and "I"
     unsigned), or "string", "bytes", "records", "array", "struct". ``item`` is an array's element (a Spec or a struct
-    class) or the struct's class. A ``default`` of MISSING means that the constructor demands the field.
+    class) or the struct's class. A ``default`` of MISSING means that the constructor requires the field.
     """
 
     wire: str
@@ -58,6 +67,10 @@ class Spec(NamedTuple):
     item: Any = None
     tag: int | None = None
     ignorable: bool = False
+
+    def is_nullable(self, version: int) -> bool:
+        """Whether the field may be null in this version."""
+        return self.nullable is not None and version in self.nullable
 
 
 def _field(
@@ -158,7 +171,7 @@ def record_set(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """A record set: as ``blob`` on the wire, but decoded as a memoryview into the frame, since it may be megabytes."""
+    """A record set: a ``blob`` that is decoded as a memoryview into the frame, because it may have megabytes."""
     return _field("records", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
 
 
@@ -252,14 +265,14 @@ def since(version: int, *, kafka: str = "") -> Since:
 
 
 class Struct:
-    """Base of everything that a codec can be compiled for."""
+    """Base of every class that the codec can encode and decode."""
 
     __slots__ = ()
     specs: ClassVar[dict[str, Spec]]
 
 
 class Message(Struct):
-    """Base of every top-level message: ``versions`` it has here, and the first flexible one."""
+    """Base of every top-level message: its versions, and the first flexible version."""
 
     __slots__ = ()
     api_key: ClassVar[int]
@@ -287,7 +300,7 @@ class Response(Message):
 
 
 class Request(Message, Generic[R]):
-    """Base of every request; ``R`` is the response that a broker answers it with."""
+    """Base of every request. ``R`` is its response."""
 
     __slots__ = ()
     response: ClassVar[type[Any]]
@@ -329,8 +342,8 @@ def _equal(self: Struct, other: object) -> bool:
     ),
 )
 def struct(cls: type[T]) -> type[T]:
-    """Make a class of field declarations a struct that messages may nest."""
-    # As for facts: what dataclass compiles for each class is nine tenths of declaring it.
+    """Make a class of field declarations a struct, which messages may contain."""
+    # Shared methods, because compiling them takes nine tenths of the time that @dataclass needs for a class.
     cls.__repr__ = _repr  # type: ignore[method-assign,assignment]
     cls.__eq__ = _equal  # type: ignore[method-assign,assignment]
     cls.__init__ = _first_init  # type: ignore[method-assign,assignment]
@@ -360,8 +373,8 @@ def struct(cls: type[T]) -> type[T]:
 def message(*, key: int, versions: tuple[int, int], flexible: int = MAX_VERSION) -> Callable[[type[T]], type[T]]:
     """Make a class of field declarations a top-level message.
 
-    ``key`` is the API key (-1 for the data structures that travel inside other messages), ``versions`` the first and
-    last version spoken here, ``flexible`` the first version with compact lengths and tagged fields.
+    ``key`` is the API key (-1 for a message inside a field of another one), ``versions`` the first and last supported
+    version, ``flexible`` the first version with compact lengths and tagged fields.
     """
 
     def decorate(cls: type[T]) -> type[T]:
