@@ -1,20 +1,19 @@
-"""Packages that import a name when it is first asked for (PEP 562).
+"""Packages that import a name when it is first used (PEP 562), so that a program imports only the modules it needs.
 
-Importing a package of many modules then costs what is used of it. Type checkers and documentation read the imports
-that stand beside, under ``TYPE_CHECKING``; a test compares the two.
+Type checkers and the documentation read the imports under ``TYPE_CHECKING`` in the same file; a test compares both.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
 
-def attributes(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], object]:
-    """The ``__getattr__`` of ``package``, whose names are those of its modules: ``homes`` has them by module.
+def attributes(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], object]:
+    """The ``__getattr__`` of ``package``. ``homes`` has the public names of each of its modules.
 
-    What was found is kept in the package, so that each name is looked for once.
+    A name is set in the package when it is found, so that ``__getattr__`` runs once for each.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 

@@ -1,11 +1,11 @@
-"""Which versions of each API a broker speaks: the first thing that a client asks.
+"""The versions of each API that a broker supports: the first request of a client.
 
-- v1 adds the throttle time; from v2 on a throttled broker answers first and is silent afterwards (KIP-219).
-- v3 is flexible in the body only, since the header must be readable before versions are agreed on, and carries the
+- v1 adds the throttle time; since v2 a broker responds first and throttles afterwards (KIP-219).
+- v3 is flexible in the body only, because the header must be readable before versions are negotiated, and has the
   client's software name and version (KIP-511). Features appear as tagged fields.
 - v4 lets a supported feature begin at version 0.
 
-A broker that lacks the version asked for answers in version 0; see ``versions.decode_api_versions``.
+A broker that lacks the version of the request responds in version 0; see ``versions.decode_api_versions``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """A feature of the cluster that the broker could take part in."""
+    """A feature that the broker supports."""
 
     name: str = string("3+", default="")
     min_version: int = int16("3+", default=0)
@@ -33,7 +33,7 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """A feature that the whole cluster has agreed on; meaningless while the epoch is -1."""
+    """A feature that the whole cluster uses. Meaningless while the epoch is -1."""
 
     name: str = string("3+", default="")
     max_version_level: int = int16("3+", default=0)
@@ -42,7 +42,7 @@ class FinalizedFeatureKey:
 
 @message(key=18, versions=(0, 4), flexible=3)
 class ApiVersionsResponse(Response):
-    """What the broker speaks. With UNSUPPORTED_VERSION it comes in version 0 and may be empty."""
+    """The broker's versions. With UNSUPPORTED_VERSION the response is in version 0 and may be empty."""
 
     CLIENT_THROTTLES = since(2)
 
@@ -57,7 +57,7 @@ class ApiVersionsResponse(Response):
 
 @message(key=18, versions=(0, 4), flexible=3)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
-    """Ask what the broker speaks. Name and version of the software may contain ``[a-zA-Z0-9.-]`` only."""
+    """Request the broker's versions. Name and version of the software may contain ``[a-zA-Z0-9.-]`` only."""
 
     SOFTWARE_NAME = since(3)
     FEATURES = since(3, kafka="2.7")

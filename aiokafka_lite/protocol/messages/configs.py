@@ -1,10 +1,10 @@
 """Read and change the settings of topics, brokers and groups.
 
-- DescribeConfigs v1 tells where a value came from, with its synonyms in order of precedence; v3 its type and
-  documentation; v4 is flexible. Version 0 is not spoken here: it had a mere "is default" flag.
-- AlterConfigs replaces *all* settings of a resource, so one that is not named goes back to its default. v2 is
+- DescribeConfigs v1 has the source of a value, with its synonyms in order of precedence; v3 its type and
+  documentation; v4 is flexible. Version 0, which has only an "is default" flag, is not here.
+- AlterConfigs replaces *all* settings of a resource, so a setting that is not named gets its default. v2 is
   flexible.
-- IncrementalAlterConfigs (KIP-339) changes only what it names; v1 is flexible.
+- IncrementalAlterConfigs (KIP-339) changes only the named settings; v1 is flexible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..schema import Request, Response, array, boolean, int8, int16, int32, mess
 
 @struct
 class DescribeConfigsSynonym:
-    """A place that also sets the value, nearest first."""
+    """Another source of the value. Sources are in order of precedence."""
 
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")
@@ -37,7 +37,7 @@ class DescribeConfigsResourceResult:
 
 @struct
 class DescribeConfigsResult:
-    """The settings of one resource, or why they cannot be told."""
+    """The settings of one resource, or an error."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -48,7 +48,7 @@ class DescribeConfigsResult:
 
 @message(key=32, versions=(1, 4), flexible=4)
 class DescribeConfigsResponse(Response):
-    """A result for each resource that was asked for."""
+    """A result for each requested resource."""
 
     CLIENT_THROTTLES = since(2)
 
@@ -58,7 +58,7 @@ class DescribeConfigsResponse(Response):
 
 @struct
 class DescribeConfigsResource:
-    """A resource and the settings wanted of it: null asks for all."""
+    """A resource and its requested settings. Null means all."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -67,7 +67,7 @@ class DescribeConfigsResource:
 
 @message(key=32, versions=(1, 4), flexible=4)
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
-    """Ask for settings. Those of a broker must be asked from that broker."""
+    """Request settings. The settings of a broker must be requested from that broker."""
 
     SYNONYMS = since(1)
     DOCUMENTATION = since(3)
@@ -107,7 +107,7 @@ class AlterConfigsRequestConfig:
 
 @struct
 class AlterConfigsRequestResource:
-    """A resource and all the settings that it shall have."""
+    """A resource and all its new settings."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -116,7 +116,7 @@ class AlterConfigsRequestResource:
 
 @message(key=33, versions=(0, 2), flexible=2)
 class AlterConfigsRequest(Request[AlterConfigsResponse]):
-    """Replace the settings of resources as a whole."""
+    """Replace all settings of resources."""
 
     resources: list[AlterConfigsRequestResource] = array(AlterConfigsRequestResource)
     validate_only: bool = boolean()
@@ -160,7 +160,7 @@ class IncrementalAlterConfigsRequestResource:
 
 @message(key=44, versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
-    """Change only the settings that are named."""
+    """Change the named settings only."""
 
     resources: list[IncrementalAlterConfigsRequestResource] = array(IncrementalAlterConfigsRequestResource)
     validate_only: bool = boolean()

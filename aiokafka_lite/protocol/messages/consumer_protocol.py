@@ -1,7 +1,7 @@
-"""What members of a consumer group tell one another through JoinGroup and SyncGroup.
+"""Messages between members of a consumer group, inside JoinGroup and SyncGroup.
 
-Brokers carry these bytes unread. Each is preceded by its version as an int16 (``codec.encode_versioned``) and later
-versions only add to the end, so a newer one is read as the newest known here. v1 adds the partitions a member owns
+Brokers do not decode these bytes. The version comes first, as an int16 (``codec.encode_versioned``), and later versions
+only append fields, so a newer message is decoded as the newest version here. v1 adds the partitions a member owns
 (KIP-429), v2 the generation it owned them in (KIP-792), v3 its rack (KIP-881); the assignment never changed.
 """
 
@@ -20,7 +20,7 @@ class ConsumerProtocolSubscriptionTopicPartition:
 
 @message(key=-1, versions=(0, 3))
 class ConsumerProtocolSubscription(Message):
-    """What a member wants, and what it has. ``user_data`` belongs to the assignment strategy."""
+    """The topics of a member, and the partitions it owns. ``user_data`` belongs to the assignment strategy."""
 
     topics: list[str] = array(string)
     user_data: bytes | None = blob(nullable="0+", default=None)
@@ -33,7 +33,7 @@ class ConsumerProtocolSubscription(Message):
 
 @struct
 class ConsumerProtocolAssignmentTopicPartition:
-    """Partitions of one topic that the member gets."""
+    """Assigned partitions of one topic."""
 
     topic: str = string()
     partitions: list[int] = array(int32)
@@ -41,7 +41,7 @@ class ConsumerProtocolAssignmentTopicPartition:
 
 @message(key=-1, versions=(0, 3))
 class ConsumerProtocolAssignment(Message):
-    """What a member gets."""
+    """The assignment of a member."""
 
     assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = array(
         ConsumerProtocolAssignmentTopicPartition

@@ -4,9 +4,9 @@
   zstd, v11 adds the rack and with it the preferred replica (KIP-392).
 - v12 is flexible and detects that the log was truncated and diverged (KIP-595).
 - v13 names topics by id only (KIP-516). v14 adds an error of tiered storage, v15 moves the follower's id into a
-  tagged struct (KIP-903), v16 adds hints about new leaders (KIP-951), v17 and v18 are for followers.
+  tagged struct (KIP-903), v16 returns new leaders (KIP-951), v17 and v18 are for followers.
 
-Below v4 records are in the old message format; those versions are not spoken here.
+Versions below v4 have records in the old message format; they are not here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INT64_MAX = 2**63 - 1
 
 @struct
 class FetchResponseDivergingEpoch:
-    """Where the log parted from what the reader has: the last epoch in common and its end."""
+    """The last leader epoch that the broker has in common with the consumer, and that epoch's end offset."""
 
     epoch: int = int32("12+", default=-1)
     end_offset: int = int64("12+", default=-1)
@@ -44,7 +44,7 @@ class FetchResponseDivergingEpoch:
 
 @struct
 class FetchResponseLeader:
-    """Who leads the partition now, for a reader that asked the wrong broker."""
+    """The current leader, for a consumer that fetched from the wrong broker."""
 
     leader_id: int = int32("12+", default=-1)
     leader_epoch: int = int32("12+", default=-1)
@@ -52,7 +52,7 @@ class FetchResponseLeader:
 
 @struct
 class SnapshotId:
-    """The snapshot to read first. For followers of the metadata log only."""
+    """The snapshot to read first. Only for followers of the metadata log."""
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -60,7 +60,7 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """A producer whose records from ``first_offset`` up to its next abort marker must be dropped."""
+    """An aborted transaction: skip the producer's records from ``first_offset`` to its next abort marker."""
 
     producer_id: int = int64("4+")
     first_offset: int = int64("4+")
@@ -70,9 +70,9 @@ class AbortedTransaction:
 class FetchResponsePartition:
     """The records of one partition.
 
-    The first batch of ``records`` comes whole whatever the limits, the last may be cut off. Decoded here, it is a
-    memoryview into the frame. ``aborted_transactions`` is null unless read_committed was asked for, and is not always
-    sorted.
+    The first batch of ``records`` is always complete, even beyond the limits; the last one may be cut off. Decoded
+    records are a memoryview into the frame. ``aborted_transactions`` is null unless the request has read_committed. It
+    is not always sorted.
     """
 
     partition_index: int = int32()
@@ -103,7 +103,7 @@ class FetchResponseTopic:
 
 @struct
 class FetchResponseNodeEndpoint:
-    """The address of a broker that is named as a new leader."""
+    """The address of a new leader."""
 
     node_id: int = int32("16+", default=0)
     host: str = string("16+", default="")
@@ -129,7 +129,7 @@ class FetchResponse(Response):
 
 @struct
 class ReplicaState:
-    """Who the follower is; a consumer leaves both at -1."""
+    """The follower. A consumer leaves both fields at -1."""
 
     replica_id: int = int32("15+", default=-1)
     replica_epoch: int = int64("15+", default=-1)
@@ -137,10 +137,10 @@ class ReplicaState:
 
 @struct
 class FetchRequestPartition:
-    """Where to read one partition from, and how much.
+    """The offset to read one partition from, and the most bytes.
 
-    ``partition_max_bytes`` yields to a first batch that is larger. Consumers leave the last two fields and
-    ``log_start_offset`` alone.
+    A first batch larger than ``partition_max_bytes`` is still returned. Consumers do not set the last two fields and
+    ``log_start_offset``.
     """
 
     partition: int = int32()
@@ -155,7 +155,7 @@ class FetchRequestPartition:
 
 @struct
 class FetchRequestTopic:
-    """The partitions to read of one topic."""
+    """The partitions of one topic to read."""
 
     topic: str = string("0-12", default="", ignorable=True)
     topic_id: bytes = uuid("13+", default=ZERO_UUID, ignorable=True)
@@ -176,13 +176,13 @@ class FetchRequest(Request[FetchResponse]):
     """Read from many partitions at once.
 
     The broker waits up to ``max_wait_ms`` for ``min_bytes``. A session id of 0 with epoch 0 asks for a new session,
-    with epoch -1 for none. ``replica_id`` moved into ``replica_state`` with v15; consumers leave both alone.
+    with epoch -1 for none. ``replica_id`` moved into ``replica_state`` with v15; consumers set neither.
     """
 
     SESSIONS = since(7)
     ZSTD = since(10, kafka="2.1")
-    ANY_REPLICA = since(11)
-    DIVERGING_EPOCHS = since(12)
+    ANY_REPLICA = since(11)  # followers answer consumers too
+    DIVERGING_EPOCHS = since(12)  # the broker detects truncation; before, OffsetForLeaderEpoch does
     TOPIC_IDS = since(13)
     LEADER_HINTS = since(16)
 

@@ -1,12 +1,12 @@
-"""Look at groups from outside, and delete them.
+"""Describe, list and delete groups.
 
-- DescribeGroups v3 adds authorized operations, v4 static members, v5 is flexible, v6 says GROUP_ID_NOT_FOUND with a
-  text where older versions describe a missing group as a dead one.
+- DescribeGroups v3 adds authorized operations, v4 static members, v5 is flexible, v6 returns
+  GROUP_ID_NOT_FOUND, where older versions describe a missing group as dead.
 - ListGroups v3 is flexible, v4 filters by state (KIP-518), v5 by type (KIP-848). A broker lists only the groups that
-  it coordinates: all must be asked.
+  it coordinates, so the request goes to all brokers.
 - DeleteGroups v2 is flexible.
-- ConsumerGroupDescribe describes groups of the protocol whose coordinator assigns (KIP-848), and no others; v1 tells
-  members that still speak the classic protocol (KIP-1099).
+- ConsumerGroupDescribe describes groups of the protocol whose coordinator assigns (KIP-848), and no others; v1 marks
+  members with the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNKNOWN_OPERATIONS = -(2**31)
 
 @struct
 class DescribedGroupMember:
-    """A member as its coordinator sees it. Metadata and assignment are in the group's own protocol."""
+    """A member of a group. Metadata and assignment are in the group's own protocol."""
 
     member_id: str = string()
     group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
@@ -45,7 +45,7 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """A group with its members, or why it cannot be described."""
+    """A group with its members, or an error."""
 
     error_code: int = int16()
     error_message: str | None = string("6+", nullable="6+", default=None)
@@ -59,7 +59,7 @@ class DescribedGroup:
 
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsResponse(Response):
-    """A description for each group that was asked for."""
+    """A description of each requested group."""
 
     CLIENT_THROTTLES = since(2)
 
@@ -69,7 +69,7 @@ class DescribeGroupsResponse(Response):
 
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
-    """Ask a coordinator about groups that it coordinates."""
+    """Describe groups; send it to their coordinator."""
 
     GROUP_ID_NOT_FOUND = since(6)
 
@@ -79,7 +79,7 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
 
 @struct
 class ListedGroup:
-    """A group in short."""
+    """One group."""
 
     group_id: str = string()
     protocol_type: str = string()
@@ -89,7 +89,7 @@ class ListedGroup:
 
 @message(key=16, versions=(0, 5), flexible=3)
 class ListGroupsResponse(Response):
-    """The groups that this broker coordinates, and no others."""
+    """The groups that this broker coordinates."""
 
     CLIENT_THROTTLES = since(2)
 
@@ -100,7 +100,7 @@ class ListGroupsResponse(Response):
 
 @message(key=16, versions=(0, 5), flexible=3)
 class ListGroupsRequest(Request[ListGroupsResponse]):
-    """Ask for groups, all of them when a filter is empty."""
+    """List groups. An empty filter matches all."""
 
     states_filter: list[str] = array(string, "4+", default=[])
     types_filter: list[str] = array(string, "5+", default=[])
@@ -142,7 +142,7 @@ class ConsumerGroupDescribeTopicPartitions:
 
 @struct
 class ConsumerGroupDescribeAssignment:
-    """What a member has, or is to have."""
+    """The current or target assignment of a member."""
 
     topic_partitions: list[ConsumerGroupDescribeTopicPartitions] = array(
         ConsumerGroupDescribeTopicPartitions, default=[]
@@ -151,7 +151,7 @@ class ConsumerGroupDescribeAssignment:
 
 @struct
 class ConsumerGroupDescribeMember:
-    """A member. ``member_type`` is 0 for one that speaks the classic protocol, 1 for the new one, -1 for unknown."""
+    """A member. ``member_type`` is 0 for the classic protocol, 1 for the new one, -1 for unknown."""
 
     member_id: str = string()
     instance_id: str | None = string(nullable="0+", default=None)
@@ -168,7 +168,7 @@ class ConsumerGroupDescribeMember:
 
 @struct
 class ConsumerGroupDescribeGroup:
-    """A group with its members, or why it cannot be described."""
+    """A group with its members, or an error."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -183,7 +183,7 @@ class ConsumerGroupDescribeGroup:
 
 @message(key=69, versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeResponse(Response):
-    """A description for each group that was asked for."""
+    """A description of each requested group."""
 
     throttle_time_ms: int = int32()
     groups: list[ConsumerGroupDescribeGroup] = array(ConsumerGroupDescribeGroup)
@@ -191,7 +191,7 @@ class ConsumerGroupDescribeResponse(Response):
 
 @message(key=69, versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
-    """Ask a coordinator about groups of the new protocol that it coordinates."""
+    """Describe groups of the new protocol; send it to their coordinator."""
 
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()

@@ -1,11 +1,11 @@
 """The classic group protocol: find the coordinator, join, synchronise, stay alive, leave.
 
-- FindCoordinator v1 adds the kind of key (transactions), v3 is flexible, v4 asks for many keys at once (KIP-699):
+- FindCoordinator v1 adds the kind of key (transactions), v3 is flexible, v4 has many keys in one request (KIP-699):
   the single-key fields end there. v6 allows share groups.
-- JoinGroup v1 separates the rebalance timeout from the session's, v4 makes a new member come back with the id that
-  it was given (KIP-394), v5 has static members (KIP-345), v6 is flexible, v8 gives a reason (KIP-800), v9 lets the
-  leader skip the assignment (KIP-814).
-- SyncGroup and Heartbeat got static members in v3 and are flexible from v4; SyncGroup v5 checks that both sides mean
+- JoinGroup v1 separates the rebalance timeout from the session's, v4 requires a new member to join again with the id
+  from the first response (KIP-394), v5 has static members (KIP-345), v6 is flexible, v8 gives a reason (KIP-800), v9
+  lets the leader skip the assignment (KIP-814).
+- SyncGroup and Heartbeat got static members in v3 and are flexible from v4; SyncGroup v5 checks that both sides use
   the same protocol (KIP-559).
 - LeaveGroup v3 takes many members, v4 is flexible, v5 gives a reason.
 """
@@ -17,7 +17,7 @@ from ..schema import Request, Response, array, blob, boolean, int8, int16, int32
 
 @struct
 class FindCoordinatorResponseCoordinator:
-    """The coordinator of one key, or why it cannot be told."""
+    """The coordinator of one key, or an error."""
 
     key: str = string("4+", default="")
     node_id: int = int32("4+", default=0)
@@ -29,7 +29,7 @@ class FindCoordinatorResponseCoordinator:
 
 @message(key=10, versions=(0, 6), flexible=3)
 class FindCoordinatorResponse(Response):
-    """Coordinators: one in the fields of its own before v4, a list from then on."""
+    """Coordinators: one in the first fields before v4, a list since v4."""
 
     CLIENT_THROTTLES = since(2)
 
@@ -44,7 +44,7 @@ class FindCoordinatorResponse(Response):
 
 @message(key=10, versions=(0, 6), flexible=3)
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
-    """Ask who coordinates. ``key_type`` is 0 for groups, 1 for transactions, 2 for share groups.
+    """Find coordinators. ``key_type`` is 0 for groups, 1 for transactions, 2 for share groups.
 
     ``key`` is for versions below 4, ``coordinator_keys`` for the others.
     """
@@ -58,7 +58,7 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
 
 @struct
 class JoinGroupResponseMember:
-    """A member and what it subscribed to. Only the leader is told."""
+    """A member and its subscription. Only the leader receives the members."""
 
     member_id: str = string()
     group_instance_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
@@ -89,7 +89,7 @@ class JoinGroupResponse(Response):
 
 @struct
 class JoinGroupRequestProtocol:
-    """An assignment strategy that the member can use, and its subscription under it."""
+    """An assignment strategy that the member supports, with its subscription."""
 
     name: str = string()
     metadata: bytes = blob()
@@ -97,10 +97,10 @@ class JoinGroupRequestProtocol:
 
 @message(key=11, versions=(0, 9), flexible=6)
 class JoinGroupRequest(Request[JoinGroupResponse]):
-    """Become or stay a member.
+    """Join the group, or join again.
 
-    Answered only when all members have joined or the rebalance timeout is over, so its deadline must exceed that. In
-    v0 the session timeout serves for both. Protocols come in order of preference.
+    The response comes when all members have joined or the rebalance timeout has passed, so the request timeout must be
+    longer. v0 uses the session timeout for both. Protocols are in order of preference.
     """
 
     REBALANCE_TIMEOUT = since(1)
@@ -121,7 +121,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
 
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupResponse(Response):
-    """What this member is assigned, in the group's own protocol."""
+    """The assignment of this member, in the group's own protocol."""
 
     CLIENT_THROTTLES = since(2)
 
@@ -134,7 +134,7 @@ class SyncGroupResponse(Response):
 
 @struct
 class SyncGroupRequestAssignment:
-    """What one member is assigned."""
+    """The assignment of one member."""
 
     member_id: str = string()
     assignment: bytes = blob()
@@ -142,7 +142,7 @@ class SyncGroupRequestAssignment:
 
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupRequest(Request[SyncGroupResponse]):
-    """Hand in the assignments (the leader) or none (the others), and wait for one's own."""
+    """Send all assignments (the leader) or none (the other members), and wait for the own assignment."""
 
     PROTOCOL_NAMES = since(5)
 
@@ -157,7 +157,7 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
 
 @message(key=12, versions=(0, 4), flexible=4)
 class HeartbeatResponse(Response):
-    """Whether the member still belongs. REBALANCE_IN_PROGRESS asks it to join again."""
+    """Whether the member is still in the group. REBALANCE_IN_PROGRESS tells it to join again."""
 
     CLIENT_THROTTLES = since(2)
 
@@ -167,7 +167,7 @@ class HeartbeatResponse(Response):
 
 @message(key=12, versions=(0, 4), flexible=4)
 class HeartbeatRequest(Request[HeartbeatResponse]):
-    """Say that the member is alive."""
+    """Keep the member in the group."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -186,7 +186,7 @@ class LeaveGroupResponseMember:
 
 @message(key=13, versions=(0, 5), flexible=4)
 class LeaveGroupResponse(Response):
-    """From v3 on each member has its own error beside the one for the whole."""
+    """The top-level error, and since v3 an error for each member."""
 
     CLIENT_THROTTLES = since(2)
 
@@ -206,7 +206,7 @@ class LeaveGroupRequestMember:
 
 @message(key=13, versions=(0, 5), flexible=4)
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
-    """Leave at once instead of when the session runs out. ``member_id`` is for versions below 3."""
+    """Leave now, before the session expires. ``member_id`` is for versions below 3."""
 
     MANY_MEMBERS = since(3)
 

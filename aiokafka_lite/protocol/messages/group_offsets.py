@@ -1,10 +1,10 @@
 """Commit and look up the offsets of a group.
 
-- OffsetCommit v5 drops the retention time, which later brokers set for all; v6 adds the leader epoch (KIP-320), v7
+- OffsetCommit v5 drops the retention time, which newer brokers configure; v6 adds the leader epoch (KIP-320), v7
   static members, v8 is flexible, v9 serves the new group protocol (KIP-848), v10 names topics by id.
-- OffsetFetch v2 asks for all topics with a null and reports errors at the top, v5 adds the leader epoch, v6 is
-  flexible, v7 can wait for pending transactions (KIP-447), v8 asks for many groups at once: fields for a single
-  group end there. v9 serves the new group protocol, v10 names topics by id.
+- OffsetFetch v2 requests all topics by a null and has a top-level error, v5 adds the leader epoch, v6 is
+  flexible, v7 can wait for pending transactions (KIP-447), v8 has many groups in one request; the fields for a
+  single group end there. v9 serves the new group protocol, v10 names topics by id.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OffsetCommitResponseTopic:
 
 @message(key=8, versions=(2, 10), flexible=8)
 class OffsetCommitResponse(Response):
-    """A result for each partition; there is none for the whole."""
+    """A result for each partition. There is no top-level error."""
 
     CLIENT_THROTTLES = since(4)
 
@@ -55,7 +55,7 @@ class OffsetCommitResponse(Response):
 
 @struct
 class OffsetCommitRequestPartition:
-    """The offset of the next record to read, and what to remember with it."""
+    """The offset of the next record to read, with its metadata."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -89,7 +89,7 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
 
 @struct
 class OffsetFetchResponsePartition:
-    """What was committed (versions below 8). Offset -1 means that nothing was."""
+    """A committed offset (versions below 8). -1 means that there is none."""
 
     partition_index: int = int32("0-7", default=0)
     committed_offset: int = int64("0-7", default=0)
@@ -108,7 +108,7 @@ class OffsetFetchResponseTopic:
 
 @struct
 class OffsetFetchResponsePartitions:
-    """What was committed. Offset -1 means that nothing was."""
+    """A committed offset. -1 means that there is none."""
 
     partition_index: int = int32("8+", default=0)
     committed_offset: int = int64("8+", default=0)
@@ -128,7 +128,7 @@ class OffsetFetchResponseTopics:
 
 @struct
 class OffsetFetchResponseGroup:
-    """The offsets of one group, or why they cannot be told."""
+    """The offsets of one group, or an error."""
 
     group_id: str = string("8+", default="")
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+", default=[])
@@ -137,7 +137,7 @@ class OffsetFetchResponseGroup:
 
 @message(key=9, versions=(1, 10), flexible=6)
 class OffsetFetchResponse(Response):
-    """Committed offsets: ``topics`` and ``error_code`` before v8, ``groups`` from then on."""
+    """Committed offsets: ``topics`` and ``error_code`` before v8, ``groups`` since v8."""
 
     CLIENT_THROTTLES = since(4)
 
@@ -149,7 +149,7 @@ class OffsetFetchResponse(Response):
 
 @struct
 class OffsetFetchRequestTopic:
-    """The partitions wanted of one topic (versions below 8)."""
+    """The requested partitions of one topic (versions below 8)."""
 
     name: str = string("0-7", default="")
     partition_indexes: list[int] = array(int32, "0-7", default=[])
@@ -157,7 +157,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """The partitions wanted of one topic."""
+    """The requested partitions of one topic."""
 
     name: str = string("8-9", default="", ignorable=True)
     topic_id: bytes = uuid("10+", default=ZERO_UUID, ignorable=True)
@@ -166,7 +166,7 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """A group and what is wanted of it: null topics ask for all."""
+    """A group and its requested topics. Null means all topics."""
 
     group_id: str = string("8+", default="")
     member_id: str | None = string("9+", nullable="9+", default=None, ignorable=True)
@@ -176,9 +176,9 @@ class OffsetFetchRequestGroup:
 
 @message(key=9, versions=(1, 10), flexible=6)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
-    """Ask for committed offsets: ``group_id`` and ``topics`` before v8, ``groups`` from then on.
+    """Request committed offsets: ``group_id`` and ``topics`` before v8, ``groups`` since v8.
 
-    Null topics ask for all, which version 1 cannot do.
+    Null topics mean all, which version 1 does not have.
     """
 
     TOP_LEVEL_ERROR = since(2)
@@ -210,7 +210,7 @@ class OffsetDeleteResponseTopic:
 
 @message(key=47, versions=(0, 0))
 class OffsetDeleteResponse(Response):
-    """A result for each partition, and one for the whole that comes alone."""
+    """A result for each partition, or only a top-level error."""
 
     error_code: int = int16()
     throttle_time_ms: int = int32(ignorable=True)
@@ -219,7 +219,7 @@ class OffsetDeleteResponse(Response):
 
 @struct
 class OffsetDeleteRequestPartition:
-    """A partition whose offset is to go."""
+    """A partition whose offset to delete."""
 
     partition_index: int = int32()
 
@@ -234,7 +234,7 @@ class OffsetDeleteRequestTopic:
 
 @message(key=47, versions=(0, 0))
 class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
-    """Forget offsets of topics that the group is not subscribed to (KIP-496)."""
+    """Delete offsets of topics that the group is not subscribed to (KIP-496)."""
 
     INTRODUCED = since(0, kafka="2.4")
 

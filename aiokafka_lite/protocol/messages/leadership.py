@@ -1,7 +1,7 @@
 """Elect leaders, and move replicas between brokers.
 
 - ElectLeaders v1 can be unclean (KIP-460), v2 is flexible.
-- AlterPartitionReassignments v1 can insist on the replication factor staying as it is (KIP-455, KIP-860).
+- AlterPartitionReassignments v1 can require an unchanged replication factor (KIP-455, KIP-860).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..schema import Request, Response, array, boolean, int8, int16, int32, mess
 
 @struct
 class ElectLeadersPartitionResult:
-    """Whether a partition got the leader that was asked for."""
+    """The result of one partition's election."""
 
     partition_id: int = int32()
     error_code: int = int16()
@@ -20,7 +20,7 @@ class ElectLeadersPartitionResult:
 
 @struct
 class ElectLeadersTopicResult:
-    """A topic's partitions and what came of their elections."""
+    """The results of one topic's partitions."""
 
     topic: str = string()
     partition_result: list[ElectLeadersPartitionResult] = array(ElectLeadersPartitionResult)
@@ -28,7 +28,7 @@ class ElectLeadersTopicResult:
 
 @message(key=43, versions=(0, 2), flexible=2)
 class ElectLeadersResponse(Response):
-    """A result for each partition; those that needed no election are left out where all were asked for."""
+    """A result for each partition. If all were requested, those without an election are left out."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16("1+", default=0)
@@ -37,7 +37,7 @@ class ElectLeadersResponse(Response):
 
 @struct
 class ElectLeadersTopic:
-    """Partitions of a topic that shall hold an election."""
+    """Partitions of one topic to elect leaders for."""
 
     topic: str = string()
     partitions: list[int] = array(int32)
@@ -45,7 +45,7 @@ class ElectLeadersTopic:
 
 @message(key=43, versions=(0, 2), flexible=2)
 class ElectLeadersRequest(Request[ElectLeadersResponse]):
-    """Hold elections: type 0 for the preferred replica, 1 for any live one; null means every partition."""
+    """Elect leaders: type 0 for the preferred replica, 1 for any live one; null means all partitions."""
 
     INTRODUCED = since(0, kafka="2.2")
     UNCLEAN = since(1, kafka="2.4")
@@ -57,7 +57,7 @@ class ElectLeadersRequest(Request[ElectLeadersResponse]):
 
 @struct
 class ReassignablePartitionResponse:
-    """Whether a reassignment was taken on."""
+    """The result of one reassignment."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -66,7 +66,7 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
-    """A topic's partitions in the answer."""
+    """The results of one topic's partitions."""
 
     name: str = string()
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
@@ -74,7 +74,7 @@ class ReassignableTopicResponse:
 
 @message(key=45, versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsResponse(Response):
-    """An error for the whole, and one for each partition."""
+    """A top-level error, and an error for each partition."""
 
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True, ignorable=True)
@@ -85,7 +85,7 @@ class AlterPartitionReassignmentsResponse(Response):
 
 @struct
 class ReassignablePartition:
-    """Where the replicas shall be; null calls a reassignment off."""
+    """The new replicas of a partition. Null cancels a reassignment."""
 
     partition_index: int = int32()
     replicas: list[int] | None = array(int32, nullable="0+", default=None)
@@ -93,7 +93,7 @@ class ReassignablePartition:
 
 @struct
 class ReassignableTopic:
-    """Partitions of a topic to move."""
+    """The partitions of one topic."""
 
     name: str = string()
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
@@ -113,7 +113,7 @@ class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResp
 
 @struct
 class OngoingPartitionReassignment:
-    """A partition on the move: all its replicas, those to come, those to go."""
+    """A partition under reassignment: all replicas, the added ones, the removed ones."""
 
     partition_index: int = int32()
     replicas: list[int] = array(int32)
@@ -123,7 +123,7 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    """A topic with partitions on the move."""
+    """A topic with partitions under reassignment."""
 
     name: str = string()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
@@ -131,7 +131,7 @@ class OngoingTopicReassignment:
 
 @message(key=46, versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsResponse(Response):
-    """What is on the move."""
+    """The ongoing reassignments."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -141,7 +141,7 @@ class ListPartitionReassignmentsResponse(Response):
 
 @struct
 class ListPartitionReassignmentsTopic:
-    """Partitions that are asked about."""
+    """The requested partitions of one topic."""
 
     name: str = string()
     partition_indexes: list[int] = array(int32)
@@ -149,7 +149,7 @@ class ListPartitionReassignmentsTopic:
 
 @message(key=46, versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
-    """Ask what is on the move; null means everywhere."""
+    """List ongoing reassignments. Null means all topics."""
 
     INTRODUCED = since(0, kafka="2.4")
 

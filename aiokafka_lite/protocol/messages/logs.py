@@ -1,8 +1,8 @@
-"""What is in the logs of a broker, and deleting from their start.
+"""Describe the logs of a broker, and delete records from their start.
 
 - DeleteRecords v2 is flexible (KIP-107).
-- DescribeLogDirs v2 is flexible, v3 has an error for the whole, v4 the sizes of the volume (KIP-827), v5 tells
-  directories that take no new replicas.
+- DescribeLogDirs v2 is flexible, v3 has a top-level error, v4 the sizes of the volume (KIP-827), v5 names
+  directories without new replicas.
 - DescribeProducers helps to find hanging transactions (KIP-664).
 """
 
@@ -13,7 +13,7 @@ from ..schema import Request, Response, array, boolean, int16, int32, int64, mes
 
 @struct
 class DeleteRecordsPartitionResult:
-    """Where a partition starts now."""
+    """The new start of a partition."""
 
     partition_index: int = int32()
     low_watermark: int = int64()
@@ -22,7 +22,7 @@ class DeleteRecordsPartitionResult:
 
 @struct
 class DeleteRecordsTopicResult:
-    """A topic's partitions in the answer."""
+    """The partitions of one topic."""
 
     name: str = string()
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
@@ -40,7 +40,7 @@ class DeleteRecordsResponse(Response):
 
 @struct
 class DeleteRecordsPartition:
-    """The offset that shall be the first one left; -1 stands for the high watermark."""
+    """The first offset to keep. -1 is the high watermark."""
 
     partition_index: int = int32()
     offset: int = int64()
@@ -48,7 +48,7 @@ class DeleteRecordsPartition:
 
 @struct
 class DeleteRecordsTopic:
-    """Partitions of a topic to shorten."""
+    """The partitions of one topic."""
 
     name: str = string()
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
@@ -64,7 +64,7 @@ class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
 
 @struct
 class DescribeLogDirsPartition:
-    """What a replica takes up, and how far it is behind."""
+    """The size of a replica and its lag."""
 
     partition_index: int = int32()
     partition_size: int = int64()
@@ -105,7 +105,7 @@ class DescribeLogDirsResponse(Response):
 
 @struct
 class DescribableLogDirTopic:
-    """Partitions that are asked about."""
+    """The requested partitions of one topic."""
 
     topic: str = string()
     partitions: list[int] = array(int32)
@@ -113,7 +113,7 @@ class DescribableLogDirTopic:
 
 @message(key=35, versions=(1, 5), flexible=2)
 class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
-    """Ask what the logs take up; null means all of them."""
+    """Request the sizes of replicas. Null means all."""
 
     INTRODUCED = since(1, kafka="2.0")
     TOP_LEVEL_ERROR = since(3)
@@ -123,7 +123,7 @@ class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
 
 @struct
 class DescribeProducersState:
-    """An idempotent producer as a partition remembers it."""
+    """The state of an idempotent producer in a partition."""
 
     producer_id: int = int64()
     producer_epoch: int = int32()
@@ -145,7 +145,7 @@ class DescribeProducersPartitionResult:
 
 @struct
 class DescribeProducersTopicResult:
-    """A topic's partitions in the answer."""
+    """The partitions of one topic."""
 
     name: str = string()
     partitions: list[DescribeProducersPartitionResult] = array(DescribeProducersPartitionResult)
@@ -161,7 +161,7 @@ class DescribeProducersResponse(Response):
 
 @struct
 class DescribeProducersTopic:
-    """Partitions that are asked about."""
+    """The requested partitions of one topic."""
 
     name: str = string()
     partition_indexes: list[int] = array(int32)
@@ -169,6 +169,6 @@ class DescribeProducersTopic:
 
 @message(key=61, versions=(0, 0), flexible=0)
 class DescribeProducersRequest(Request[DescribeProducersResponse]):
-    """Ask which producers write to partitions."""
+    """Request the active producers of partitions."""
 
     topics: list[DescribeProducersTopic] = array(DescribeProducersTopic)

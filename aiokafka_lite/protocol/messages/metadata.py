@@ -1,13 +1,13 @@
-"""Which brokers exist, which of them leads each partition, and who the controller is.
+"""Brokers, topics, the leaders of partitions, and the controller.
 
 - v1 adds racks, the controller, and the difference between "all topics" (null) and "none" (an empty list); in v0 an
   empty list means all. v2 adds the cluster id, v4 a switch for automatic topic creation, v5 offline replicas.
-- v7 adds leader epochs, without which an old answer cannot be told from a new one (KIP-320). v8 to v10 can ask for
-  authorized operations; the cluster's moved to DescribeCluster in v11 (KIP-700).
-- v9 is flexible, v10 adds topic ids, v12 can ask by them (KIP-516), v13 has an error code for the whole (KIP-1102).
+- v7 adds leader epochs, which distinguish old from new leaders (KIP-320). v8 to v10 can return authorized operations;
+  those of the cluster moved to DescribeCluster in v11 (KIP-700).
+- v9 is flexible, v10 adds topic ids, v12 requests by topic id (KIP-516), v13 has a top-level error (KIP-1102).
 
-DescribeCluster v1 may ask a controller instead, v2 for fenced brokers too. DescribeTopicPartitions (KIP-966) goes
-through topics in pages and knows which replicas may become leaders although they are not in sync.
+DescribeCluster v1 may be sent to a controller, v2 returns fenced brokers too. DescribeTopicPartitions (KIP-966) returns
+topics in pages, with the replicas that may become leaders although they are not in sync.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNKNOWN_OPERATIONS = -(2**31)
 
 @struct
 class MetadataResponseBroker:
-    """A broker that is alive, and where it listens."""
+    """A live broker and its address."""
 
     node_id: int = int32()
     host: str = string()
@@ -44,9 +44,9 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    """A partition, and who has it.
+    """A partition and its replicas.
 
-    ``leader_id`` is -1 while there is none; with LEADER_NOT_AVAILABLE or REPLICA_NOT_AVAILABLE the rest still holds.
+    ``leader_id`` is -1 without a leader. With LEADER_NOT_AVAILABLE or REPLICA_NOT_AVAILABLE the other fields are valid.
     """
 
     error_code: int = int16()
@@ -60,7 +60,7 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    """A topic. Its name is null when an unknown id was asked for, its id zero when an unknown name was."""
+    """A topic. Its name is null if the request had an unknown id, its id is zero if the request had an unknown name."""
 
     error_code: int = int16()
     name: str | None = string(nullable="12+")
@@ -72,7 +72,7 @@ class MetadataResponseTopic:
 
 @message(key=3, versions=(0, 13), flexible=9)
 class MetadataResponse(Response):
-    """The cluster as one broker sees it, perhaps a little late."""
+    """The cluster as one broker knows it, which may be outdated."""
 
     CLIENT_THROTTLES = since(6)
 
@@ -87,7 +87,7 @@ class MetadataResponse(Response):
 
 @struct
 class MetadataRequestTopic:
-    """A topic by name, or by id with a null name (v12 and above; in v10 and v11 brokers refuse it)."""
+    """A topic by name, or by id with a null name (v12 and above; in v10 and v11 brokers refuse that)."""
 
     topic_id: bytes = uuid("10+", default=ZERO_UUID, ignorable=True)
     name: str | None = string(nullable="10+")
@@ -95,12 +95,12 @@ class MetadataRequestTopic:
 
 @message(key=3, versions=(0, 13), flexible=9)
 class MetadataRequest(Request[MetadataResponse]):
-    """Ask for some topics, for all (``topics=None``), or for none (``[]``, which version 0 reads as all).
+    """Request some topics, all (``topics=None``), or none (``[]``, which means all in version 0).
 
-    Below v4 a broker that creates topics by itself does so for every unknown name.
+    Below v4, a broker with auto-creation creates every unknown topic of the request.
     """
 
-    RELIABLE_EPOCHS = since(9)
+    RELIABLE_EPOCHS = since(9)  # before Kafka 2.4, brokers may return outdated leader epochs
     BY_TOPIC_ID = since(12, kafka="3.1")
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
@@ -111,7 +111,7 @@ class MetadataRequest(Request[MetadataResponse]):
 
 @struct
 class DescribeClusterBroker:
-    """A broker, or a controller when those were asked for."""
+    """A broker, or a controller if the request is for controllers."""
 
     broker_id: int = int32()
     host: str = string()
@@ -136,7 +136,7 @@ class DescribeClusterResponse(Response):
 
 @message(key=60, versions=(0, 2), flexible=0)
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
-    """Ask for the cluster. ``endpoint_type`` is 1 for brokers, 2 for controllers."""
+    """Describe the cluster. ``endpoint_type`` is 1 for brokers, 2 for controllers."""
 
     FENCED_BROKERS = since(2, kafka="4.0")
 
@@ -147,7 +147,7 @@ class DescribeClusterRequest(Request[DescribeClusterResponse]):
 
 @struct
 class TopicPartitionCursor:
-    """Where a page begins."""
+    """The first partition of a page."""
 
     topic_name: str = string()
     partition_index: int = int32()
@@ -155,7 +155,7 @@ class TopicPartitionCursor:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    """A partition, and who has it or may have it; null lists where the broker does not keep track of that."""
+    """A partition and its replicas. Lists are null if the broker does not track them."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -182,7 +182,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 @message(key=75, versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsResponse(Response):
-    """A page. With a cursor there are more, which begin there."""
+    """A page of topics. ``next_cursor`` is null on the last page."""
 
     throttle_time_ms: int = int32(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
@@ -198,7 +198,7 @@ class DescribeTopicPartitionsRequestTopic:
 
 @message(key=75, versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsRequest(Request[DescribeTopicPartitionsResponse]):
-    """Ask for topics in order of their names, all of them if none is named, from the cursor on."""
+    """Request topics in the order of their names from the cursor on: the named ones, or all if none is named."""
 
     topics: list[DescribeTopicPartitionsRequestTopic] = array(DescribeTopicPartitionsRequestTopic)
     response_partition_limit: int = int32(default=2000)

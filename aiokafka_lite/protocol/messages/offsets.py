@@ -1,10 +1,10 @@
 """Find offsets by time, and the end of a leader epoch.
 
-- ListOffsets v2 adds the isolation level, v4 leader epochs, v6 is flexible; v7 knows the timestamp -3 for the record
-  with the greatest timestamp (KIP-734), v8 -4 for the local log's start (KIP-405), v9 -5 for the end of what is in
-  tiered storage (KIP-1005), v10 adds a timeout, v11 -6 for the start of what waits to go there (KIP-1023). Always -1
-  is the end and -2 the beginning. Version 0 answered lists and is not spoken here.
-- OffsetForLeaderEpoch v3 tells followers from consumers, v4 is flexible.
+- ListOffsets v2 adds the isolation level, v4 leader epochs, v6 is flexible; v7 adds the timestamp -3 for the record
+  with the greatest timestamp (KIP-734), v8 -4 for the start of the local log (KIP-405), v9 -5 for the end of the tiered
+  log (KIP-1005), v10 a timeout, v11 -6 for the first record that is not tiered yet (KIP-1023). In all versions, -1 is
+  the end and -2 the beginning. Version 0 returned lists and is not here.
+- OffsetForLeaderEpoch v3 distinguishes followers and consumers, v4 is flexible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..schema import Request, Response, array, int8, int16, int32, int64, messag
 
 @struct
 class ListOffsetsResponsePartition:
-    """The offset found, with its record's timestamp; -1 when there is none."""
+    """The offset and the timestamp of its record. Both are -1 if there is no such record."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -43,7 +43,7 @@ class ListOffsetsResponse(Response):
 
 @struct
 class ListOffsetsRequestPartition:
-    """Which offset is wanted: of the first record not older than ``timestamp`` (ms), or a special one below zero."""
+    """A lookup of the first record with at least this ``timestamp`` (ms), or of a special negative timestamp."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
@@ -60,7 +60,7 @@ class ListOffsetsRequestTopic:
 
 @message(key=2, versions=(1, 11), flexible=6)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
-    """Ask leaders for offsets.
+    """Look up offsets; send it to the leaders.
 
     Consumers send -1 as ``replica_id``; with read_committed the end is the last stable offset.
     """
@@ -79,7 +79,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
 
 @struct
 class OffsetForLeaderEpochResponsePartition:
-    """Where the epoch ends; both fields are -1 when the broker does not know it."""
+    """The end offset of the epoch. Epoch and offset are -1 if the broker does not know the epoch."""
 
     error_code: int = int16()
     partition: int = int32()
@@ -105,7 +105,7 @@ class OffsetForLeaderEpochResponse(Response):
 
 @struct
 class OffsetForLeaderEpochRequestPartition:
-    """The epoch whose end is wanted, and the one that the asker takes for the current."""
+    """The epoch whose end is requested, and the current epoch as the client knows it."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
@@ -122,10 +122,10 @@ class OffsetForLeaderEpochRequestTopic:
 
 @message(key=23, versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
-    """Ask leaders where epochs end, which tells whether a log was truncated. Consumers send -1 as ``replica_id``."""
+    """Request the end offsets of epochs from leaders, to detect truncation. Consumers send -1 as ``replica_id``."""
 
     LEADER_EPOCHS = since(2, kafka="2.1")
-    FOR_CONSUMERS = since(3)
+    FOR_CONSUMERS = since(3)  # the first version for which the permission to read the topic suffices
 
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderEpochRequestTopic] = array(OffsetForLeaderEpochRequestTopic)

@@ -1,10 +1,10 @@
 """Append record batches to partitions.
 
-- v3 is the first with record batch v2, and the first spoken here. v5 answers the log's start offset, v7 allows zstd,
-  v8 names the records at fault (KIP-467), v9 is flexible, v10 gives hints about new leaders (KIP-951), v12 adds
-  partitions to a transaction implicitly (KIP-890), v13 names topics by id (KIP-516).
+- v3 is the first with record batch v2, and the oldest here. v5 returns the log's start offset, v7 allows zstd, v8 names
+  rejected records (KIP-467), v9 is flexible, v10 returns new leaders (KIP-951), v12 adds partitions to a transaction
+  implicitly (KIP-890), v13 names topics by id (KIP-516).
 
-The versions between differ in the errors that a broker may answer, not in form.
+The other versions differ in the errors that a broker may return, not in their fields.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..schema import (
 
 @struct
 class ProduceResponseRecordError:
-    """A record that was at fault, by its place in the batch."""
+    """A rejected record, by its index in the batch."""
 
     batch_index: int = int32("8+", default=0)
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
@@ -38,7 +38,7 @@ class ProduceResponseRecordError:
 
 @struct
 class ProduceResponseLeader:
-    """Who leads the partition now, for a producer that asked the wrong broker."""
+    """The current leader, for a producer that sent to the wrong broker."""
 
     leader_id: int = int32("10+", default=-1)
     leader_epoch: int = int32("10+", default=-1)
@@ -46,10 +46,10 @@ class ProduceResponseLeader:
 
 @struct
 class ProduceResponsePartition:
-    """What became of one partition's batch.
+    """The result of one partition's batch.
 
-    ``log_append_time_ms`` is -1 unless the topic stamps records itself. ``record_errors`` names the records at fault
-    where only some are; none of the batch was appended.
+    ``log_append_time_ms`` is -1 unless the topic uses log-append time. ``record_errors`` names the rejected records;
+    no record of the batch was appended then.
     """
 
     index: int = int32()
@@ -75,7 +75,7 @@ class ProduceResponseTopic:
 
 @struct
 class ProduceResponseNodeEndpoint:
-    """The address of a broker that is named as a new leader."""
+    """The address of a new leader."""
 
     node_id: int = int32("10+", default=0)
     host: str = string("10+", default="")
@@ -85,7 +85,7 @@ class ProduceResponseNodeEndpoint:
 
 @message(key=0, versions=(3, 13), flexible=9)
 class ProduceResponse(Response):
-    """A result for each partition; there is none for the whole."""
+    """A result for each partition. There is no error for the whole request."""
 
     CLIENT_THROTTLES = since(6)
 
@@ -96,7 +96,7 @@ class ProduceResponse(Response):
 
 @struct
 class ProduceRequestPartition:
-    """The batches for one partition. Brokers take exactly one; decoded here it is a memoryview into the frame."""
+    """The batch for one partition. Brokers accept exactly one. A decoded one is a memoryview into the frame."""
 
     index: int = int32()
     records: Blob | None = record_set(nullable="0+")
@@ -115,7 +115,7 @@ class ProduceRequestTopic:
 class ProduceRequest(Request[ProduceResponse]):
     """Append to many partitions at once.
 
-    With ``acks=0`` no answer comes. ``timeout_ms`` bounds the wait for followers after the leader has written.
+    With ``acks=0`` there is no response. ``timeout_ms`` bounds the wait for followers after the leader has written.
     """
 
     ZSTD = since(7, kafka="2.1")

@@ -1,6 +1,6 @@
 """Get the id and epoch that make a producer idempotent (KIP-98).
 
-v2 is flexible, v3 lets a producer ask for a higher epoch under the id that it has (KIP-360), v4 may answer
+v2 is flexible, v3 lets a producer request a higher epoch of its id (KIP-360), v4 may return
 PRODUCER_FENCED, v6 is for two-phase commit (KIP-939).
 """
 
@@ -11,7 +11,7 @@ from ..schema import Request, Response, boolean, int16, int32, int64, message, s
 
 @message(key=22, versions=(0, 6), flexible=2)
 class InitProducerIdResponse(Response):
-    """The id and the epoch to produce with."""
+    """The producer id and epoch."""
 
     CLIENT_THROTTLES = since(1)
 
@@ -25,7 +25,7 @@ class InitProducerIdResponse(Response):
 
 @message(key=22, versions=(0, 6), flexible=2)
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
-    """Ask for a producer id: of a transactional id, or a fresh one when that is null."""
+    """Request the producer id of a transactional id, or a new producer id if that is null."""
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()

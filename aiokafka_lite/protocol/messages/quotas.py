@@ -13,7 +13,7 @@ from ..schema import Request, Response, array, boolean, float64, int8, int16, in
 
 @struct
 class AlterClientQuotasResponseEntity:
-    """Part of the name of whom the quota is for."""
+    """Part of an entity's name."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
@@ -38,7 +38,7 @@ class AlterClientQuotasResponse(Response):
 
 @struct
 class AlterClientQuotasRequestEntity:
-    """Part of the name of whom the quota is for; a null name is the default."""
+    """Part of an entity's name. A null name is the default."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
@@ -73,7 +73,7 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
 
 @struct
 class DescribeClientQuotasEntity:
-    """Part of the name of whom the quota is for; a null name is the default."""
+    """Part of an entity's name. A null name is the default."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
@@ -97,7 +97,7 @@ class DescribeClientQuotasEntry:
 
 @message(key=48, versions=(0, 1), flexible=1)
 class DescribeClientQuotasResponse(Response):
-    """The entities that matched; null after an error."""
+    """The matching entities. Null after an error."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -107,7 +107,7 @@ class DescribeClientQuotasResponse(Response):
 
 @struct
 class DescribeClientQuotasComponent:
-    """A condition: match type 0 for this name, 1 for the default, 2 for any name."""
+    """A filter: match type 0 for this name, 1 for the default, 2 for any name."""
 
     entity_type: str = string()
     match_type: int = int8()
@@ -116,7 +116,7 @@ class DescribeClientQuotasComponent:
 
 @message(key=48, versions=(0, 1), flexible=1)
 class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
-    """Ask for the quotas of entities that match; strict ones have no other parts in their name."""
+    """Request the quotas of matching entities. With ``strict``, their names have no other parts."""
 
     INTRODUCED = since(0, kafka="2.6")
 

@@ -1,4 +1,4 @@
-"""The requests by their API key. It takes every family, so what needs but some requests asks for those by name."""
+"""The requests by their API key. It imports every family, so code that needs few requests imports those by name."""
 
 from __future__ import annotations
 
@@ -67,4 +67,4 @@ _ALL: tuple[type[Request[Any]], ...] = (
     ListPartitionReassignmentsRequest,
 )
 REQUESTS: dict[int, type[Request[Any]]] = {request.api_key: request for request in _ALL}
-"""The request class of each API key that is spoken here."""
+"""The request class of each supported API key."""

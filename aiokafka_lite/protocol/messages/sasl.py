@@ -1,7 +1,7 @@
-"""Log in on a connection: agree on a mechanism, then pass its messages to and fro (KIP-43, KIP-152).
+"""Log in on a connection: agree on a mechanism, then exchange its messages (KIP-43, KIP-152).
 
-After a handshake of v0 the mechanism's messages travel without any header; v1 (Kafka 1.0) has them in SaslAuthenticate.
-v1 of that tells how long the session lasts (KIP-368), v2 is flexible.
+After a handshake of v0, the mechanism's messages have no header; v1 (Kafka 1.0) sends them in SaslAuthenticate. v1 of
+SaslAuthenticate returns the lifetime of the session (KIP-368), v2 is flexible.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..schema import Request, Response, array, blob, int16, int64, message, sinc
 
 @message(key=17, versions=(0, 1))
 class SaslHandshakeResponse(Response):
-    """Whether the mechanism may be used, and which ones may."""
+    """Whether the broker supports the mechanism, and all mechanisms that it supports."""
 
     error_code: int = int16()
     mechanisms: list[str] = array(string)
@@ -19,7 +19,7 @@ class SaslHandshakeResponse(Response):
 
 @message(key=17, versions=(0, 1))
 class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
-    """Ask to log in by a mechanism."""
+    """Choose a mechanism."""
 
     AUTHENTICATE_REQUESTS = since(1, kafka="1.0")
 
@@ -28,7 +28,7 @@ class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
 
 @message(key=36, versions=(0, 2), flexible=2)
 class SaslAuthenticateResponse(Response):
-    """The mechanism's answer, or why the credentials are refused."""
+    """The mechanism's next message, or the reason for refusing the credentials."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -47,5 +47,5 @@ def _without_content(request: SaslAuthenticateRequest) -> str:
     return f"SaslAuthenticateRequest(auth_bytes=<{len(request.auth_bytes)} bytes>)"
 
 
-# With PLAIN the content is the password.
+# With PLAIN, the content is the password.
 SaslAuthenticateRequest.__repr__ = _without_content  # type: ignore[method-assign,assignment]

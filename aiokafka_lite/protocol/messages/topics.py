@@ -1,13 +1,13 @@
 """Create and delete topics, and add partitions to them.
 
-- CreateTopics v4 takes -1 for "the broker's default" as partition count and replication factor (KIP-464), v5 is
-  flexible and answers with the settings in effect (KIP-525), v7 with the topic id.
+- CreateTopics v4 accepts -1 for "the broker's default" as partition count and replication factor (KIP-464), v5 is
+  flexible and returns the settings in effect (KIP-525), v7 returns the topic id.
 - DeleteTopics v4 is flexible, v5 has error texts, v6 can name topics by id: a list of structs replaces that of
   names.
 - CreatePartitions v2 is flexible.
 
-A mutation over quota is answered THROTTLING_QUOTA_EXCEEDED from CreateTopics v6, DeleteTopics v5 and
-CreatePartitions v3 on (KIP-599); older versions are only slowed down.
+A request over quota gets THROTTLING_QUOTA_EXCEEDED since CreateTopics v6, DeleteTopics v5 and
+CreatePartitions v3 (KIP-599). Older versions are only throttled.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """Whether one topic was created, and how.
+    """The result of creating one topic.
 
-    ``topic_config_error_code`` says why ``configs`` is null, which is no failure of the creation.
+    ``topic_config_error_code`` is the reason for null ``configs``. The topic was created nevertheless.
     """
 
     name: str = string()
@@ -71,7 +71,7 @@ class CreateTopicsResponse(Response):
 
 @struct
 class CreatableReplicaAssignment:
-    """Where the replicas of one partition shall be, the leader first."""
+    """The brokers of one partition's replicas, the leader first."""
 
     partition_index: int = int32()
     broker_ids: list[int] = array(int32)
@@ -79,7 +79,7 @@ class CreatableReplicaAssignment:
 
 @struct
 class CreatableTopicConfig:
-    """A setting that the topic shall have."""
+    """A setting of the topic."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -98,7 +98,7 @@ class CreatableTopic:
 
 @message(key=19, versions=(2, 7), flexible=5)
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
-    """Create topics. The answer may come before every broker knows them."""
+    """Create topics. The response may come before every broker knows them."""
 
     BROKER_DEFAULTS = since(4, kafka="2.4")
     RETURNS_CONFIGS = since(5)
@@ -110,7 +110,7 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
 
 @struct
 class DeletableTopicResult:
-    """Whether one topic was deleted. The name is null when an unknown id was asked for."""
+    """The result of deleting one topic. The name is null if the request had an unknown id."""
 
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+", default=ZERO_UUID, ignorable=True)
@@ -138,7 +138,7 @@ class DeleteTopicState:
 
 @message(key=20, versions=(1, 6), flexible=4)
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
-    """Delete topics: ``topic_names`` before v6, ``topics`` from then on."""
+    """Delete topics: ``topic_names`` before v6, ``topics`` since v6."""
 
     BY_TOPIC_ID = since(6)
 
@@ -149,7 +149,7 @@ class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
 
 @struct
 class CreatePartitionsTopicResult:
-    """Whether one topic has its new partitions."""
+    """The result of adding partitions to one topic."""
 
     name: str = string()
     error_code: int = int16()
@@ -168,14 +168,14 @@ class CreatePartitionsResponse(Response):
 
 @struct
 class CreatePartitionsAssignment:
-    """Where the replicas of one new partition shall be."""
+    """The brokers of one new partition's replicas."""
 
     broker_ids: list[int] = array(int32)
 
 
 @struct
 class CreatePartitionsTopic:
-    """A topic and how many partitions it shall have in all; null assignments leave the placing to the controller."""
+    """A topic and its new number of partitions. With null assignments, the controller places the replicas."""
 
     name: str = string()
     count: int = int32()
@@ -184,7 +184,7 @@ class CreatePartitionsTopic:
 
 @message(key=37, versions=(0, 3), flexible=2)
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
-    """Add partitions to topics. Keys will map to other partitions than before."""
+    """Add partitions to topics. Keys map to other partitions afterwards."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()

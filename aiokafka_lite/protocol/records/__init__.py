@@ -1,4 +1,4 @@
-"""Kafka's record formats: batches, their compression, and where a key goes. Pure: bytes in, objects out."""
+"""Kafka's record formats: batches, compression, and the partition of a key. Pure: bytes in, objects out."""
 
 from .batch import (
     HEADER_SIZE,

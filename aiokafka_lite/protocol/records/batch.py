@@ -1,10 +1,10 @@
-"""Record batches as they travel: made by `BatchBuilder`, read through `RecordBatch`.
+"""Record batches in wire format: ``BatchBuilder`` makes them, ``RecordBatch`` reads them.
 
-A batch of format v2 is a header of 61 bytes and the records, compressed as one piece or not at all. Its checksum covers
-what follows it: a broker gives a batch its offset and leader epoch, which come before, without touching the rest.
-(https://kafka.apache.org/documentation/#recordbatch; KIP-98, and KIP-534 for the delete horizon.)
+A batch of format v2 is a header of 61 bytes and the records, compressed together or not at all. The checksum covers
+only the fields after it. The base offset and the leader epoch come before it, so a broker sets them without computing
+the checksum again. (https://kafka.apache.org/documentation/#recordbatch; KIP-98, and KIP-534 for the delete horizon.)
 
-Nothing here knows which topic a batch belongs to, or asks what time it is.
+This module has no topics and no clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .compression import DEFAULT_MAX_DECOMPRESSED, check_level, compress, decomp
 from .varint import read_raw_varint
 
 HEADER_SIZE = 61
-_LOG_OVERHEAD = 12  # base offset and length: what the length does not count
+_LOG_OVERHEAD = 12  # base offset and length: the length field does not count them
 _CRC_COVERS_FROM = 21
 _MAGIC_AT = 16
 
@@ -48,12 +48,12 @@ _RECORDS_A_CHUNK = 1 << 16
 
 
 class RecordBatch:
-    """A batch of any format in a buffer; the header is read at once, the records only by `columns` or `chunks`.
+    """A batch of any format in a buffer. The constructor reads the header, ``columns`` or ``chunks`` the records.
 
-    ``size`` is that of the whole batch in bytes, ``data`` the batch itself (a view: it keeps the buffer alive). The
-    other attributes are the header's own. A message of formats v0 and v1 counts as a batch of one, with -1 for what its
-    format lacks; if it is a compressed wrapper, ``count`` is -1 and ``base_offset`` is the offset of its last record,
-    as only unpacking tells the others.
+    ``size`` is the size of the whole batch in bytes, ``data`` the batch itself, as a view that keeps the buffer alive.
+    The other attributes are fields of the header. A message of format v0 or v1 is a batch of one record, with -1 for
+    the fields that its format lacks. If it is a compressed wrapper, ``count`` is -1 and ``base_offset`` is the offset
+    of its last record, because the others are known only after decompression.
     """
 
     attributes: int
@@ -87,7 +87,7 @@ class RecordBatch:
     )
 
     def __init__(self, data: Buffer) -> None:
-        """Read the header of the batch that ``data`` holds, no more and no less; CorruptRecord if it cannot be one."""
+        """Read the header of the one batch in ``data``. Raises CorruptRecord if it is malformed."""
         self.data: memoryview = memoryview(data)
         data = self.data
         self.size = len(data)
@@ -114,7 +114,7 @@ class RecordBatch:
         if self.magic != 2:
             raise CorruptRecord(f"a batch has the unknown format {self.magic}")
         if length != self.size - _LOG_OVERHEAD:
-            raise CorruptRecord(f"a batch of {self.size} bytes gives its length as {length}")
+            raise CorruptRecord(f"a batch of {self.size} bytes claims the length {length}")
         if self.base_offset < 0 or self.last_offset_delta < 0 or self.last_offset > _INT64_MAX:
             raise CorruptRecord(f"a batch claims offsets {self.base_offset} to {self.last_offset}")
 
@@ -129,12 +129,12 @@ class RecordBatch:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record that the batch had when it was written; compaction may have removed it."""
+        """The offset of the last record when the batch was written. Compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on after this batch, even if nothing is left in it."""
+        """The offset after this batch, also if compaction has removed all its records."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -148,42 +148,42 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whether the timestamps are the producers' or the broker's; NONE in format v0, which has none."""
+        """Whether the timestamps are the producer's or the broker's. NONE in format v0, which has no timestamps."""
         if self.magic == 0:
             return TimestampType.NONE
         return TimestampType.LOG_APPEND_TIME if self.attributes & _LOG_APPEND_TIME else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch is part of a transaction, or a marker that ends one."""
+        """Whether the batch belongs to a transaction, or is the marker that ends one."""
         return self.magic == 2 and bool(self.attributes & _TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch is a marker of the broker's, which users never see."""
+        """Whether the batch is a marker of the broker, which is not returned to users."""
         return self.magic == 2 and bool(self.attributes & _CONTROL)
 
     def verify_crc(self) -> None:
-        """Raise CorruptRecord unless the checksum holds."""
+        """Raise CorruptRecord if the checksum is wrong."""
         if self.magic < 2:
             actual = legacy.checksum(self.data)
         else:
             actual = crc32c(self.data[_CRC_COVERS_FROM:])
         if actual != self.crc:
-            raise self._corrupt(f"its checksum is {actual:#010x} and should be {self.crc:#010x}")
+            raise self._corrupt(f"its checksum is {actual:#010x}, but must be {self.crc:#010x}")
 
     def body(self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED) -> Buffer:
-        """The bytes of the records, of format v2, unpacked; CorruptRecord when they do not unpack to that size."""
+        """The decompressed records of format v2. Raises CorruptRecord if they are malformed or exceed the limit."""
         packed = self.data[HEADER_SIZE:]
         if self.compression is Compression.NONE:
             return packed
         return decompress(self.compression, packed, max_decompressed_size)
 
     def columns(self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED) -> RecordColumns:
-        """All records of the batch.
+        """All records of the batch. The checksum is not verified.
 
-        CorruptRecord, with the batch's offset, if any of it makes no sense or it unpacks to more than
-        ``max_decompressed_size`` bytes; ConfigurationError for snappy without cramjam. The checksum is not looked at.
+        Raises CorruptRecord, with the batch's offset, if the batch is malformed or decompresses to more than
+        ``max_decompressed_size`` bytes, and ConfigurationError for snappy without cramjam.
         """
         all_columns = RecordColumns([], [], [], [], [])
         for columns in self.chunks(max_decompressed_size):
@@ -196,10 +196,10 @@ class RecordBatch:
     def chunks(
         self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED, max_records: int = _RECORDS_A_CHUNK
     ) -> Iterator[RecordColumns]:
-        """The records, at most ``max_records`` at a time, decoded as they are asked for; errors as `columns`.
+        """The records in chunks of at most ``max_records``, each decoded when the iterator gets there.
 
-        A record of seven bytes makes lists and numbers of a hundred: a reader that takes a large batch in chunks needs
-        no more memory than the unpacked bytes and one chunk.
+        A record of seven bytes takes about a hundred as Python objects. With chunks, a large batch takes only the
+        memory of its decompressed bytes and one chunk. Raises as ``columns`` does.
         """
         try:
             if self.magic < 2:
@@ -213,7 +213,7 @@ class RecordBatch:
 
     def _chunks(self, max_decompressed_size: int, max_records: int) -> Iterator[RecordColumns]:
         if not self.count and self.size == HEADER_SIZE:
-            return  # all that compaction left
+            return  # compaction has removed all records
         records = decompress(self.compression, self.data[HEADER_SIZE:], max_decompressed_size)
         left = self.count
         if left < 0 or left * SMALLEST_RECORD > len(records):
@@ -238,7 +238,7 @@ class RecordBatch:
                 break
             yield columns
         if position != len(records):
-            raise CorruptRecord(f"{len(records) - position} bytes are left after its last record")
+            raise CorruptRecord(f"it has {len(records) - position} bytes after its last record")
 
     def _corrupt(self, why: str) -> CorruptRecord:
         return CorruptRecord(f"batch at offset {self.base_offset}: {why}", offset=self.base_offset)
@@ -252,9 +252,9 @@ class RecordBatch:
 
 
 def check_lengths(body: Buffer, count: int) -> None:
-    """Raise CorruptRecord unless ``count`` records, by the lengths that they begin with, fill a body to the last byte.
+    """Raise CorruptRecord unless the lengths of ``count`` records add up to the size of the body.
 
-    No record is opened, so that it takes a fifth of the time that reading them does.
+    No record is decoded, so this takes a fifth of the time of decoding.
     """
     try:
         end = _end_of_records(body, count)
@@ -265,7 +265,7 @@ def check_lengths(body: Buffer, count: int) -> None:
 
 
 def _end_of_records(data: Buffer, count: int) -> int:
-    """Where the last of ``count`` records should end; IndexError when one begins past the end of ``data``."""
+    """The end of the last of ``count`` records by their lengths. IndexError if one begins after the end of ``data``."""
     position = 0
     for _ in range(count):
         length = data[position]
@@ -283,11 +283,11 @@ def _end_of_records(data: Buffer, count: int) -> int:
 
 
 def split_batches(data: Buffer) -> list[RecordBatch]:
-    """Cut the records of a fetched partition into batches; one that is cut off at the end is left out.
+    """Split the records of a fetched partition into batches. An incomplete batch at the end is left out.
 
-    An empty list for bytes that are not empty means that not even the first batch is whole. CorruptRecord if ``data``
-    starts with something that is no batch. Garbage after good batches ends the list instead: the reader gets what is
-    good, and meets the garbage at the start of its next fetch, at an offset it can name and seek past.
+    An empty list for bytes that are not empty means that even the first batch is incomplete. Raises CorruptRecord if
+    ``data`` begins with a malformed batch. A malformed batch after good ones ends the list instead: the consumer reads
+    the good ones, and its next fetch begins with the malformed one, at a known offset that it can skip.
     """
     view = memoryview(data)
     batches: list[RecordBatch] = []
@@ -312,27 +312,27 @@ def _batch_length(view: memoryview, position: int) -> int:
         raise CorruptRecord(f"a batch has the unknown format {magic}")
     smallest = HEADER_SIZE - _LOG_OVERHEAD if magic == 2 else legacy.SMALLEST_LENGTH[magic]
     if length < smallest:
-        raise CorruptRecord(f"a batch of format {magic} gives its length as {length}; {smallest} is the least there is")
+        raise CorruptRecord(f"a batch of format {magic} claims the length {length}; the smallest is {smallest}")
     return length
 
 
 def single_batch(data: Buffer) -> RecordBatch:
-    """The one whole batch that the records of a produce request must be; CorruptRecord for anything else."""
+    """The single batch of a produce request's records. Raises CorruptRecord for anything else."""
     batches = split_batches(data)
     if len(batches) != 1 or batches[0].size != len(data):
         whole = sum(batch.size for batch in batches)
-        raise CorruptRecord(f"records of {len(data)} bytes hold {len(batches)} whole batches of {whole} bytes, not one")
+        raise CorruptRecord(f"records must be one batch, got {len(batches)} of {whole} bytes in {len(data)} bytes")
     return batches[0]
 
 
 def why_not_produced(batch: RecordBatch, columns: RecordColumns | None = None) -> str | None:
-    """Why a leader must refuse a batch from a client (INVALID_RECORD), or None if its shape is right.
+    """The reason why a leader must refuse a batch from a client (INVALID_RECORD), or None if the batch is valid.
 
-    A client writes format v2, no markers, at least one record, and offsets without gaps; an idempotent one numbers its
-    batches. With ``columns``, the records are checked too. Sizes, checksum and codec are for others to check.
+    A valid batch has format v2, no marker, at least one record, and offsets without gaps; with a producer id it has a
+    sequence. With ``columns``, the records are checked too. This does not check sizes, checksum and codec.
     """
     if batch.magic != 2:
-        return f"format v{batch.magic} is too old to be written"
+        return f"format v{batch.magic} can no longer be written"
     if batch.is_control:
         return "a client may not write control batches"
     if batch.count < 1 or batch.count != batch.last_offset_delta + 1:
@@ -347,11 +347,11 @@ def why_not_produced(batch: RecordBatch, columns: RecordColumns | None = None) -
 
 
 class BatchBuilder:
-    """Collects records for one batch of format v2; owned by whoever appends.
+    """Collects records for one batch of format v2. Owned by the partition that appends to it.
 
-    ``max_size`` bounds the batch on the wire, in bytes, except that the first record always fits. ``ratio`` is what
-    compression is expected to leave of the records (1.0: nothing gained); it moves both the bound and `size`.
-    ConfigurationError for a level that the codec does not have.
+    ``max_size`` limits the batch on the wire, in bytes; the first record always fits. ``ratio`` is the expected
+    compressed size of the records divided by their size (1.0: no compression); it is used for the limit and for
+    ``size``. Raises ConfigurationError for a level that the codec does not have.
     """
 
     __slots__ = (
@@ -382,14 +382,14 @@ class BatchBuilder:
         self._buffer = bytearray(HEADER_SIZE)
         self._base_timestamp = self._max_timestamp = -1
         self._packed: bytes | None = None
-        self._raw_size = 0  # once packed: the buffer is given up then
+        self._raw_size = 0  # set when the records are compressed, which drops the buffer
         self.count = 0
 
     def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
-        """Add a record; False, with the batch as it was, if it is full or was built. ``timestamp`` is in milliseconds.
+        """Add a record. Returns False if the batch is full or was built. ``timestamp`` is in milliseconds.
 
-        Nothing is added either when it raises: TypeError for a key or value that is no buffer, ValueError for a
-        timestamp more than 64 bits away from the first one's, which two that are not negative never are.
+        Raises TypeError for a key or value that is not a buffer, and ValueError for a timestamp that differs from the
+        first one by more than 64 bits, which is impossible for two timestamps >= 0. The batch is unchanged then.
         """
         count = self.count
         if count:
@@ -407,9 +407,9 @@ class BatchBuilder:
         return True
 
     def fill(self, records: Buffer, count: int, base_timestamp: int, max_timestamp: int) -> None:
-        """Take ``count`` records, one at least, that are encoded already; the batch, empty so far, takes no more.
+        """Set the encoded records of an empty batch, at least one; the batch is full then.
 
-        Their offset deltas are 0, 1, 2 …, their timestamps count from ``base_timestamp``, and nothing is checked.
+        Their offset deltas must be 0, 1, 2 …, and their timestamps relative to ``base_timestamp``. Nothing is checked.
         """
         self._buffer += records
         self._limit = 0
@@ -423,12 +423,12 @@ class BatchBuilder:
 
     @property
     def uncompressed_size(self) -> int:
-        """Bytes of the header and the records as encoded: what they take in memory until they are built."""
+        """Bytes of the header and the uncompressed records: their memory until the batch is built."""
         return self._raw_size or len(self._buffer)
 
     @property
     def size(self) -> int:
-        """Bytes on the wire: estimated by the ratio until the batch is built, exact after."""
+        """Bytes on the wire: an estimate by the ratio until the batch is built, exact after that."""
         if self._packed is not None:
             return HEADER_SIZE + len(self._packed)
         if self._compression is Compression.NONE:
@@ -445,9 +445,10 @@ class BatchBuilder:
         leader_epoch: int = -1,
         base_offset: int = 0,
     ) -> bytes:
-        """The batch. It is sealed then; it can be built again with other ids, which only stamps the header anew.
+        """The encoded batch. No record can be added after it. Building again with other ids only changes the header.
 
-        Records that compression makes no smaller go as they are. ConfigurationError for snappy without cramjam.
+        Records that compression does not make smaller stay uncompressed. Raises ConfigurationError for snappy without
+        cramjam.
         """
         self._limit = 0
         packed = self._pack()
@@ -465,7 +466,7 @@ class BatchBuilder:
         )
 
     def _pack(self) -> bytes | None:
-        """The compressed records, made on the first call; None if they go uncompressed."""
+        """The compressed records, made on the first call. None if they stay uncompressed."""
         if self._packed is None and self._compression is not Compression.NONE:
             with memoryview(self._buffer)[HEADER_SIZE:] as records:
                 packed = compress(self._compression, records, self._level)
@@ -493,10 +494,10 @@ def encode_batch(
     offset_deltas: Sequence[int] | None = None,
     last_offset_delta: int | None = None,
 ) -> bytes:
-    """A batch of (timestamp in ms, key, value, headers), always compressed as told; for brokers and for tests.
+    """Encode a batch of rows (timestamp in ms, key, value, headers), for the embedded broker and for tests.
 
-    ``offset_deltas`` and ``last_offset_delta`` make the gaps that compaction leaves; no records at all makes the empty
-    batch that it leaves when nothing remains.
+    The batch is always compressed, unlike a batch of ``BatchBuilder``. ``offset_deltas`` and ``last_offset_delta`` make
+    the gaps that compaction leaves. Without records, it is the empty batch that compaction leaves at the end.
     """
     rows = list(records)
     timestamps = [row[0] for row in rows]
@@ -551,10 +552,10 @@ def _with_header(
 
 
 def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_append_time: int | None = None) -> bytes:
-    """A copy of a batch of format v2 as the log keeps it, with the offset and the epoch that its leader gives it.
+    """A copy of a batch of format v2 with the base offset and the leader epoch that the leader assigns.
 
-    ``log_append_time``, in milliseconds, becomes the timestamp of all its records; that needs a new checksum, else the
-    producer's stays. The batch must be whole: nothing is checked here.
+    ``log_append_time``, in milliseconds, becomes the timestamp of all records and requires a new checksum; else the
+    producer's checksum stays. The batch must be complete: nothing is checked here.
     """
     view = memoryview(batch)
     _, length, _, magic, _, attributes, last_offset_delta, base_timestamp, _, *rest = _HEADER.unpack_from(view)

@@ -1,7 +1,7 @@
-"""CRC-32C, the checksum of a record batch, from the package `crc32c`.
+"""CRC-32C, the checksum of a record batch, by the package ``crc32c``.
 
-That package's own ``__init__`` takes argparse, mmap and importlib.metadata along, for a command of its own and for its
-version: as much as half of the client. Its extension module alone is all that is wanted, and is looked for first.
+The ``__init__`` of that package imports argparse, mmap and importlib.metadata, which takes as long as importing half of
+this client. So this module loads its extension module alone, and the package only if there is none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.util import find_spec, module_from_spec
 from typing import cast
 
 Checksum = Callable[..., int]
-"""``crc32c(data, value=0)``: the checksum of ``data`` after what has ``value``."""
+"""``crc32c(data, value=0)``: the checksum of ``data``, continued from the checksum ``value``."""
 
 
 def _extension() -> Checksum | None:

@@ -1,20 +1,23 @@
-"""The inner loops of the record format, as plain functions over buffers: the reference for a native twin.
+"""The inner loops of the record format, as plain functions over buffers.
 
-Records of format v2 follow the batch's header, or are what its compressed part unpacks to. Each is
+Records of format v2 follow the batch's header, compressed or not. Each record is
 
-    length          varint, of all that follows
+    length          varint, of the rest of the record
     attributes      one byte, unused
     timestamp delta varlong, from the batch's base timestamp
     offset delta    varint, from the batch's base offset
     key             varint length, -1 for null, and the bytes
-    value           likewise
-    headers         varint count; of each the key (never null) and the value
+    value           varint length, -1 for null, and the bytes
+    headers         varint count; for each header the key (never null) and the value
 
-(https://kafka.apache.org/documentation/#record). Nothing here knows of batches, compression or topics.
+(https://kafka.apache.org/documentation/#record). This module does not handle batches, compression or topics.
 
-This is hot code: it spells out one- and two-byte numbers in place, and looks at lengths once a record: a length that
-lies makes a slice come out short (Python clamps it, nothing is allocated) and the position miss the record's end.
-``benchmarks/records.py`` measures it.
+This is hot code, measured by ``benchmarks/records.py``. Two things make it fast:
+
+1. One- and two-byte numbers are decoded inline. The same block stands five times in ``decode_records``, because a
+   function call per number is slow.
+2. Lengths are checked once per record. A wrong length makes a slice shorter than expected (Python clamps it, so nothing
+   is allocated), and then the position differs from the record's end.
 """
 
 from __future__ import annotations
@@ -35,18 +38,18 @@ SMALLEST_RECORD = 7
 
 _NULL = ENCODINGS[-1]
 _NO_HEADERS: tuple[Header, ...] = ()
-_new_tuple = tuple.__new__  # what the constructor of a NamedTuple calls, without the call around it
+_new_tuple = tuple.__new__  # faster than the constructor of a NamedTuple, which calls it
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _WORDS = [Struct(f"<{count}I") for count in range(17)]  # of keys up to 67 bytes
 
 
 @dataclass(slots=True, eq=False)
 class RecordColumns:
-    """The records of a batch (or of a part of it) as lists of one length.
+    """The records of a batch, or of a part of it, as lists of equal length.
 
-    Timestamps are in milliseconds, -1 where the log has none. Keys and values are None where they are null. Headers are
-    tuples of `Header`, mostly the same empty one. A reader that builds records maps them with
-    ``map(Record, repeat(topic), repeat(partition), columns.offsets, ...)``, which costs no loop of its own.
+    Timestamps are in milliseconds, -1 if the log has none. A null key or value is None. Headers are tuples of
+    ``Header``; records without headers share one empty tuple. To build records without a Python loop, use
+    ``map(Record, repeat(topic), repeat(partition), columns.offsets, ...)``.
     """
 
     offsets: list[int]
@@ -76,10 +79,10 @@ def append_record(
     value: Buffer | None,
     headers: Headers,
 ) -> bool:
-    """Encode a record to the end of ``buffer``, unless that would make the buffer longer than ``limit``.
+    """Append an encoded record to ``buffer``. Returns False if the buffer would become longer than ``limit`` bytes.
 
-    False means that there was no room. Then, and when it raises, the buffer is as it was: TypeError for a key or value
-    that is no buffer, ValueError for a delta of more than 64 bits.
+    Raises TypeError for a key or value that is not a buffer, and ValueError for a delta of more than 64 bits. The
+    buffer is unchanged if the result is False or an error is raised.
     """
     encodings = ENCODINGS
     if key is None:
@@ -119,9 +122,9 @@ def encode_records(
     *,
     offset_deltas: Sequence[int] | None = None,
 ) -> bytearray:
-    """Encode columns of one length as the records of a batch, without its header.
+    """Encode columns of equal length as the records of a batch, without the batch's header.
 
-    ``offset_deltas`` are 0, 1, 2 … unless given. ValueError if the columns differ in length.
+    ``offset_deltas`` are 0, 1, 2 … by default. Raises ValueError if the columns differ in length.
     """
     out = bytearray()
     columns = zip(
@@ -162,11 +165,11 @@ def decode_records(
     append_time: int | None = None,
     first_delta: int = 0,
 ) -> tuple[RecordColumns, int]:
-    """Decode ``count`` records that start at ``position``; return them and where the last one ends.
+    """Decode ``count`` records at ``position``; return them and the position after the last one.
 
-    ``append_time`` replaces the timestamps of all of them (log-append time). ``first_delta`` is the least offset delta
-    that the first record may have: 0 for the first of a batch. Deltas must grow, with gaps where a topic was compacted.
-    CorruptRecord for anything that is not a record; every number in the columns fits in 64 bits.
+    ``append_time`` replaces all timestamps (log-append time). ``first_delta`` is the smallest allowed offset delta of
+    the first record: 0 at the start of a batch. Deltas must increase; compaction leaves gaps. Raises CorruptRecord for
+    malformed records. Every number in the columns fits in 64 bits.
     """
     offsets: list[int] = []
     timestamps: list[int] = []
@@ -176,7 +179,7 @@ def decode_records(
     names: dict[bytes, str] = {}
     add_offset, add_timestamp, add_key, add_value = offsets.append, timestamps.append, keys.append, values.append
     size = len(data)
-    expected = first_delta << 1  # the offset delta that comes next, zigzag as it stands in the record
+    expected = first_delta << 1  # the next offset delta, in zigzag form as in the record
     try:
         for index in range(count):
             raw = data[position]
@@ -188,7 +191,7 @@ def decode_records(
                 else:
                     raw = raw & 0x7F | high << 7
                     position += 1
-            # An odd number is a negative length, which no position can satisfy: the check at the record's end fails.
+            # An odd number is a negative length: no position equals -1, so the check at the record's end fails.
             end = position + (raw >> 1) if not raw & 1 else -1
             position += 1  # attributes
 
@@ -213,7 +216,7 @@ def decode_records(
                     raw = raw & 0x7F | high << 7
                     position += 1
             if raw != expected and (raw < expected or raw & 1):
-                raise CorruptRecord(f"record {index} of a batch goes back in offsets")
+                raise CorruptRecord(f"record {index} of a batch has a lower offset than the record before it")
             expected = raw + 2
             add_offset(base_offset + (raw >> 1))
 
@@ -259,9 +262,9 @@ def decode_records(
             else:
                 position += 1
             if position != end or end > size:
-                raise CorruptRecord(f"record {index} of a batch does not end where its length says")
+                raise CorruptRecord(f"record {index} of a batch has a wrong length")
     except IndexError:
-        raise CorruptRecord(f"the records of a batch end in the middle of record {len(values)} of {count}") from None
+        raise CorruptRecord(f"a batch ends in the middle of record {len(values)} of {count}") from None
     if append_time is not None:
         timestamps = [append_time] * count
     elif timestamps and (min(timestamps) < _INT64_MIN or max(timestamps) > _INT64_MAX):
@@ -273,7 +276,7 @@ def decode_records(
 
 
 def decode_headers(data: bytes, position: int, names: dict[bytes, str]) -> tuple[tuple[Header, ...], int]:
-    """``names`` are the header keys of the batch so far, most of which come again. IndexError if ``data`` ends."""
+    """Decode the headers of one record. ``names`` caches the header keys of the batch. IndexError if ``data`` ends."""
     raw = data[position]
     position += 1
     if raw > 0x7F:
@@ -281,7 +284,7 @@ def decode_headers(data: bytes, position: int, names: dict[bytes, str]) -> tuple
     if raw & 1:
         raise CorruptRecord("a record has a negative number of headers")
     headers: list[Header] = []
-    for _ in range(raw >> 1):  # each takes two bytes or more: a lie runs into the end soon
+    for _ in range(raw >> 1):  # a header has at least two bytes, so a wrong count soon reaches the end of the data
         raw = data[position]
         position += 1
         if raw > 0x7F:
@@ -293,7 +296,7 @@ def decode_headers(data: bytes, position: int, names: dict[bytes, str]) -> tuple
         encoded = data[start:position]
         key = names.get(encoded)
         if key is None:
-            # Java's client, too, reads a key that is not UTF-8 with replacement characters: the record stays readable.
+            # As in Java's client, a key that is not UTF-8 gets replacement characters, so the record can be read.
             key = names[encoded] = encoded.decode("utf-8", "replace")
         raw = data[position]
         position += 1
@@ -311,7 +314,7 @@ def decode_headers(data: bytes, position: int, names: dict[bytes, str]) -> tuple
 
 
 def murmur2(data: Buffer) -> int:
-    """The 32-bit murmur2 hash of ``data`` as Kafka's Java client computes it: a signed number."""
+    """The 32-bit murmur2 hash of ``data``, as in Kafka's Java client: a signed number."""
     size = len(data)
     tail = size & ~3
     hashed = 0x9747B28C ^ size

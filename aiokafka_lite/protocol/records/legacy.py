@@ -1,9 +1,9 @@
-"""Message formats v0 and v1, which old segments still hold. They are read here, never written.
+"""Message formats v0 and v1, which old log segments still have. This module reads them; nothing writes them.
 
-A message stands alone: offset, size, CRC-32, format, attributes, (v1: timestamp,) key, value. A compressed one is a
-wrapper: its value unpacks to a set of messages. The wrapper has the offset of its last message. Those inside are
-numbered absolutely in v0 and from 0 in v1, where the broker's log-append time, too, is the wrapper's alone (KIP-31,
-KIP-32). The lz4 frames of the first clients have a wrong header checksum (KIP-57).
+A message has: offset, size, CRC-32, format, attributes, (v1: timestamp,) key, value. A compressed message is a wrapper:
+its value decompresses to a set of messages. The wrapper has the offset of its last inner message. Inner messages have
+absolute offsets in v0, and offsets from 0 in v1, where log-append time is in the wrapper only (KIP-31, KIP-32). The lz4
+frames of the first clients have a wrong header checksum (KIP-57).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .codec import RecordColumns
 from .compression import decompress
 
 SMALLEST_LENGTH = (14, 22)
-"""By format: the least that a message's size field can say, as it counts neither itself nor the offset."""
+"""The smallest size field of a message, by format. It counts neither itself nor the offset."""
 
 _V0 = Struct(">qiIbb")
 _V1 = Struct(">qiIbbq")
@@ -31,7 +31,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class MessageHeader(NamedTuple):
-    """What stands before the key; ``timestamp`` is -1 in format v0, ``body`` is where the key's length is."""
+    """The header of a message. ``timestamp`` is -1 in format v0; ``body`` is the position of the key's length."""
 
     offset: int
     size: int
@@ -43,14 +43,14 @@ class MessageHeader(NamedTuple):
 
 
 def read_header(data: memoryview) -> MessageHeader:
-    """Read the message that ``data`` starts with; CorruptRecord if it cannot be one or is cut off."""
+    """Read the header of the message at the start of ``data``. Raises CorruptRecord if it is malformed or cut off."""
     magic = data[16] if len(data) > 16 else -1
     if magic not in (0, 1):
-        raise CorruptRecord("a message is cut off, or is of another format than v0 and v1")
+        raise CorruptRecord("a message is cut off, or its format is neither v0 nor v1")
     header = _V1 if magic else _V0
     size = int.from_bytes(data[8:12], "big", signed=True)
     if not SMALLEST_LENGTH[magic] <= size <= len(data) - _OVERHEAD:
-        raise CorruptRecord(f"a message of format v{magic} with {len(data) - _OVERHEAD} bytes gives its size as {size}")
+        raise CorruptRecord(f"a message of format v{magic} claims {size} bytes, but has {len(data) - _OVERHEAD}")
     offset, size, crc, magic, attributes, *timestamp = header.unpack_from(data)
     message = MessageHeader(offset, size, crc, magic, attributes, timestamp[0] if timestamp else -1, header.size)
     if message.offset < 0:
@@ -64,14 +64,14 @@ def checksum(data: memoryview) -> int:
 
 
 def decode_message(data: memoryview, max_decompressed_size: int) -> RecordColumns:
-    """The record in a message, or all of them if it is a compressed wrapper; CorruptRecord if it makes no sense."""
+    """The record of a message, or all records of a compressed wrapper. Raises CorruptRecord if it is malformed."""
     message = read_header(data)
     key, value = _key_and_value(data, message)
     codec = message.attributes & _CODEC_MASK
     if codec == Compression.NONE:
         return RecordColumns([message.offset], [message.timestamp], [key], [value], [()])
     if codec > Compression.LZ4:
-        raise CorruptRecord(f"a message of format v{message.magic} has the codec {codec}, unknown to that format")
+        raise CorruptRecord(f"a message of format v{message.magic} has the codec {codec}, which it cannot have")
     if value is None:
         raise CorruptRecord("a compressed message has no value")
     if codec == Compression.LZ4:
@@ -87,18 +87,18 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes) -> RecordColumns:
         rest = view[position:]
         message = read_header(rest)
         if message.magic != wrapper.magic or message.attributes & _CODEC_MASK:
-            raise CorruptRecord("a compressed message holds one of another format, or compressed once more")
+            raise CorruptRecord("a compressed message has an inner message of another format or with compression")
         end = _OVERHEAD + message.size
         key, value = _key_and_value(rest[:end], message)
         if columns.offsets and message.offset <= columns.offsets[-1]:
-            raise CorruptRecord("the messages in a compressed one go back in offsets")
+            raise CorruptRecord("the messages of a compressed message have decreasing offsets")
         columns.offsets.append(message.offset)
         columns.timestamps.append(message.timestamp)
         columns.keys.append(key)
         columns.values.append(value)
         position += end
     if not columns.offsets:
-        raise CorruptRecord("a compressed message holds none")
+        raise CorruptRecord("a compressed message is empty")
     _number(columns, wrapper)
     no_headers: tuple[Header, ...] = ()
     columns.headers.extend([no_headers] * len(columns.values))
@@ -112,7 +112,7 @@ def _number(columns: RecordColumns, wrapper: MessageHeader) -> None:
         return
     base = wrapper.offset - columns.offsets[-1]
     if base < 0 or base + columns.offsets[0] < 0:
-        raise CorruptRecord(f"a compressed message at offset {wrapper.offset} holds more messages than that")
+        raise CorruptRecord(f"a compressed message at offset {wrapper.offset} has more messages than its offset allows")
     columns.offsets[:] = [base + offset for offset in columns.offsets]
     if wrapper.attributes & _LOG_APPEND_TIME:
         columns.timestamps[:] = [wrapper.timestamp] * len(columns.timestamps)
@@ -122,7 +122,7 @@ def _key_and_value(data: memoryview, message: MessageHeader) -> tuple[bytes | No
     key, position = _read_bytes(data, message.body)
     value, position = _read_bytes(data, position)
     if position != len(data):
-        raise CorruptRecord(f"{len(data) - position} bytes are left after a message")
+        raise CorruptRecord(f"a message has {len(data) - position} bytes after its value")
     return key, value
 
 
@@ -135,15 +135,15 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
         return None, start
     if length < 0:
         raise CorruptRecord(f"a message has a key or value of {length} bytes")
-    # A length that is too large makes this slice come out short, and the position miss the message's end.
+    # A wrong length makes this slice too short, and then the position differs from the end of the message.
     return bytes(data[start : start + length]), start + length
 
 
 def with_right_lz4_header(frame: bytes) -> bytes:
-    """The lz4 frame with the right checksum of its header, whatever stands there.
+    """The lz4 frame with the correct header checksum.
 
-    Kafka's clients before 0.10 counted the magic number in. What it guards, the message's own checksum
-    guards as well, so nothing is lost by not looking.
+    Kafka's clients before 0.10 included the magic number in that checksum. The checksum of the message covers the
+    header too, so replacing it hides no corruption.
     """
     if len(frame) < 7:
         return frame

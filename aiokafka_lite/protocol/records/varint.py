@@ -1,7 +1,7 @@
-"""Variable-length integers as Kafka's record format writes them: zigzag, then seven bits a byte, the lowest first.
+"""Variable-length integers of Kafka's record format: zigzag, then seven bits per byte, the lowest first.
 
-The record codec spells out the one- and two-byte forms in its loops, as those are nearly all there are; this module has
-the general form, and the bounds: 5 bytes and 32 bits for a varint, 10 bytes and 64 bits for a varlong.
+The record codec has the one- and two-byte forms inline in its loops, because nearly all numbers are that short. This
+module has the general form with its limits: 5 bytes and 32 bits for a varint, 10 bytes and 64 bits for a varlong.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _CACHED_BELOW = 8192  # what fits in two bytes
 
 
 def encode_varint(number: int) -> bytes:
-    """The zigzag encoding of ``number``, an integer of up to 64 bits; ValueError for a larger one."""
+    """The zigzag encoding of an integer of up to 64 bits. Raises ValueError for a larger one."""
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"{number} does not fit in 64 bits")
     rest = number << 1 if number >= 0 else ~(number << 1)
@@ -25,9 +25,9 @@ def encode_varint(number: int) -> bytes:
 
 
 class _Encodings(dict[int, bytes]):
-    """Encodings by number; the short ones are kept once made (at most 16,384 of them), the others are made each time.
+    """Encodings by number. The short ones, at most 16,384, are kept when made; the others are made each time.
 
-    A lookup takes a tenth of the time of the loop above, and costs nothing at import as a table would.
+    A lookup takes a tenth of the time of the loop above. A complete table would make the import slower.
     """
 
     def __missing__(self, number: int) -> bytes:
@@ -41,15 +41,15 @@ ENCODINGS: dict[int, bytes] = _Encodings()
 
 
 def read_raw_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """Read an unsigned 32-bit number that starts at ``position``; return it, still zigzag, and where it ends.
+    """Read an unsigned 32-bit number at ``position``; return it, still in zigzag form, and the position after it.
 
-    CorruptRecord if it runs past the end of ``data``, over 5 bytes or over 32 bits.
+    Raises CorruptRecord if it is longer than ``data``, 5 bytes or 32 bits.
     """
     return _read(data, position, 5, 32)
 
 
 def read_raw_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_raw_varint`, with up to 10 bytes and 64 bits."""
+    """Like ``read_raw_varint``, with up to 10 bytes and 64 bits."""
     return _read(data, position, 10, 64)
 
 

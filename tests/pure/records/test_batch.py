@@ -280,7 +280,7 @@ RECORD_LIES = {
 }
 
 
-class TestLies:
+class TestMalformedBatches:
     @pytest.mark.parametrize("at, form, value", HEADER_LIES.values(), ids=HEADER_LIES)
     def test_header_that_cannot_be_is_corrupt(self, at: int, form: str, value: int) -> None:
         data = with_field(GOLDEN, at, form, value)
@@ -302,17 +302,17 @@ class TestLies:
         assert caught.value.offset == 100
         assert len(before.columns()) == len(after.columns()) == 3
 
-    def test_last_chunk_is_held_back_when_bytes_are_left_after_it(self) -> None:
+    def test_the_last_chunk_is_not_returned_if_bytes_follow_it(self) -> None:
         data = with_records(bytes(encode_records(T, [T, T], [None] * 2, [b"x"] * 2)) + b"more", 2)
         seen: list[RecordColumns] = []
-        with pytest.raises(CorruptRecord, match="4 bytes are left"):
+        with pytest.raises(CorruptRecord, match="it has 4 bytes after its last record"):
             seen.extend(RecordBatch(data).chunks(max_records=1))
         assert [chunk.offsets for chunk in seen] == [[0]]
 
-    def test_offsets_may_not_go_back_from_one_chunk_to_the_next(self) -> None:
+    def test_offsets_must_increase_from_one_chunk_to_the_next(self) -> None:
         nothing = [None] * 4
         data = with_records(bytes(encode_records(T, [T] * 4, nothing, nothing, offset_deltas=[0, 1, 1, 2])), 4)
-        with pytest.raises(CorruptRecord, match="back in offsets"):
+        with pytest.raises(CorruptRecord, match="lower offset than the record before it"):
             list(RecordBatch(data).chunks(max_records=2))
 
     def test_count_that_lies_allocates_nothing(self) -> None:
