@@ -17,7 +17,8 @@ from enum import Enum
 from typing import TypeVar
 
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
-from ..group.offsets import LAST_BY_NAME, MANY_GROUPS, NOBODY, commit_request, read_commit, read_fetch
+from ..group.events import NO_MEMBER
+from ..group.offset_requests import commit_request, read_commit, read_fetch
 from ..group.payloads import PROTOCOL_TYPE, read_assignment, read_subscription
 from ..protocol.messages import (
     ConsumerGroupDescribeAssignment,
@@ -29,6 +30,7 @@ from ..protocol.messages import (
     DescribeGroupsRequest,
     ListedGroup,
     ListGroupsRequest,
+    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
@@ -283,8 +285,8 @@ class Groups:
     ) -> Results[TopicPartition, None]:
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:
             share = {item: wanted[item] for item in items}
-            request = commit_request(group_id, NOBODY, share, self._calls.client.view)
-            answer = await peer.send(request, at_most=LAST_BY_NAME)
+            request = commit_request(group_id, NO_MEMBER, share, self._calls.client.view)
+            answer = await peer.send(request, at_most=OffsetCommitRequest.TOPIC_IDS.before)
             what = f"committing for group {group_id!r}"
             return {
                 item: answer_of(code, f"{what}, {item}", None) for item, code in read_commit(share, answer, {}).items()
@@ -607,14 +609,14 @@ def _assigned(given: ConsumerGroupDescribeAssignment) -> tuple[TopicPartition, .
 async def _fetch(peer: Peer, items: list[str]) -> dict[str, Mapping[TopicPartition, OffsetAndMetadata] | KafkaError]:
     """Committed offsets: of many groups in one request since Kafka 3.0, one after the other before."""
     answers: dict[str, Mapping[TopicPartition, OffsetAndMetadata] | KafkaError] = {}
-    many = peer.speaks(OffsetFetchRequest, MANY_GROUPS)
+    many = peer.speaks(OffsetFetchRequest, OffsetFetchRequest.MANY_GROUPS)
     for share in [items] if many else [[item] for item in items]:
         if many:
             groups = [OffsetFetchRequestGroup(group_id=item, topics=None) for item in share]
             request = OffsetFetchRequest(groups=groups)
         else:
             request = OffsetFetchRequest(group_id=share[0], topics=None)
-        response = await peer.send(request, at_most=LAST_BY_NAME)
+        response = await peer.send(request, at_most=OffsetFetchRequest.TOPIC_IDS.before)
         for item in share:
             answer = read_fetch(item, (), response, {})
             code = answer.whole or next(iter(answer.errors.values()), ErrorCode.NONE)

@@ -5,13 +5,13 @@ Rules of this file:
 Rule 1: ``run`` is the only task that sends requests. Callers take a ticket (``demand``) and wait for it
         (``wait_served``), so cancelling a caller never cancels a request that others wait for.
 Rule 2: Requests are paced, because an endless loop of metadata requests is the most usual bug of this code in other
-        clients. A topic that was never asked for is asked for at once. Everything else waits ``retry_backoff`` after an
-        answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs off
-        in the same way.
+        clients. A topic that was never asked for is asked for at once. Everything else waits ``retry_backoff`` after
+        an answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs
+        off in the same way.
 Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-899). A broker that fails is marked
         unreachable; when none is left, all are reachable again. Silent brokers are hedged (``aio.hedged``).
-Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a request
-        that does not ask for its topics.
+Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a
+        request that does not ask for its topics.
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..arguments import is_whole
+from ..arguments import partition as checked_partition
 from ..config import check_timeout
 from ..errors import ConfigurationError
-from ..group.arguments import checked_partition, is_whole
 from ..types import Record, TopicPartition
 
 INT64_MAX = 2**63 - 1

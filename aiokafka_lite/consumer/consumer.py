@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
 from ..aio.retry import Backoff
 from ..aio.service import Component, ServiceState
+from ..arguments import partition as checked_partition
+from ..arguments import partitions as checked_partitions
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
 from ..config import GroupConfig, check_function, check_timeout
 from ..errors import ConfigurationError, IllegalStateError, KafkaTimeout
-from ..group.arguments import checked_partition, checked_partitions
 from ..net.connector import Connector
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .arguments import check_count, check_offset, check_record, check_wait, checked_timestamps
@@ -197,9 +198,9 @@ class Consumer(Component, Generic[K, V]):
             leave = config.group_instance_id is None if self._leave_group is None else self._leave_group
             await self._coordinator.close(leave=leave)
         elif self._offsets is not None and config is not None and config.auto_commit:
-            from ..group.coordinator import LAST_WORDS
+            from ..group.handover import COMMIT_TIMEOUT_AT_CLOSE
 
-            await self._offsets.commit_marked(timeout=LAST_WORDS)
+            await self._offsets.commit_marked(timeout=COMMIT_TIMEOUT_AT_CLOSE)
 
     async def close(self, timeout: float | None = None, *, leave_group: bool | None = None) -> None:
         """As ``Service.close``; a member of a group commits what is marked, lets go and leaves, all within the bound.

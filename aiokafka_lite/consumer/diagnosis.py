@@ -68,9 +68,9 @@ def group_report(coordinator: Coordinator | None) -> GroupReport | None:
         instance_id=member.instance_id,
         generation=member.generation,
         strategy=member.strategy,
-        is_leader=member.is_leader,
+        is_leader=member.leadership is not None,
         coordinator=None if node is None else f"{node.node_id} at {node.host}:{node.port}",
-        owned=len(member.owned),
+        owned=len(member.partitions.owned),
     )
 
 

@@ -26,9 +26,10 @@ from ..aio.service import Component, ServiceState
 from ..cluster.client import Client
 from ..config import ClientConfig, ConsumerConfig, GroupConfig, check_function
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
-from ..group.coordinator import Coordinator, Topics, checked_strategies
+from ..group.coordinator import Coordinator
 from ..group.offsets import CommitResult, Offsets
-from ..group.strategies import AssignmentStrategy
+from ..group.strategies import AssignmentStrategy, checked_strategies
+from ..group.topic_watcher import Topics
 from ..net.connector import Connector, check_connector
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .arguments import check_record

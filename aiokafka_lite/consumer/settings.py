@@ -13,8 +13,8 @@ from ..config import ClientConfig, ClientSettings, ConsumerConfig, GroupConfig, 
 from ..errors import ConfigurationError, InvalidTopic
 
 if TYPE_CHECKING:
-    from ..group.coordinator import Topics
     from ..group.strategies import AssignmentStrategy
+    from ..group.topic_watcher import Topics
 
 
 class ConsumerSettings(ClientSettings, total=False):

@@ -1,12 +1,16 @@
-"""What a group has done with its partitions: marked offsets, and their way to the coordinator and back.
+"""The offsets of a group: marked by the user, committed to the coordinator, and fetched from it.
 
-An offset here is always that of the *next* record to read. Marking says that everything before it is done with; it
-costs nothing and only ever goes forward (``reset`` goes both ways). Committing sends what is marked, never what was
-merely fetched or handed out. A commit is refused when the partitions have gone to somebody else; that is reported, per
-partition, and is an error of nobody: whoever has them now reads from the last offset that was accepted.
+Rules of this file:
 
-Commits of one member go one after the other. Two at once could overtake each other on their retries, and the older one
-would be the last word.
+Rule 1: An offset is that of the *next* record to read.
+Rule 2: A mark says that all records before it are processed. It only moves forward; ``reset`` moves both ways. What
+        was merely fetched or handed out is never committed.
+Rule 3: Only assigned partitions can be marked and committed. The broker checks the member and not its partitions, so
+        this client alone can see that another member reads a partition now.
+Rule 4: Commits of one member are sent one at a time. Two at once could overtake each other when they are retried, and
+        the older one would win.
+Rule 5: A refused commit is a result and not an exception: the partition's new owner continues at the last accepted
+        offset.
 """
 
 from __future__ import annotations
@@ -16,49 +20,32 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ..aio.deadline import deadline
 from ..aio.retry import Backoff
+from ..arguments import check_mark, check_timeout
+from ..arguments import offsets as checked_offsets
+from ..arguments import partition as checked_partition
+from ..arguments import partitions as checked_partitions
 from ..cluster.client import Client
-from ..cluster.metadata import ClusterView
-from ..config import ClientConfig, GroupConfig, check_timeout
+from ..config import ClientConfig, GroupConfig
 from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, error_for
 from ..net.connection import Purpose
-from ..protocol.messages import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-)
+from ..protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from ..protocol.schema import ZERO_UUID
-from ..protocol.versions import VersionTable
 from ..types import OffsetAndMetadata, TopicPartition
-from .arguments import check_mark, checked_offsets, checked_partition, checked_partitions
-from .link import Link, is_passing, may_pass
-from .member import Identity
+from .coordinator_channel import CoordinatorChannel, is_retriable_by_member
+from .events import NO_MEMBER, Identity
+from .offset_requests import commit_request, fetch_request, read_commit, read_fetch, topic_id
 
 logger = logging.getLogger(__name__)
 
-LAST_BY_NAME = 9
-"""The last version of OffsetCommit and OffsetFetch that names topics; later ones have only their ids."""
-
-MANY_GROUPS = 8
-WAITS_FOR_TRANSACTIONS = 7
-
-NOBODY = Identity("", -1, None)
-"""As whom offsets are committed for a group that has no members."""
-
-_OF_THE_MEMBER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+_MEMBERSHIP_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+_TOPIC_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What became of a commit, partition by partition. True when nothing was refused."""
+    """The result of a commit for each partition. True if no partition was refused."""
 
     committed: Mapping[TopicPartition, OffsetAndMetadata]
     refused: Mapping[TopicPartition, KafkaError]
@@ -72,125 +59,13 @@ class CommitResult:
             raise CommitFailed(self.refused)
 
 
-# ---- pure: requests and answers
-
-
-def commit_request(
-    group_id: str, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], view: ClusterView
-) -> OffsetCommitRequest:
-    """One request for all offsets; by name and by id, of which the version carries one."""
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for partition, offset in offsets.items():
-        topic = topics.get(partition.topic)
-        if topic is None:
-            topic = topics[partition.topic] = OffsetCommitRequestTopic(
-                name=partition.topic, topic_id=topic_id(view, partition.topic), partitions=[]
-            )
-        topic.partitions.append(
-            OffsetCommitRequestPartition(
-                partition_index=partition.partition,
-                committed_offset=offset.offset,
-                committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
-                committed_metadata=offset.metadata,
-            )
-        )
-    return OffsetCommitRequest(
-        group_id=group_id,
-        generation_id_or_member_epoch=identity.generation,
-        member_id=identity.member_id,
-        group_instance_id=identity.instance_id,
-        topics=list(topics.values()),
-    )
-
-
-def read_commit(
-    offsets: Collection[TopicPartition], response: OffsetCommitResponse, names: Mapping[bytes, str]
-) -> dict[TopicPartition, ErrorCode]:
-    """The verdict on each offset; one that the answer leaves out counts as a failure of the broker."""
-    found = {
-        TopicPartition(names.get(topic.topic_id, topic.name), each.partition_index): ErrorCode.of(each.error_code)
-        for topic in response.topics
-        for each in topic.partitions
-    }
-    return {partition: found.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in offsets}
-
-
-def fetch_request(
-    group_id: str, partitions: Iterable[TopicPartition], view: ClusterView, versions: VersionTable
-) -> OffsetFetchRequest:
-    """Ask for committed offsets, and for none that an open transaction may yet take back (KIP-447)."""
-    topics: dict[str, list[int]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append(partition.partition)
-    require_stable = versions.supports(OffsetFetchRequest, WAITS_FOR_TRANSACTIONS)
-    if versions.supports(OffsetFetchRequest, MANY_GROUPS):
-        wanted = [
-            OffsetFetchRequestTopics(name=name, topic_id=topic_id(view, name), partition_indexes=numbers)
-            for name, numbers in topics.items()
-        ]
-        return OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=wanted)], require_stable=require_stable
-        )
-    named = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
-    return OffsetFetchRequest(group_id=group_id, topics=named, require_stable=require_stable)
-
-
-@dataclass(slots=True)
-class FetchAnswer:
-    """What an OffsetFetch said: offsets, None where nothing was committed; errors; and an error for the whole."""
-
-    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
-    errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
-    whole: ErrorCode = ErrorCode.NONE
-
-    def add(self, topic: str, given: OffsetFetchResponsePartition | OffsetFetchResponsePartitions) -> None:
-        partition = TopicPartition(topic, given.partition_index)
-        code = ErrorCode.of(given.error_code)
-        if code is not ErrorCode.NONE:
-            self.errors[partition] = code
-        elif given.committed_offset < 0:
-            self.found[partition] = None
-        else:
-            epoch = given.committed_leader_epoch if given.committed_leader_epoch >= 0 else None
-            self.found[partition] = OffsetAndMetadata(given.committed_offset, given.metadata or "", epoch)
-
-
-def read_fetch(
-    group_id: str, partitions: Iterable[TopicPartition], response: OffsetFetchResponse, names: Mapping[bytes, str]
-) -> FetchAnswer:
-    """What the answer says of each partition; one that it leaves out has nothing committed."""
-    answer = FetchAnswer()
-    for named in response.topics:
-        for one in named.partitions:
-            answer.add(named.name, one)
-    answer.whole = ErrorCode.of(response.error_code)
-    for group in response.groups:
-        if group.group_id == group_id:
-            answer.whole = ErrorCode.of(group.error_code)
-            for topic in group.topics:
-                for each in topic.partitions:
-                    answer.add(names.get(topic.topic_id, topic.name), each)
-    for partition in partitions:
-        if partition not in answer.errors:
-            answer.found.setdefault(partition, None)
-    return answer
-
-
-def topic_id(view: ClusterView, name: str) -> bytes:
-    """The topic's id, or zeros where it has none or is not known."""
-    topic = view.topics.get(name)
-    return ZERO_UUID if topic is None else topic.topic_id
-
-
-# ---- the manager
-
-
 class Offsets:
-    """The offsets of one member, or of a consumer that only commits for a group. Owner: the consumer.
+    """The offsets of one member, or of a consumer that commits for a group without being a member. Owner: the consumer.
 
-    ``identity`` says as whom to commit, None while there is no membership; ``is_rebalancing`` whether that is about to
-    change. ``collect`` is called before each commit of marked offsets, so that the reader can mark what it knows to be
-    done. ``on_refused`` hears of refusals that concern the membership, ``on_error`` of everything that did not succeed.
+    ``identity`` returns the identity to commit under, None while there is no membership. ``is_rebalancing`` returns
+    whether that identity is about to change. ``collect`` is called before marked offsets are committed, so that the
+    reader can mark what is processed. ``on_refused`` is called with errors about the membership, ``on_error`` with
+    every error.
     """
 
     def __init__(
@@ -199,7 +74,7 @@ class Offsets:
         config: GroupConfig,
         client_config: ClientConfig,
         *,
-        identity: Callable[[], Identity | None] = lambda: NOBODY,
+        identity: Callable[[], Identity | None] = lambda: NO_MEMBER,
         is_rebalancing: Callable[[], bool] = lambda: False,
         collect: Callable[[], None] = lambda: None,
         on_refused: Callable[[Identity, ErrorCode], None] = lambda identity, code: None,
@@ -213,51 +88,49 @@ class Offsets:
         self._collect = collect
         self._on_refused = on_refused
         self._on_error = on_error
-        self._link = Link(client, config.group_id)
+        self._channel = CoordinatorChannel(client, config.group_id)
         self._marked: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # its keys are the assigned partitions
+        # Partitions whose next mark counts even if it goes backwards, because the user moved the position.
         self._backwards: set[TopicPartition] = set()
-        self._one_at_a_time = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()  # rule 4
 
     def __repr__(self) -> str:
         return (
             f"<Offsets group={self._config.group_id} owned={len(self._committed)} to_commit={len(self._to_commit())}>"
         )
 
-    # ---- which partitions
+    # Assigned partitions.
 
     @property
     def owned(self) -> Collection[TopicPartition]:
-        """The partitions whose offsets may be marked and committed."""
+        """The partitions whose offsets can be marked and committed."""
         return self._committed.keys()
 
     def begin(self, partition: TopicPartition, committed: OffsetAndMetadata | None) -> None:
-        """The partition is ours; ``committed`` is where whoever had it before left off."""
+        """The partition was assigned. ``committed`` is the group's committed offset."""
         self.forget([partition])
         self._committed[partition] = committed
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """The partitions are not ours; what was marked of them and not committed is forgotten."""
+        """The partitions are no longer assigned. Marks that are not committed are dropped."""
         for partition in partitions:
             self._committed.pop(partition, None)
             self._marked.pop(partition, None)
             self._backwards.discard(partition)
 
-    def last_committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """What is known to be committed of an owned partition, without asking."""
-        return self._committed.get(partition)
-
     def last_marked(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """What was marked last of an owned partition, or was committed when it came; None if there is neither."""
+        """The last mark of an assigned partition, else its committed offset, else None."""
         return self._marked.get(partition) or self._committed.get(partition)
 
-    # ---- marking
+    # Marking.
 
     def mark(self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None) -> bool:
-        """Everything before ``offset`` is done with; False if that is not news, or the partition is not ours."""
-        check_mark(offset, metadata, leader_epoch)
-        if type(partition) is not TopicPartition or partition not in self._committed:
-            partition = checked_partition(partition)
+        """All records before ``offset`` are processed. False if it is behind the mark, or the partition not assigned.
+
+        Raises TypeError or ValueError for a wrong argument.
+        """
+        partition = self._checked(partition, offset, metadata, leader_epoch)
         if partition not in self._committed:
             return False
         if partition not in self._backwards:
@@ -271,20 +144,23 @@ class Offsets:
     def reset(
         self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None
     ) -> bool:
-        """As ``mark``, but also backwards: what lies between is to be read again by whoever comes next."""
-        check_mark(offset, metadata, leader_epoch)
-        if type(partition) is not TopicPartition or partition not in self._committed:
-            partition = checked_partition(partition)
-        if partition not in self._committed:
-            return False
-        self._backwards.discard(partition)
-        self._marked[partition] = OffsetAndMetadata(offset, metadata, leader_epoch)
-        return True
+        """Like ``mark``, but also backwards: the records after ``offset`` will be read again."""
+        self.may_go_back(self._checked(partition, offset, metadata, leader_epoch))
+        return self.mark(partition, offset, metadata, leader_epoch)
 
     def may_go_back(self, partition: TopicPartition) -> None:
-        """The user has moved the position: the next mark counts, wherever it is."""
+        """The user moved the position: the next mark counts even if it goes backwards."""
         if partition in self._committed:
             self._backwards.add(partition)
+
+    def _checked(
+        self, partition: TopicPartition, offset: int, metadata: str, leader_epoch: int | None
+    ) -> TopicPartition:
+        check_mark(offset, metadata, leader_epoch)
+        # Hot, once a record: an assigned partition needs no further check.
+        if type(partition) is TopicPartition and partition in self._committed:
+            return partition
+        return checked_partition(partition)
 
     def _to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
         wanted = self._marked if partitions is None else set(partitions)
@@ -294,10 +170,10 @@ class Offsets:
             if partition in wanted and self._committed.get(partition) != offset
         }
 
-    # ---- committing
+    # Committing.
 
     async def run(self) -> None:
-        """Commit what is marked, every ``auto_commit_interval``, for ever."""
+        """Commit what is marked every ``auto_commit_interval`` seconds, until cancelled."""
         interval = self._config.auto_commit_interval
         while True:
             await asyncio.sleep(interval)
@@ -308,7 +184,7 @@ class Offsets:
     async def commit_marked(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
-        """Commit what is marked and not yet committed, of these partitions or of all."""
+        """Commit the marks of these partitions, or of all, that are not committed yet. As ``commit`` otherwise."""
         self._collect()
         wanted = None if partitions is None else list(partitions)
         return await self._commit(lambda: self._to_commit(wanted), timeout)
@@ -316,10 +192,10 @@ class Offsets:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
-        """Commit these offsets, or all that are marked; ``timeout`` in seconds, ``api_timeout`` by default.
+        """Commit these offsets, or all marks, within ``timeout`` seconds (``api_timeout`` by default).
 
-        Passing errors are tried again until then. Never raises what a broker says: it is in the result. A cancelled
-        commit may have been applied.
+        Retriable errors are retried. A broker's errors are in the result and not raised. A cancelled commit may have
+        been applied. Raises TypeError or ValueError for a wrong argument.
         """
         if offsets is None:
             return await self.commit_marked(timeout=timeout)
@@ -327,7 +203,7 @@ class Offsets:
         before = {partition: self._marked.get(partition) for partition in given}
         result = await self._commit(lambda: given, timeout)
         for partition, offset in result.committed.items():
-            # Else the ticker would undo a commit that goes back. What was marked meanwhile is newer than the commit.
+            # Otherwise the next automatic commit would undo a commit that goes back. A mark made meanwhile is newer.
             if partition in self._committed and self._marked.get(partition) is before[partition]:
                 self._marked[partition] = offset
         return result
@@ -337,193 +213,184 @@ class Offsets:
     ) -> CommitResult:
         check_timeout(timeout)
         limit = self._client_config.api_timeout if timeout is None else timeout
-        attempt = _Attempt({})
+        attempt = _CommitAttempt({})
         try:
-            async with asyncio.timeout(limit) as scope, self._one_at_a_time:
-                attempt = _Attempt(dict(choose()))
-                backoff = self._client.retry_backoff()
-                await _until_done(lambda: self._try_commit(attempt), backoff)
-        except TimeoutError:
-            if not scope.expired():
-                raise
+            with deadline(limit, lambda: f"within {limit:g} s"):
+                async with self._one_at_a_time:
+                    attempt = _CommitAttempt(dict(choose()))
+                    await _repeat(lambda: self._try_commit(attempt), self._client.retry_backoff())
+        except KafkaTimeout as timed_out:
             if not attempt.offsets and not attempt.committed:
-                attempt.offsets = dict(choose())  # the time went by behind another commit
+                attempt.offsets = dict(choose())  # the whole time was spent waiting for another commit
             for partition in attempt.offsets:
-                said = attempt.trouble.get(partition, "no answer")
-                attempt.refused[partition] = KafkaTimeout(f"{partition} was not committed in {limit:g} s: {said}")
+                cause = attempt.last_error.get(partition, "no answer")
+                attempt.refused[partition] = KafkaTimeout(f"{partition} was not committed {timed_out}: {cause}")
         result = CommitResult(attempt.committed, attempt.refused)
-        self._log_outcome(result)
-        if result.refused:
-            self._on_error(CommitFailed(result.refused))
+        self._report(result)
         return result
 
-    def _log_outcome(self, result: CommitResult) -> None:
-        outages, place = self._client.outages, f"commits of group {self._config.group_id}"
+    def _report(self, result: CommitResult) -> None:
+        place = f"commits of group {self._config.group_id}"
         if result.refused:
             error = CommitFailed(result.refused)
-            level = logging.WARNING if outages.failed(place, error) else logging.DEBUG
-            logger.log(level, "group %s: %s", self._config.group_id, error)
-        elif result.committed and (spell := outages.over(place)) is not None:
-            logger.warning("group %s commits again, after %s", self._config.group_id, spell)
+            self._client.outages.report(logger, place, error, "group %s: %s", self._config.group_id, error)
+            self._on_error(error)
+        elif result.committed:
+            self._client.outages.recovered(logger, place, "group %s: commits succeeded", self._config.group_id)
 
-    async def _try_commit(self, attempt: _Attempt) -> bool:
-        """One request for what is left; whether to try again."""
-        for partition in [each for each in attempt.offsets if each not in self._committed]:
-            # The broker checks the member, not its partitions: only we can tell that another reads this one now.
+    async def _try_commit(self, attempt: _CommitAttempt) -> bool:
+        """Send one request for the remaining offsets. True if some are to be retried."""
+        for partition in [each for each in attempt.offsets if each not in self._committed]:  # rule 3
             del attempt.offsets[partition]
             attempt.refused[partition] = IllegalStateError(f"{partition} is not assigned to this consumer any longer")
         if not attempt.offsets:
             return False
         identity, view, sent = self._identity(), self._client.view, dict(attempt.offsets)
         if identity is None:
-            # Sent as nobody, it would be taken by a coordinator whose group has just lost its last member: us.
-            attempt.fail(IllegalStateError("this consumer is not a member of its group at the moment"), give_up=True)
+            # A commit without a member id would be accepted if the group has just lost its last member: this one.
+            attempt.fail(IllegalStateError("this consumer is not a member of its group now"), is_final=True)
             return False
-        by_name = any(topic_id(view, partition.topic) == ZERO_UUID for partition in sent)
+        by_name = attempt.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in sent)
         try:
-            response, node_id = await self._link.send(
+            response, node_id = await self._channel.send(
                 lambda versions: commit_request(self._config.group_id, identity, sent, view),
-                purpose=Purpose.OTHER,  # a parked JoinGroup must not hold it up
+                purpose=Purpose.OTHER,  # a waiting JoinGroup must not delay it
                 timeout=self._client_config.request_timeout,
-                at_most=LAST_BY_NAME if by_name or attempt.by_name else None,
+                at_most=OffsetCommitRequest.TOPIC_IDS.before if by_name else None,
             )
         except KafkaError as error:
-            attempt.fail(error, give_up=not is_passing(error))
+            attempt.fail(error, is_final=not is_retriable_by_member(error))
             return bool(attempt.offsets)
         codes = read_commit(sent, response, view.topic_names)
-        self._link.learn(codes.values(), node_id)
+        self._channel.record(codes.values(), node_id)
         for partition, code in codes.items():
             self._settle(attempt, identity, partition, sent[partition], code)
         return bool(attempt.offsets)
 
     def _settle(
         self,
-        attempt: _Attempt,
+        attempt: _CommitAttempt,
         identity: Identity,
         partition: TopicPartition,
         offset: OffsetAndMetadata,
         code: ErrorCode,
     ) -> None:
-        attempt.trouble[partition] = code.name
+        """Classify the answer for one partition: committed, refused, or left in ``attempt.offsets`` for a retry."""
+        attempt.last_error[partition] = code.name
         if code is ErrorCode.NONE:
             del attempt.offsets[partition]
             attempt.committed[partition] = offset
             if partition in self._committed:
                 self._committed[partition] = offset
-        elif code in _OF_THE_MEMBER and (identity != self._identity() or self._is_rebalancing()):
-            return  # said of a generation that is over; under the next one it may still be ours
+        elif code in _MEMBERSHIP_ERRORS and (identity != self._identity() or self._is_rebalancing()):
+            return  # the error is about a generation that is over; in the next one the partition may still be assigned
         elif code is ErrorCode.UNKNOWN_TOPIC_ID and not attempt.by_name:
             attempt.by_name = True
-        elif code is ErrorCode.REBALANCE_IN_PROGRESS or (code.retriable and not _is_about_topic(code)):
+        elif code is ErrorCode.REBALANCE_IN_PROGRESS or (code.retriable and code not in _TOPIC_ERRORS):
+            # An exception to is_retriable, as in Java's client: a topic that does not exist is refused at once.
             return
         else:
             del attempt.offsets[partition]
             attempt.refused[partition] = error_for(code, f"committing offset {offset.offset} of {partition}")
-            if code in _OF_THE_MEMBER:
+            if code in _MEMBERSHIP_ERRORS:
                 self._on_refused(identity, code)
 
-    # ---- looking up
+    # Fetching.
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, None where it has nothing; waits for open transactions to end.
+        """The committed offsets of the group, None for a partition without one. Waits for open transactions to end.
 
-        Passing errors are tried again for ``timeout`` seconds (``api_timeout`` by default), then KafkaTimeout is
-        raised; AuthorizationError and others that do not pass, at once.
+        Retriable errors are retried for ``timeout`` seconds (``api_timeout`` by default), then KafkaTimeout is raised.
+        Raises AuthorizationError and other errors that are not retriable at once, TypeError or ValueError for a wrong
+        argument.
         """
         check_timeout(timeout)
-        wanted = checked_partitions(partitions)
+        lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)))
         limit = self._client_config.api_timeout if timeout is None else timeout
-        lookup = _Lookup(dict.fromkeys(wanted))
-        backoff = self._client.retry_backoff()
-        try:
-            async with asyncio.timeout(limit) as scope:
-                await _until_done(lambda: self._try_fetch(lookup), backoff)
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
-            raise KafkaTimeout(
-                f"committed offsets of group {self._config.group_id!r} were not found within {limit:g} s; "
-                f"the last answer was: {lookup.trouble or 'none'}"
-            ) from error
+
+        def describe() -> str:
+            return (
+                f"the committed offsets of group {self._config.group_id!r} were not found within {limit:g} s; "
+                f"the last error was: {lookup.last_error or 'no answer'}"
+            )
+
+        with deadline(limit, describe):
+            await _repeat(lambda: self._try_fetch(lookup), self._client.retry_backoff())
         return lookup.found
 
     async def _try_fetch(self, lookup: _Lookup) -> bool:
-        """One request for what is missing; whether to try again."""
+        """Send one request for the missing partitions. True if some are to be retried."""
         if not lookup.missing:
             return False
         view, wanted = self._client.view, list(lookup.missing)
-        by_name = any(topic_id(view, partition.topic) == ZERO_UUID for partition in wanted)
+        by_name = lookup.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in wanted)
         try:
-            response, node_id = await self._link.send(
+            response, node_id = await self._channel.send(
                 lambda versions: fetch_request(self._config.group_id, wanted, view, versions),
                 purpose=Purpose.OTHER,
                 timeout=self._client_config.request_timeout,
-                at_most=LAST_BY_NAME if by_name or lookup.by_name else None,
+                at_most=OffsetFetchRequest.TOPIC_IDS.before if by_name else None,
             )
         except KafkaError as error:
-            if not is_passing(error):
+            if not is_retriable_by_member(error):
                 raise
-            lookup.trouble = str(error)
+            lookup.last_error = str(error)
             self._on_error(error)
             return True
         answer = read_fetch(self._config.group_id, wanted, response, view.topic_names)
-        self._link.learn([answer.whole, *answer.errors.values()], node_id)
+        self._channel.record([answer.whole, *answer.errors.values()], node_id)
         if answer.whole is not ErrorCode.NONE:
-            lookup.trouble = answer.whole.name
-            if not may_pass(answer.whole):
-                raise error_for(answer.whole, f"looking up offsets of group {self._config.group_id!r}")
+            lookup.last_error = answer.whole.name
+            refused = error_for(answer.whole, f"fetching committed offsets of group {self._config.group_id!r}")
+            if not is_retriable_by_member(refused):
+                raise refused
             return True
         for partition, found in answer.found.items():
             lookup.found[partition] = found
             lookup.missing.pop(partition, None)
         for partition, code in answer.errors.items():
-            lookup.trouble = f"{partition}: {code.name}"
+            lookup.last_error = f"{partition}: {code.name}"
             if code is ErrorCode.UNKNOWN_TOPIC_ID:
                 lookup.by_name = True
-            elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # it has just come up, or is just going away
+            elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the topic was just created or deleted
                 lookup.found[partition] = None
                 lookup.missing.pop(partition, None)
-            elif not may_pass(code):
-                raise error_for(code, f"looking up the committed offset of {partition}")
+            elif not is_retriable_by_member(refused := error_for(code, f"fetching the offset of {partition}")):
+                raise refused
         return bool(lookup.missing)
 
 
 @dataclass(slots=True)
-class _Attempt:
-    """A commit under way: what is still to be sent, and what has become of the rest."""
+class _CommitAttempt:
+    """A commit in progress: the offsets that remain to be sent, and the results so far."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
     committed: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
-    trouble: dict[TopicPartition, str] = field(default_factory=dict)
-    by_name: bool = False
+    last_error: dict[TopicPartition, str] = field(default_factory=dict)
+    by_name: bool = False  # the coordinator does not know a topic id
 
-    def fail(self, error: KafkaError, *, give_up: bool) -> None:
+    def fail(self, error: KafkaError, *, is_final: bool) -> None:
         """The request itself failed."""
-        self.trouble.update(dict.fromkeys(self.offsets, str(error)))
-        if give_up:
+        self.last_error.update(dict.fromkeys(self.offsets, str(error)))
+        if is_final:
             self.refused.update(dict.fromkeys(self.offsets, error))
             self.offsets.clear()
 
 
 @dataclass(slots=True)
 class _Lookup:
-    """A search for committed offsets under way."""
+    """A fetch of committed offsets in progress."""
 
     missing: dict[TopicPartition, None]
     found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
-    trouble: str = ""
-    by_name: bool = False
+    last_error: str = ""
+    by_name: bool = False  # the coordinator does not know a topic id
 
 
-async def _until_done(attempt: Callable[[], Awaitable[bool]], backoff: Backoff) -> None:
-    while True:
-        if not await attempt():
-            return
+async def _repeat(attempt: Callable[[], Awaitable[bool]], backoff: Backoff) -> None:
+    """Repeat with backoff while ``attempt`` returns True."""
+    while await attempt():  # noqa: ASYNC110 - a retry, not polling
         await asyncio.sleep(backoff.next())
-
-
-def _is_about_topic(code: ErrorCode) -> bool:
-    return code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

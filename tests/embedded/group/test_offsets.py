@@ -1,4 +1,4 @@
-"""Marks and commits: what is done with is committed, all of it and nothing else, whatever is cancelled or refused."""
+"""Marks and commits: every processed record is committed and no other one, also after cancellations and refusals."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ async def test_the_record_in_hand_is_never_committed(cluster: EmbeddedCluster) -
                 result = await consumer.commit()
                 assert result.committed[FIRST].offset == 7
             if record.offset == 20:
-                await asyncio.sleep(6.0)  # the ticker's turn
-                assert consumer.offsets.last_committed(FIRST) == OffsetAndMetadata(20, "", 0)
+                await asyncio.sleep(6.0)  # longer than auto_commit_interval
+                assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(20, "", 0)
             if record.offset == 30:
                 break
-    assert await committed(cluster) == 30  # at the end, too
+    assert await committed(cluster) == 30  # closing commits, too
 
 
-async def test_what_poll_returned_is_done_with_when_it_is_called_again(cluster: EmbeddedCluster) -> None:
+async def test_polled_records_count_as_processed_at_the_next_poll(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, auto_commit=False) as consumer:
         await read_all(consumer, 10)
         assert (await consumer.commit()).committed == {}
         assert await consumer.poll(5, timeout=1.0)
         assert (await consumer.commit()).committed[FIRST].offset == 10
         await consumer.poll(5)
-    assert await committed(cluster) == 10  # without auto_commit nothing more, however it ends
+    assert await committed(cluster) == 10  # without auto_commit, closing commits nothing
 
 
-async def test_batches_are_done_with_when_the_next_is_asked_for(cluster: EmbeddedCluster) -> None:
+async def test_a_batch_counts_as_processed_when_the_next_is_requested(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         batches = aiter(consumer.batches(max_records=10))
         first = await anext(batches)
@@ -65,17 +65,17 @@ async def test_batches_are_done_with_when_the_next_is_asked_for(cluster: Embedde
         assert (await consumer.commit()).committed[FIRST].offset == first.offsets[-1] + 1
 
 
-async def test_a_record_may_be_marked_before_the_next_is_asked_for(cluster: EmbeddedCluster) -> None:
+async def test_a_record_can_be_marked_before_the_next_is_requested(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         (record,) = await take(consumer, 1)
         consumer.mark(record)
         assert (await consumer.commit()).committed[FIRST] == OffsetAndMetadata(1, "", 0)
 
 
-async def test_other_calls_in_the_midst_of_an_iteration_mark_nothing_too_early(cluster: EmbeddedCluster) -> None:
+async def test_calls_during_an_iteration_mark_nothing_too_early(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         async for record in consumer:
-            consumer.pause([ORDERS[1]])  # takes the reader's iterator away
+            consumer.pause([ORDERS[1]])  # ends the reader's current iterator
             consumer.resume([ORDERS[1]])
             expected = None if record.offset == 0 else record.offset
             result = await consumer.commit()
@@ -84,14 +84,14 @@ async def test_other_calls_in_the_midst_of_an_iteration_mark_nothing_too_early(c
                 break
 
 
-async def test_what_is_committed_is_not_sent_again(cluster: EmbeddedCluster) -> None:
+async def test_committed_offsets_are_not_sent_again(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         await read_all(consumer, 50)
         assert await consumer.poll(timeout=60.0) == []
     assert len(cluster.history.of(OffsetCommitRequest)) == 1
 
 
-async def test_seeking_back_lets_the_commit_go_back(cluster: EmbeddedCluster) -> None:
+async def test_a_commit_after_seeking_back_goes_back(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         await read_all(consumer, 40)
         await consumer.poll()
@@ -103,7 +103,7 @@ async def test_seeking_back_lets_the_commit_go_back(cluster: EmbeddedCluster) ->
         assert (await consumer.commit()).committed[FIRST].offset == 7
 
 
-async def test_a_commit_by_hand_may_go_back_and_carries_its_note(cluster: EmbeddedCluster) -> None:
+async def test_an_explicit_commit_can_go_back_and_carries_metadata(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         await read_all(consumer, 40)
         await consumer.poll()
@@ -113,7 +113,7 @@ async def test_a_commit_by_hand_may_go_back_and_carries_its_note(cluster: Embedd
         assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(3, "again from here", 0)
 
 
-async def test_only_what_is_assigned_may_be_committed(cluster: EmbeddedCluster) -> None:
+async def test_only_assigned_partitions_can_be_committed(cluster: EmbeddedCluster) -> None:
     elsewhere = TopicPartition("elsewhere", 0)
     async with member_of(cluster) as consumer:
         await read_all(consumer, 1)
@@ -124,7 +124,7 @@ async def test_only_what_is_assigned_may_be_committed(cluster: EmbeddedCluster) 
             result.raise_for_refused()
 
 
-async def test_one_partitions_refusal_is_that_partitions(cluster: EmbeddedCluster) -> None:
+async def test_the_refusal_of_one_partition_does_not_affect_the_others(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         await read_all(consumer, 1)
         notes = {FIRST: OffsetAndMetadata(1), ORDERS[1]: OffsetAndMetadata(0, "x" * 5_000)}
@@ -136,7 +136,7 @@ async def test_one_partitions_refusal_is_that_partitions(cluster: EmbeddedCluste
 @pytest.mark.parametrize(
     "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.REBALANCE_IN_PROGRESS]
 )
-async def test_a_passing_refusal_of_a_commit_is_tried_again(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+async def test_a_retriable_refusal_of_a_commit_is_retried(cluster: EmbeddedCluster, code: ErrorCode) -> None:
     async with member_of(cluster) as consumer:
         await read_all(consumer, 10)
         await consumer.poll()
@@ -145,7 +145,7 @@ async def test_a_passing_refusal_of_a_commit_is_tried_again(cluster: EmbeddedClu
         assert fault.hits == 3
 
 
-async def test_a_commit_ends_within_its_time(cluster: EmbeddedCluster) -> None:
+async def test_a_commit_ends_within_its_timeout(cluster: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     async with member_of(cluster, auto_commit=False) as consumer:
         await read_all(consumer, 10)
@@ -170,7 +170,7 @@ async def test_many_commits_at_once_end_with_the_newest(cluster: EmbeddedCluster
         assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(29)
 
 
-async def test_offsets_that_a_transaction_may_take_back_are_waited_for(cluster: EmbeddedCluster) -> None:
+async def test_offsets_of_an_open_transaction_are_awaited(cluster: EmbeddedCluster) -> None:
     def unstable(request: OffsetFetchRequest) -> Any:
         from aiokafka_lite.protocol.messages import (
             OffsetFetchResponse,
@@ -211,7 +211,7 @@ async def test_offsets_that_a_transaction_may_take_back_are_waited_for(cluster: 
 
 
 @pytest.mark.parametrize("last", [9, 8, 7, 6, 5, 2])
-async def test_older_coordinators_are_spoken_to_in_their_versions(cluster: EmbeddedCluster, last: int) -> None:
+async def test_older_versions_of_the_offset_requests_work(cluster: EmbeddedCluster, last: int) -> None:
     for node in cluster.nodes:
         cluster.cap_versions(node, OffsetFetchRequest, last)
         cluster.cap_versions(node, OffsetCommitRequest, last)
@@ -223,7 +223,7 @@ async def test_older_coordinators_are_spoken_to_in_their_versions(cluster: Embed
         assert (await read_all(consumer, 1))[0].offset in (20, 21)
 
 
-async def test_a_topic_that_was_made_anew_is_committed_by_its_new_id(cluster: EmbeddedCluster) -> None:
+async def test_a_recreated_topic_is_committed_under_its_new_id(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("short", partitions=1)
     short = TopicPartition("short", 0)
     fill(cluster, short, 10)
@@ -236,7 +236,7 @@ async def test_a_topic_that_was_made_anew_is_committed_by_its_new_id(cluster: Em
         assert set(result.committed) | set(result.refused) == {short}
 
 
-async def test_a_consumer_that_assigns_by_itself_may_keep_its_offsets_in_a_group(cluster: EmbeddedCluster) -> None:
+async def test_a_consumer_with_assign_can_commit_to_a_group(cluster: EmbeddedCluster) -> None:
     for expected in (0, 20, 40):
         async with member_of(cluster, topics=()) as consumer:
             consumer.assign([FIRST])
@@ -249,7 +249,7 @@ async def test_a_consumer_that_assigns_by_itself_may_keep_its_offsets_in_a_group
     assert await committed(cluster) == 40
 
 
-async def test_a_seek_before_the_offsets_are_known_counts(cluster: EmbeddedCluster) -> None:
+async def test_a_seek_before_the_offsets_are_known_wins(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, topics=()) as consumer:
         consumer.assign([FIRST])
         await read_all(consumer, 10)
@@ -261,7 +261,7 @@ async def test_a_seek_before_the_offsets_are_known_counts(cluster: EmbeddedClust
         assert (await read_all(consumer, 1))[0].offset == 33
 
 
-async def test_without_a_group_there_are_no_offsets_to_keep(cluster: EmbeddedCluster) -> None:
+async def test_commit_without_a_group_is_refused(cluster: EmbeddedCluster) -> None:
     async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["orders"]) as consumer:
         with pytest.raises(IllegalStateError):
             await consumer.commit()
@@ -269,12 +269,12 @@ async def test_without_a_group_there_are_no_offsets_to_keep(cluster: EmbeddedClu
             consumer.group_metadata()
 
 
-# ---- cancellation
+# Cancellation.
 
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_cancelling_any_call_loses_nothing(cluster: EmbeddedCluster, seed: int) -> None:
-    """Each call is cancelled after a random number of turns of the loop; in between, members come and go."""
+    """Each call is cancelled after a random number of loop turns, while other members join and leave."""
     choice = random.Random(seed)
     for partition in ORDERS[1:]:
         fill(cluster, partition, 50)
@@ -323,7 +323,7 @@ async def test_cancelling_any_call_loses_nothing(cluster: EmbeddedCluster, seed:
 
 
 @pytest.mark.parametrize("turns", range(0, 60, 3))
-async def test_a_start_or_a_close_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster, turns: int) -> None:
+async def test_a_cancelled_start_or_close_leaves_no_member(cluster: EmbeddedCluster, turns: int) -> None:
     consumer = member_of(cluster)
     task = asyncio.ensure_future(consumer.start())
     for _ in range(turns):
@@ -349,7 +349,7 @@ async def test_a_start_or_a_close_that_is_cancelled_leaves_nothing(cluster: Embe
         await third_reads
 
 
-async def test_a_mark_made_during_a_commit_outlives_it(cluster: EmbeddedCluster) -> None:
+async def test_a_mark_made_during_a_commit_survives_it(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, auto_commit=False) as consumer:
         await until_stable(consumer)
         commit = asyncio.ensure_future(consumer.commit({FIRST: OffsetAndMetadata(5)}))
@@ -362,43 +362,43 @@ async def test_a_mark_made_during_a_commit_outlives_it(cluster: EmbeddedCluster)
 
 
 @pytest.mark.parametrize("given", [("5",), (None,), (1.5,), (True,), (-3,), (2**63,), (5, 7), (5, "", "e")])
-async def test_what_cannot_be_committed_is_refused_where_it_is_given(
+async def test_an_invalid_offset_is_refused_by_the_call_that_passes_it(
     cluster: EmbeddedCluster, given: tuple[Any, ...]
 ) -> None:
     async with member_of(cluster, auto_commit_interval=0.5) as consumer:
         await until_stable(consumer)
-        with pytest.raises((TypeError, ValueError), match=r"offset=|metadata=|leader_epoch="):
+        with pytest.raises((TypeError, ValueError), match=r"(offset|metadata|leader_epoch) must be"):
             consumer.offsets.mark(FIRST, *given)
-        with pytest.raises((TypeError, ValueError), match=r"offset=|metadata=|leader_epoch="):
+        with pytest.raises((TypeError, ValueError), match=r"(offset|metadata|leader_epoch) must be"):
             consumer.offsets.reset(FIRST, *given)
-        with pytest.raises((TypeError, ValueError), match=r"offset=|metadata=|leader_epoch="):
+        with pytest.raises((TypeError, ValueError), match=r"(offset|metadata|leader_epoch) must be"):
             await consumer.commit({FIRST: OffsetAndMetadata(*given)})
-        await asyncio.sleep(2.0)  # the ticker has nothing to choke on
+        await asyncio.sleep(2.0)  # the automatic commit does not fail either
         assert consumer.state is ServiceState.RUNNING
 
 
 @pytest.mark.parametrize("given", [7, {FIRST: 5}, {FIRST: None}, {"orders": OffsetAndMetadata(1)}])
-async def test_offsets_of_the_wrong_kind_are_refused(cluster: EmbeddedCluster, given: Any) -> None:
+async def test_offsets_of_the_wrong_type_are_refused(cluster: EmbeddedCluster, given: Any) -> None:
     async with member_of(cluster) as consumer:
         await until_stable(consumer)
         with pytest.raises(TypeError):
             await consumer.commit(given)
 
 
-async def test_a_plain_tuple_is_a_partition_too(cluster: EmbeddedCluster) -> None:
+async def test_a_plain_tuple_is_accepted_as_a_partition(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         await until_stable(consumer)
         assert consumer.offsets.mark(("orders", 0), 5)  # type: ignore[arg-type]
         assert (await consumer.commit()).committed == {FIRST: OffsetAndMetadata(5)}
-        with pytest.raises(TypeError, match="no partition"):
+        with pytest.raises(TypeError, match="partition must be"):
             consumer.offsets.mark(("orders", "0"), 5)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="no partition"):
+        with pytest.raises(TypeError, match="partition must be"):
             await consumer.commit({("orders", "0"): OffsetAndMetadata(5)})  # type: ignore[dict-item]
-        with pytest.raises(ConfigurationError, match="timeout='5'"):
+        with pytest.raises(ConfigurationError, match=r"timeout must be .* got '5'"):
             await consumer.offsets.commit(timeout="5")  # type: ignore[arg-type]
 
 
-async def test_a_poll_that_is_too_short_for_an_async_deserializer_returns_what_was_made(
+async def test_a_poll_that_is_too_short_for_an_async_deserializer_returns_the_finished_records(
     cluster: EmbeddedCluster,
 ) -> None:
     async def slowly(data: bytes) -> bytes:
@@ -415,7 +415,7 @@ async def test_a_poll_that_is_too_short_for_an_async_deserializer_returns_what_w
         assert offsets == list(range(50))
 
 
-async def test_skipping_many_records_leaves_the_event_loop_its_turns(cluster: EmbeddedCluster) -> None:
+async def test_skipping_many_records_yields_to_the_event_loop(cluster: EmbeddedCluster) -> None:
     in_this_turn: list[bytes] = []
     longest = 0
 

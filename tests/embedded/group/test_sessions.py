@@ -264,10 +264,10 @@ async def test_marks_go_forward_and_resets_go_both_ways(cluster: EmbeddedCluster
 async def test_what_cannot_be_marked_or_committed_is_refused_by_name(cluster: EmbeddedCluster) -> None:
     mistakes: list[tuple[Callable[[ConsumerGroupSession], Any], type[Exception], str]] = [
         (lambda session: session.mark_message("x"), TypeError, "record='x'"),  # type: ignore[arg-type]
-        (lambda session: session.mark_offset("orders", "0", 5), TypeError, "no partition"),  # type: ignore[arg-type]
-        (lambda session: session.reset_offset(5, 0, 5), TypeError, "no partition"),  # type: ignore[arg-type]
-        (lambda session: session.mark_offset("orders", 0, "5"), TypeError, "offset='5'"),  # type: ignore[arg-type]
-        (lambda session: session.commit(timeout="1"), ConfigurationError, "timeout='1'"),  # type: ignore[arg-type]
+        (lambda session: session.mark_offset("orders", "0", 5), TypeError, "partition must be"),  # type: ignore[arg-type]
+        (lambda session: session.reset_offset(5, 0, 5), TypeError, "partition must be"),  # type: ignore[arg-type]
+        (lambda session: session.mark_offset("orders", 0, "5"), TypeError, "offset must be"),  # type: ignore[arg-type]
+        (lambda session: session.commit(timeout="1"), ConfigurationError, "timeout must be"),  # type: ignore[arg-type]
     ]
 
     class Mistaken(Recorder):

@@ -16,8 +16,7 @@ from aiokafka_lite.errors import (
     IllegalStateError,
     UnsupportedVersion,
 )
-from aiokafka_lite.group.member import (
-    TRANSITIONS,
+from aiokafka_lite.group.events import (
     Action,
     Assign,
     AwaitJoin,
@@ -29,13 +28,10 @@ from aiokafka_lite.group.member import (
     Identity,
     JoinAnswer,
     LeaveAnswer,
-    LetGo,
     Lose,
-    Member,
-    MemberEvent,
-    MemberState,
     Polled,
     PollOverdue,
+    Released,
     RequestFailed,
     Revoke,
     SendJoin,
@@ -46,6 +42,7 @@ from aiokafka_lite.group.member import (
     TopicsGathered,
     TopicsSeen,
 )
+from aiokafka_lite.group.member import TRANSITIONS, Member, MemberEvent, MemberState
 from aiokafka_lite.group.payloads import read_assignment, read_subscription, write_assignment, write_subscription
 from aiokafka_lite.group.strategies import (
     AssignmentStrategy,
@@ -162,7 +159,7 @@ def test_joining_leads_to_an_assignment() -> None:
     assert (sync.request.member_id, sync.request.generation_id, sync.request.assignments) == ("m", 1, [])
     assert only(driver.synced(sync, tp(0, 1)), Assign) == Assign(tp(0, 1), frozenset(tp(0, 1)))
     assert driver.state is MemberState.STABLE
-    assert driver.member.beats
+    assert driver.member.state.sends_heartbeats
 
 
 @pytest.mark.parametrize(
@@ -171,7 +168,7 @@ def test_joining_leads_to_an_assignment() -> None:
 def test_a_coordinator_that_is_not_ready_is_asked_again_under_the_same_id(code: ErrorCode) -> None:
     driver = Driver().settle(0)
     driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    join = only(driver.member.handle(LetGo(1)), SendJoin)
+    join = only(driver.member.handle(Released(1)), SendJoin)
     again = only(driver.refuse_join(join, code), SendJoin)
     assert again.pause
     assert again.request.member_id == "m"
@@ -213,7 +210,7 @@ def test_a_broker_that_stumbles_ends_no_member_and_one_that_always_falls_is_hear
         driver.round(join, 0)
         assert driver.heartbeat(ErrorCode.UNKNOWN_SERVER_ERROR) == []
         driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-        join = only(driver.member.handle(LetGo(rebalances)), SendJoin)
+        join = only(driver.member.handle(Released(rebalances)), SendJoin)
     for _ in range(5):
         join = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), SendJoin)
     fail = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), Fail)
@@ -230,11 +227,11 @@ def test_a_request_that_failed_is_tried_again_if_that_may_help() -> None:
     driver = Driver()
     join = driver.subscribe()
     lost = ConnectionLost("gone", sent=True)
-    again = only(driver.member.handle(RequestFailed(join.attempt, lost, passing=True)), SendJoin)
+    again = only(driver.member.handle(RequestFailed(join.attempt, lost, retriable=True)), SendJoin)
     assert again.pause
-    assert driver.member.handle(RequestFailed(join.attempt, lost, passing=True)) == []  # said of an older attempt
+    assert driver.member.handle(RequestFailed(join.attempt, lost, retriable=True)) == []  # said of an older attempt
     error = UnsupportedVersion("too old")
-    assert only(driver.member.handle(RequestFailed(again.attempt, error, passing=False)), Fail).error is error
+    assert only(driver.member.handle(RequestFailed(again.attempt, error, retriable=False)), Fail).error is error
 
 
 def test_a_late_answer_changes_nothing() -> None:
@@ -336,9 +333,9 @@ def test_an_eager_member_lets_go_of_all_before_it_joins() -> None:
     revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
     assert revoke.partitions == tp(0, 1)
     assert driver.state is MemberState.REVOKING
-    assert driver.member.beats  # user code may take its time
+    assert driver.member.state.sends_heartbeats  # user code may take its time
     assert driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS) == []
-    join = only(driver.member.handle(LetGo(revoke.number)), SendJoin)
+    join = only(driver.member.handle(Released(revoke.number)), SendJoin)
     assert subscription_in(join).owned == ()
     assert only(driver.round(join, 1, 2), Assign).added == tp(1, 2)
 
@@ -346,14 +343,14 @@ def test_an_eager_member_lets_go_of_all_before_it_joins() -> None:
 def test_a_cooperative_member_reads_on_and_lets_go_of_the_difference_only() -> None:
     driver = Driver(CooperativeStickyStrategy()).settle(0, 1, 2)
     join = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), SendJoin)
-    assert driver.member.owned == frozenset(tp(0, 1, 2))
+    assert driver.member.partitions.owned == frozenset(tp(0, 1, 2))
     assert (subscription_in(join).owned, subscription_in(join).generation) == (tp(0, 1, 2), 1)
     revoke, assign = driver.round(join, 0, 1, 5)
     assert isinstance(revoke, Revoke)
     assert isinstance(assign, Assign)
     assert (revoke.partitions, assign.added) == (tp(2), tp(5))
     assert driver.state is MemberState.REVOKING
-    again = only(driver.member.handle(LetGo(revoke.number)), SendJoin)
+    again = only(driver.member.handle(Released(revoke.number)), SendJoin)
     assert subscription_in(again).owned == tp(0, 1, 5)
     assert only(driver.round(again, 0, 1, 5), Assign).added == ()
 
@@ -366,7 +363,7 @@ def test_reading_on_needs_all_strategies_to_allow_it() -> None:
 def test_a_sticky_member_tells_the_leader_what_it_had_although_it_let_go() -> None:
     driver = Driver(StickyStrategy()).settle(0, 1)
     driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    join = only(driver.member.handle(LetGo(1)), SendJoin)
+    join = only(driver.member.handle(Released(1)), SendJoin)
     expected = StickyStrategy().user_data(tp(0, 1), 1)
     assert subscription_in(join).user_data == expected
 
@@ -377,7 +374,7 @@ def test_a_changed_subscription_is_joined_with_and_what_is_unwanted_goes_first()
     driver.synced(sync, (*tp(0), *tp(0, topic="u")))
     revoke = only(driver.member.handle(Subscribe(frozenset({"t", "v"}))), Revoke)
     assert revoke.partitions == tp(0, topic="u")
-    join = only(driver.member.handle(LetGo(revoke.number)), SendJoin)
+    join = only(driver.member.handle(Released(revoke.number)), SendJoin)
     assert subscription_in(join).topics == ("t", "v")
     assert subscription_in(join).owned == tp(0)
 
@@ -407,8 +404,8 @@ def test_a_member_that_is_thrown_out_loses_its_partitions_and_joins_anew(
     lose = only(driver.member.handle(event), Lose)
     assert lose.partitions == tp(0, 1)
     assert driver.state is MemberState.FENCED
-    assert not driver.member.beats
-    join = only(driver.member.handle(LetGo(lose.number)), SendJoin)
+    assert not driver.member.state.sends_heartbeats
+    join = only(driver.member.handle(Released(lose.number)), SendJoin)
     assert (join.request.member_id, join.pause) == (kept, True)
     assert (subscription_in(join).owned, subscription_in(join).generation) == ((), -1)
 
@@ -418,8 +415,8 @@ def test_what_is_being_let_go_of_is_lost_too() -> None:
     revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
     lose = only(driver.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID), Lose)
     assert lose.partitions == tp(0, 1)
-    assert driver.member.handle(LetGo(revoke.number)) == []
-    assert isinstance(only(driver.member.handle(LetGo(lose.number)), SendJoin), SendJoin)
+    assert driver.member.handle(Released(revoke.number)) == []
+    assert isinstance(only(driver.member.handle(Released(lose.number)), SendJoin), SendJoin)
 
 
 def test_a_joining_member_that_owns_nothing_has_nothing_to_lose() -> None:
@@ -458,7 +455,7 @@ def test_closing_lets_go_first_and_then_says_goodbye() -> None:
     revoke = only(driver.member.handle(Close(leave=True)), Revoke)
     assert revoke.closing
     assert not driver.member.is_gone
-    leave = only(driver.member.handle(LetGo(revoke.number)), SendLeave)
+    leave = only(driver.member.handle(Released(revoke.number)), SendLeave)
     assert (leave.member_id, leave.instance_id) == ("m", None)
     assert driver.member.handle(LeaveAnswer(leave.attempt)) == []
     assert driver.member.is_gone
@@ -468,17 +465,17 @@ def test_closing_lets_go_first_and_then_says_goodbye() -> None:
 def test_a_static_member_keeps_its_place_unless_told_to_leave() -> None:
     driver = Driver(instance_id="i").settle(0)
     revoke = only(driver.member.handle(Close(leave=False)), Revoke)
-    assert driver.member.handle(LetGo(revoke.number)) == []
+    assert driver.member.handle(Released(revoke.number)) == []
     assert driver.member.is_gone
     told = Driver(instance_id="i").settle(0)
     revoke = only(told.member.handle(Close(leave=True)), Revoke)
-    assert only(told.member.handle(LetGo(revoke.number)), SendLeave).instance_id == "i"
+    assert only(told.member.handle(Released(revoke.number)), SendLeave).instance_id == "i"
 
 
 def test_goodbyes_need_no_answer() -> None:
     driver = Driver().settle()
     leave = only(driver.member.handle(Close(leave=True)), SendLeave)
-    driver.member.handle(RequestFailed(leave.attempt, ConnectionLost("gone", sent=True), passing=True))
+    driver.member.handle(RequestFailed(leave.attempt, ConnectionLost("gone", sent=True), retriable=True))
     assert driver.member.is_gone
 
 
@@ -491,7 +488,7 @@ def test_a_member_without_a_name_waits_for_it_so_that_nobody_waits_for_the_membe
     silent = Driver()
     silent.subscribe()
     wait = only(silent.member.handle(Close(leave=True)), AwaitJoin)
-    silent.member.handle(RequestFailed(wait.attempt, ConnectionLost("gone", sent=True), passing=True))
+    silent.member.handle(RequestFailed(wait.attempt, ConnectionLost("gone", sent=True), retriable=True))
     assert silent.member.is_gone
 
 
@@ -505,7 +502,7 @@ def test_closing_before_anything_ends_at_once() -> None:
 def test_subscribing_to_nothing_leaves_and_to_something_comes_back() -> None:
     driver = Driver().settle(0)
     revoke = only(driver.member.handle(Subscribe(NOWHERE)), Revoke)
-    leave = only(driver.member.handle(LetGo(revoke.number)), SendLeave)
+    leave = only(driver.member.handle(Released(revoke.number)), SendLeave)
     assert driver.member.handle(Subscribe(frozenset({"t"}))) == []  # still leaving
     join = only(driver.member.handle(LeaveAnswer(leave.attempt)), SendJoin)
     assert join.request.member_id == ""
@@ -516,7 +513,7 @@ def test_a_member_that_does_not_read_leaves_until_it_does() -> None:
     lose, leave = driver.member.handle(PollOverdue())
     assert isinstance(lose, Lose)
     assert isinstance(leave, SendLeave)
-    assert driver.member.handle(LetGo(lose.number)) == []
+    assert driver.member.handle(Released(lose.number)) == []
     assert driver.member.handle(LeaveAnswer(leave.attempt)) == []
     assert driver.state is MemberState.UNJOINED
     assert isinstance(only(driver.member.handle(Polled()), SendJoin), SendJoin)
@@ -588,7 +585,7 @@ def run_random_events(seed: int, cooperative: bool) -> None:
                 else:
                     assert isinstance(done, Revoke | Lose)
                     held -= set(done.partitions)
-                    event = LetGo(done.number)
+                    event = Released(done.number)
         if event is None:
             continue
         for action in member.handle(event):
@@ -602,9 +599,9 @@ def run_random_events(seed: int, cooperative: bool) -> None:
                     assert not held & set(action.added) or handovers
                 handovers.append(action)
         if not handovers and member.state is MemberState.STABLE:
-            assert held == member.owned
+            assert held == member.partitions.owned
         if member.state in (MemberState.UNJOINED, MemberState.FENCED, MemberState.FATAL):
-            assert not member.owned
+            assert not member.partitions.owned
 
 
 def answer(request: Action | None, driver: Driver, choice: random.Random) -> Any:

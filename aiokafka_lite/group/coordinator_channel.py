@@ -1,0 +1,88 @@
+"""Requests of one group to its coordinator: one attempt each, and what a failure says about the coordinator.
+
+The caller decides whether to retry. Recorded here is only that the coordinator has to be looked up again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from ..aio.retry import is_retriable
+from ..cluster.client import Client
+from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, ProtocolError
+from ..net.connection import Purpose
+from ..protocol.schema import Request
+from ..protocol.versions import VersionTable
+
+R = TypeVar("R")
+
+LOOKUP_INTERVAL = 3.0
+"""Seconds without an answer after which the coordinator is looked up again, repeatedly."""
+
+_NOT_THE_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class CoordinatorChannel:
+    """Sends the requests of one group to its coordinator."""
+
+    def __init__(self, client: Client, group_id: str) -> None:
+        self._client = client
+        self._group_id = group_id
+
+    async def send(
+        self,
+        build: Callable[[VersionTable], Request[R]],
+        *,
+        purpose: Purpose,
+        timeout: float,
+        at_most: int | None = None,
+    ) -> tuple[R, int]:
+        """One attempt. Returns the answer and the id of the node that sent it.
+
+        ``build`` makes the request for the versions of the connection. ``timeout`` in seconds is for the answer; the
+        lookup of the coordinator has ``api_timeout``. Raises the KafkaError of the lookup or the connection, and
+        ConnectionLost if the group moves to another coordinator while this one is silent: a frozen broker keeps its
+        connections and never answers NOT_COORDINATOR.
+        """
+        broker = await self._client.coordinator(self._group_id)
+        node_id = broker.node.node_id
+        try:
+            connection = await broker.connection(purpose)
+            # No await between building and writing: the versions are those of the connection that carries the request.
+            answer = connection.send_nowait(build(connection.versions), timeout=timeout, at_most=at_most)
+            return await self._unless_moved(answer, node_id), node_id
+        except (ConnectionLost, KafkaTimeout, ProtocolError):
+            self._client.forget_coordinator(self._group_id, node_id=node_id)
+            raise
+
+    async def _unless_moved(self, answer: asyncio.Future[R], node_id: int) -> R:
+        # JoinGroup may wait for minutes, and commits wait for one another, so neither can wait for a request timeout.
+        try:
+            while True:
+                await asyncio.wait((answer,), timeout=LOOKUP_INTERVAL)
+                if answer.done():
+                    return answer.result()
+                known = self._client.known_coordinator(self._group_id)
+                if known is not None and known.node_id != node_id:
+                    raise ConnectionLost(
+                        f"broker {node_id} did not answer, and group {self._group_id!r} has moved to {known}", sent=True
+                    )
+                self._client.refresh_coordinator(self._group_id)
+        finally:
+            answer.cancel()
+
+    def record(self, codes: Iterable[ErrorCode], node_id: int) -> None:
+        """Look the coordinator up again before the next request if an error code says that it is not this node."""
+        if any(code in _NOT_THE_COORDINATOR for code in codes):
+            self._client.forget_coordinator(self._group_id, node_id=node_id)
+
+
+def is_retriable_by_member(error: KafkaError) -> bool:
+    """``is_retriable`` with one exception: UNKNOWN_SERVER_ERROR is retried too.
+
+    Brokers answer so while they fail over. Java's client raises it from ``poll()`` and stays usable; here it would end
+    the consumer, and cost its group a rebalance.
+    """
+    return is_retriable(error) or (isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR)

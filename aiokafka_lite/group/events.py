@@ -1,0 +1,226 @@
+"""The events that a member handles, and the actions that it answers with. Data only; ``member`` has the rules.
+
+Requests carry an attempt number and handovers a number of their own. The outcome returns with the same number, so that
+the member can drop what is out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from ..errors import ErrorCode, KafkaError
+from ..facts import fact
+from ..protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
+from ..types import TopicPartition
+from .strategies import TopicRacks
+
+
+@fact
+class Identity:
+    """What a broker checks of heartbeats and commits: member id, generation and ``group_instance_id``."""
+
+    member_id: str
+    generation: int
+    instance_id: str | None
+
+
+NO_MEMBER = Identity("", -1, None)
+"""The identity of commits to a group without members, as admin clients and consumers with ``assign`` send them."""
+
+
+# Events.
+
+
+@fact
+class Subscribe:
+    """The user subscribes to these topics; to none, the member leaves the group."""
+
+    topics: frozenset[str]
+
+
+@fact
+class JoinAnswer:
+    """The answer to JoinGroup."""
+
+    attempt: int
+    response: JoinGroupResponse
+
+
+@fact
+class TopicsGathered:
+    """The metadata that the leader needs for its assignment."""
+
+    attempt: int
+    topics: TopicRacks
+
+
+@fact
+class SyncAnswer:
+    """The answer to SyncGroup."""
+
+    attempt: int
+    response: SyncGroupResponse
+
+
+@fact
+class RequestFailed:
+    """A request was not answered. ``retriable``: the same request may succeed later."""
+
+    attempt: int
+    error: KafkaError
+    retriable: bool
+
+
+@fact
+class HeartbeatAnswer:
+    """The answer to a heartbeat of this identity."""
+
+    identity: Identity
+    code: ErrorCode
+
+
+@fact
+class CommitRefused:
+    """A commit of this identity was refused with an error about the membership."""
+
+    identity: Identity
+    code: ErrorCode
+
+
+@fact
+class Released:
+    """The reader has released the partitions of the ``Revoke`` or ``Lose`` with this number."""
+
+    number: int
+
+
+@fact
+class TopicsSeen:
+    """Metadata has changed: partition counts of the topics that the leader watches, as far as they exist."""
+
+    counts: Mapping[str, int]
+
+
+@fact
+class PollOverdue:
+    """The user has not asked for records for longer than ``max_poll_interval``."""
+
+
+@fact
+class Polled:
+    """The user asks for records again."""
+
+
+@fact
+class LeaveAnswer:
+    """LeaveGroup was answered or timed out. The answer makes no difference."""
+
+    attempt: int
+
+
+@fact
+class Close:
+    """The user closes the consumer. ``leave``: send LeaveGroup, so the group does not wait for the session's end."""
+
+    leave: bool
+
+
+Event: TypeAlias = (
+    Subscribe
+    | JoinAnswer
+    | TopicsGathered
+    | SyncAnswer
+    | RequestFailed
+    | HeartbeatAnswer
+    | CommitRefused
+    | Released
+    | TopicsSeen
+    | PollOverdue
+    | Polled
+    | LeaveAnswer
+    | Close
+)
+
+
+# Actions.
+
+
+@fact
+class SendJoin:
+    """Send JoinGroup, after a backoff if ``pause``. Outcome: ``JoinAnswer``."""
+
+    attempt: int
+    request: JoinGroupRequest
+    pause: bool
+
+
+@fact
+class GatherTopics:
+    """Look up the metadata of the topics, as far as they exist. Outcome: ``TopicsGathered``."""
+
+    attempt: int
+    topics: frozenset[str]
+
+
+@fact
+class SendSync:
+    """Send SyncGroup. Outcome: ``SyncAnswer``."""
+
+    attempt: int
+    request: SyncGroupRequest
+
+
+@fact
+class SendLeave:
+    """Send LeaveGroup. Outcome: ``LeaveAnswer``."""
+
+    attempt: int
+    member_id: str
+    instance_id: str | None
+    reason: str
+
+
+@fact
+class AwaitJoin:
+    """Wait briefly for the answer to the JoinGroup of this attempt. ``RequestFailed`` if it does not come."""
+
+    attempt: int
+
+
+@fact
+class Assign:
+    """The generation is complete: hand the added partitions, maybe none, to the reader."""
+
+    added: tuple[TopicPartition, ...]
+    owned: frozenset[TopicPartition]
+
+
+@fact
+class Revoke:
+    """Take the partitions from the reader in good order and commit what is marked. Outcome: ``Released``.
+
+    ``closing``: do not wait for the user to finish with records.
+    """
+
+    number: int
+    partitions: tuple[TopicPartition, ...]
+    closing: bool
+
+
+@fact
+class Lose:
+    """Another member may own the partitions: take them from the reader, commit nothing. Outcome: ``Released``."""
+
+    number: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@fact
+class Fail:
+    """The membership cannot continue: raise the error to the user."""
+
+    error: KafkaError
+
+
+Action: TypeAlias = SendJoin | GatherTopics | SendSync | SendLeave | AwaitJoin | Assign | Revoke | Lose | Fail

@@ -1,0 +1,157 @@
+"""Hands partitions to the reader and takes them back, one handover after the other.
+
+Rules of this file:
+
+Rule 1: Handovers are performed in the order in which the member decides them, each completely before the next.
+Rule 2: ``stop`` is the exception: it is called at once, so that no record of a leaving partition is handed out while
+        an earlier handover still runs.
+Rule 3: A partition that has to leave before its assignment was performed is never shown to the user.
+Rule 4: The time to wait for the user starts when the member decides to revoke, not when the handover before it ends:
+        the other members wait since then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from ..config import ClientConfig, GroupConfig
+from ..errors import KafkaError, KafkaTimeout
+from ..types import OffsetAndMetadata, TopicPartition
+from .events import Assign, Fail, Lose, Released, Revoke
+from .member import Member, MemberState
+from .offsets import Offsets
+from .reading import Reading
+
+logger = logging.getLogger(__name__)
+
+COMMIT_TIMEOUT_AT_CLOSE = 2.0
+"""Seconds for the last commit of a member that closes. With LEAVE_TIMEOUT it stays below the time limit of closing."""
+
+
+class Handovers:
+    """The handover task of one member. Owner: the group coordinator.
+
+    ``on_released`` is called when the reader has released partitions, ``on_error`` with errors that are retried.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        client_config: ClientConfig,
+        member: Member,
+        reading: Reading,
+        offsets: Offsets,
+        *,
+        on_released: Callable[[Released], None],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        self._config = config
+        self._client_config = client_config
+        self._member = member
+        self._reading = reading
+        self._offsets = offsets
+        self._on_released = on_released
+        self._on_error = on_error
+        self._queue: asyncio.Queue[Assign | Revoke | Lose | Fail] = asyncio.Queue()
+        self._leaving: set[TopicPartition] = set()  # to be revoked or lost by a handover that is not complete (rule 3)
+        self._deadlines: dict[int, float] = {}  # the loop's time until which a revocation waits for the user (rule 4)
+        # The two waits that a newer decision cuts short: for the user, and for the committed offsets.
+        self._waiting: anyio.CancelScope | None = None
+        self._locating: anyio.CancelScope | None = None
+        self._closing = False
+
+    def put(self, action: Assign | Revoke | Lose | Fail) -> None:
+        """Perform this action after those before it."""
+        if isinstance(action, Revoke | Lose):
+            self._reading.stop(action.partitions)
+            self._leaving.update(action.partitions)
+            if self._locating is not None:
+                self._locating.cancel()  # the partitions whose offsets are looked up may be among these
+        if isinstance(action, Revoke):
+            self._deadlines[action.number] = asyncio.get_running_loop().time() + self._config.time_to_revoke
+        if isinstance(action, Lose):
+            self._offsets.forget(action.partitions)  # at once: a late commit must not undo what the next owner commits
+            self._stop_waiting()
+        self._queue.put_nowait(action)
+
+    def close(self) -> None:
+        """Wait for the user no longer, now and in later handovers."""
+        self._closing = True
+        self._stop_waiting()
+
+    async def run(self) -> None:
+        """Perform handovers until cancelled. Raises the error of ``Fail``, and exceptions of the user's listener."""
+        while True:
+            action = await self._queue.get()
+            match action:
+                case Assign():
+                    await self._assign(action)
+                case Revoke():
+                    await self._revoke(action)
+                case Lose():
+                    await self._reading.lost(action.partitions)
+                    self._released(action)
+                case Fail():
+                    raise action.error
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def _assign(self, action: Assign) -> None:
+        committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        wanted: set[TopicPartition] | None = None
+        while wanted is None or wanted != set(committed):
+            wanted = set(action.added) - self._leaving  # rule 3
+            with anyio.CancelScope() as self._locating:
+                committed = await self._locate(sorted(wanted))
+            self._locating = None
+        for partition, offset in committed.items():
+            self._offsets.begin(partition, offset)
+        await self._reading.assigned(committed, action.owned - self._leaving)
+
+    async def _locate(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offsets. Retried without a bound: without them the member cannot read."""
+        while True:
+            try:
+                return await self._offsets.fetch(partitions)
+            except KafkaTimeout as error:
+                self._on_error(error)
+
+    async def _revoke(self, action: Revoke) -> None:
+        closing = action.closing or self._closing
+        if not closing:
+            await self._wait_for_user(action)
+            closing = self._closing
+        await self._reading.finish(action.partitions, closing=closing)
+        if self._config.auto_commit:
+            await self._offsets.commit_marked(action.partitions, timeout=self._commit_timeout(action))
+        await self._reading.revoked(action.partitions)
+        self._offsets.forget(action.partitions)
+        del self._deadlines[action.number]
+        self._released(action)
+
+    async def _wait_for_user(self, action: Revoke) -> None:
+        """Wait until the user has processed its records, so that a rebalance repeats none; but not beyond rule 4."""
+        with anyio.CancelScope(deadline=self._deadlines[action.number]) as self._waiting:
+            await self._reading.wait_until_done(action.partitions)
+        if self._waiting.cancelled_caught and not self._closing and self._member.state is MemberState.REVOKING:
+            logger.warning(
+                "%r releases partitions whose records the user still processes: the group waited for %.1f s",
+                self._member,
+                self._config.time_to_revoke,
+            )
+        self._waiting = None
+
+    def _commit_timeout(self, action: Revoke) -> float:
+        if action.closing or self._closing:
+            return COMMIT_TIMEOUT_AT_CLOSE
+        return min(self._client_config.api_timeout, self._config.time_to_rebalance / 2)
+
+    def _released(self, action: Revoke | Lose) -> None:
+        self._leaving.difference_update(action.partitions)
+        self._on_released(Released(action.number))

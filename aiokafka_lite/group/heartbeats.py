@@ -1,0 +1,158 @@
+"""The heartbeats of a member, and the check of ``max_poll_interval`` that comes with them.
+
+Rules of this file:
+
+Rule 1: Heartbeats are sent in a task of their own, so they continue while user code runs.
+Rule 2: Heartbeats are sent only in the states that need them (``MemberState.sends_heartbeats``). After each event that
+        a heartbeat causes, the task yields once, so that no heartbeat is sent under an outdated identity.
+Rule 3: A cooperative member sends its first heartbeats of a generation early. A cooperative rebalance is often
+        followed by another one: members that released partitions join again at once, and the members that shall get
+        these partitions learn of it only by a heartbeat. Without this, the moved partitions have no reader for half an
+        interval and more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from ..aio.deadline import deadline
+from ..aio.outages import Outages
+from ..aio.retry import Backoff
+from ..cluster.client import Client
+from ..config import GroupConfig
+from ..errors import ErrorCode, KafkaError
+from ..net.connection import Purpose
+from .coordinator_channel import CoordinatorChannel, is_retriable_by_member
+from .events import Event, HeartbeatAnswer, PollOverdue
+from .member import Member
+from .reading import Reading
+from .requests import heartbeat_request
+
+logger = logging.getLogger(__name__)
+
+EARLY = 0.1
+"""Seconds until the first heartbeat of a cooperative generation; doubled up to ``heartbeat_interval`` (rule 3)."""
+
+
+class Heartbeats:
+    """The heartbeat task of one member. Owner: the group coordinator.
+
+    ``post`` sends an event to the member. ``on_answer(code, node_id)`` and ``on_error(error)`` get the outcome of each
+    heartbeat. The member is read, never changed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: GroupConfig,
+        channel: CoordinatorChannel,
+        member: Member,
+        reading: Reading,
+        *,
+        place: str,
+        post: Callable[[Event], None],
+        on_answer: Callable[[ErrorCode, int], None],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._channel = channel
+        self._member = member
+        self._reading = reading
+        self._place = place
+        self._post = post
+        self._on_answer = on_answer
+        self._on_error = on_error
+        self._needed = asyncio.Event()
+        self._new_generation = asyncio.Event()  # a generation began whose first heartbeat is not sent yet
+        self._generation = member.generation
+
+    def follow(self) -> None:
+        """Apply the member's state: start or stop heartbeats, and start early for a new generation."""
+        if not self._member.state.sends_heartbeats:
+            self._needed.clear()
+            return
+        self._needed.set()
+        if self._member.generation != self._generation:
+            self._generation = self._member.generation
+            self._new_generation.set()
+
+    async def run(self) -> None:
+        """Send heartbeats while they are needed, until cancelled. Raises the first error that is not retriable."""
+        interval = self._config.heartbeat_interval
+        loop = asyncio.get_running_loop()
+        backoff = self._client.retry_backoff(at_most=interval)
+        early = Backoff(EARLY, interval, jitter=0.0)
+        pause, was_blocked = interval, False
+        while True:
+            if not self._needed.is_set():
+                await self._needed.wait()
+                pause = interval
+            if self._new_generation.is_set():
+                self._new_generation.clear()
+                early.reset()
+                pause = self._pause(early)
+            due = loop.time() + pause
+            with anyio.CancelScope(deadline=due) as sleeping:
+                await self._new_generation.wait()
+            if not sleeping.cancelled_caught:
+                continue
+            late = loop.time() - due
+            if late > interval and not was_blocked:
+                logger.warning(
+                    "%r: the event loop was blocked for %.1f s and sent no heartbeat; the session ends after %g s",
+                    self._member,
+                    late,
+                    self._config.session_timeout,
+                )
+            was_blocked = late > interval
+            if not self._member.state.sends_heartbeats:
+                continue
+            if self._reading.idle_for(loop.time()) > self._config.max_poll_interval:
+                logger.warning(
+                    "%r leaves the group: no records were requested for more than max_poll_interval = %g s",
+                    self._member,
+                    self._config.max_poll_interval,
+                )
+                self._post(PollOverdue())
+                await asyncio.sleep(0)  # rule 2
+            elif await self._send():
+                pause = self._pause(early)
+                backoff.reset()
+            else:
+                pause = backoff.next()
+
+    def _pause(self, early: Backoff) -> float:
+        return early.next() if self._member.cooperative else self._config.heartbeat_interval
+
+    async def _send(self) -> bool:
+        """Send one heartbeat. False if the next one should follow after a backoff."""
+        identity, config = self._member.identity, self._config
+        request = heartbeat_request(config.group_id, identity)
+        timeout = min(self._client.config.request_timeout, max(config.heartbeat_interval, config.session_timeout / 3))
+        try:
+            # The deadline also bounds the lookup of the coordinator: later the session has ended anyway.
+            with deadline(config.session_timeout, lambda: "a heartbeat was not answered"):
+                response, node_id = await self._channel.send(
+                    lambda versions: request, purpose=Purpose.GROUP, timeout=timeout
+                )
+        except KafkaError as error:
+            self._on_error(error)
+            if not is_retriable_by_member(error):
+                raise
+            return False
+        code = ErrorCode.of(response.error_code)
+        self._on_answer(code, node_id)
+        if code is ErrorCode.NONE:
+            self._outages.recovered(logger, self._place, "%r: heartbeats succeeded", self._member)
+        self._post(HeartbeatAnswer(identity, code))
+        await asyncio.sleep(0)  # rule 2
+        return code is ErrorCode.NONE or not code.retriable
+
+    @property
+    def _outages(self) -> Outages:
+        return self._client.outages

@@ -1,0 +1,61 @@
+"""The leader's part in one generation: it assigns all partitions, and notices when that is out of date. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import IllegalStateError
+from ..protocol.messages import JoinGroupResponse
+from ..types import TopicPartition
+from .payloads import read_subscription
+from .strategies import AssignmentStrategy, TopicRacks
+
+
+class Leadership:
+    """The members of one generation as the coordinator listed them. Raises ProtocolError for an unreadable one."""
+
+    def __init__(self, response: JoinGroupResponse) -> None:
+        self.members = tuple(
+            read_subscription(each.member_id, each.group_instance_id, each.metadata) for each in response.members
+        )
+        self.topics = frozenset(topic for member in self.members for topic in member.topics)
+        self.is_outdated = False
+        """Partitions changed after the assignment was made: the group has to rebalance once it is STABLE."""
+        # Set for a static leader that rejoined: the coordinator keeps the assignment, the leader only watches topics.
+        self._skips_assignment = response.skip_assignment
+        self._counts: dict[str, int] | None = None  # partitions of each topic that the assignment is based on
+
+    def assign(self, strategy: AssignmentStrategy, topics: TopicRacks) -> Mapping[str, Sequence[TopicPartition]]:
+        """Partitions by member id; none if the coordinator keeps the assignment.
+
+        Raises IllegalStateError if the strategy names a partition twice, an unknown member or an unknown partition.
+        """
+        self._counts = {topic: len(racks) for topic, racks in topics.items()}
+        if self._skips_assignment:
+            return {}
+        assignment = strategy.assign(self.members, topics)
+        self._check(assignment, topics, strategy.name)
+        return assignment
+
+    def is_based_on(self, counts: Mapping[str, int]) -> bool:
+        """Whether the assignment is based on these partition counts. True as long as there is no assignment."""
+        if self._counts is None:
+            return True
+        return {topic: count for topic, count in counts.items() if topic in self.topics} == self._counts
+
+    def _check(
+        self, assignment: Mapping[str, Sequence[TopicPartition]], topics: TopicRacks, strategy: str
+    ) -> None:
+        # A user's strategy may be wrong, and two readers of one partition would go unnoticed.
+        given = [partition for partitions in assignment.values() for partition in partitions]
+        known = {member.member_id for member in self.members}
+        unknown = next((each for each in given if not 0 <= each.partition < len(topics.get(each.topic, ()))), None)
+        if unknown is not None:
+            mistake = f"names {unknown}, which does not exist"
+        elif len(given) != len(set(given)):
+            mistake = "names a partition twice"
+        elif not known.issuperset(assignment):
+            mistake = "names unknown members"
+        else:
+            return
+        raise IllegalStateError(f"the assignment of strategy {strategy!r} {mistake}")

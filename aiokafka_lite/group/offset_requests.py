@@ -1,0 +1,132 @@
+"""OffsetCommit and OffsetFetch requests, and the reading of their answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..arguments import by_topic
+from ..cluster.metadata import ClusterView
+from ..errors import ErrorCode
+from ..protocol.messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+from ..protocol.schema import ZERO_UUID
+from ..protocol.versions import VersionTable
+from ..types import OffsetAndMetadata, TopicPartition
+from .events import Identity
+
+
+def commit_request(
+    group_id: str, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], view: ClusterView
+) -> OffsetCommitRequest:
+    """One request for all offsets, with names and ids of topics: the version decides which of them is sent."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for partition, offset in offsets.items():
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = topics[partition.topic] = OffsetCommitRequestTopic(
+                name=partition.topic, topic_id=topic_id(view, partition.topic), partitions=[]
+            )
+        topic.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
+        topics=list(topics.values()),
+    )
+
+
+def read_commit(
+    offsets: Collection[TopicPartition], response: OffsetCommitResponse, names: Mapping[bytes, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """The error code of each offset. A partition that the answer omits has UNKNOWN_SERVER_ERROR."""
+    found = {
+        TopicPartition(names.get(topic.topic_id, topic.name), each.partition_index): ErrorCode.of(each.error_code)
+        for topic in response.topics
+        for each in topic.partitions
+    }
+    return {partition: found.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in offsets}
+
+
+def fetch_request(
+    group_id: str, partitions: Iterable[TopicPartition], view: ClusterView, versions: VersionTable
+) -> OffsetFetchRequest:
+    """A request for committed offsets without those that an open transaction may still abort (KIP-447)."""
+    topics = by_topic(partitions)
+    require_stable = versions.supports(OffsetFetchRequest.REQUIRE_STABLE)
+    if versions.supports(OffsetFetchRequest.MANY_GROUPS):
+        wanted = [
+            OffsetFetchRequestTopics(name=name, topic_id=topic_id(view, name), partition_indexes=numbers)
+            for name, numbers in topics.items()
+        ]
+        return OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=wanted)], require_stable=require_stable
+        )
+    named = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+    return OffsetFetchRequest(group_id=group_id, topics=named, require_stable=require_stable)
+
+
+@dataclass(slots=True)
+class FetchAnswer:
+    """An OffsetFetch answer. ``found`` has None where no offset is committed; ``whole`` is the error of the group."""
+
+    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
+    errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    whole: ErrorCode = ErrorCode.NONE
+
+    def add(self, topic: str, answer: OffsetFetchResponsePartition | OffsetFetchResponsePartitions) -> None:
+        partition = TopicPartition(topic, answer.partition_index)
+        code = ErrorCode.of(answer.error_code)
+        if code is not ErrorCode.NONE:
+            self.errors[partition] = code
+        elif answer.committed_offset < 0:
+            self.found[partition] = None
+        else:
+            epoch = answer.committed_leader_epoch if answer.committed_leader_epoch >= 0 else None
+            self.found[partition] = OffsetAndMetadata(answer.committed_offset, answer.metadata or "", epoch)
+
+
+def read_fetch(
+    group_id: str, partitions: Iterable[TopicPartition], response: OffsetFetchResponse, names: Mapping[bytes, str]
+) -> FetchAnswer:
+    """The answer for each partition. One that the response omits has no committed offset."""
+    answer = FetchAnswer()
+    for named in response.topics:
+        for one in named.partitions:
+            answer.add(named.name, one)
+    answer.whole = ErrorCode.of(response.error_code)
+    for group in response.groups:
+        if group.group_id == group_id:
+            answer.whole = ErrorCode.of(group.error_code)
+            for topic in group.topics:
+                for each in topic.partitions:
+                    answer.add(names.get(topic.topic_id, topic.name), each)
+    for partition in partitions:
+        if partition not in answer.errors:
+            answer.found.setdefault(partition, None)
+    return answer
+
+
+def topic_id(view: ClusterView, name: str) -> bytes:
+    """The topic's id, or zeros if it is unknown."""
+    topic = view.topics.get(name)
+    return ZERO_UUID if topic is None else topic.topic_id

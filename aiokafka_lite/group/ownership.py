@@ -1,0 +1,69 @@
+"""The partitions of a member, and the numbers of their handovers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..types import TopicPartition
+from .events import Lose, Revoke
+
+NO_GENERATION = -1
+
+
+class Ownership:
+    """Which partitions the reader has. Owner: the member, which alone changes it.
+
+    ``owned`` is what the reader may read. ``revoking`` was taken from ``owned`` and is not released yet: the reader
+    commits and calls back first. Both are lost together when the member is fenced.
+    """
+
+    def __init__(self) -> None:
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self.revoking: frozenset[TopicPartition] = frozenset()
+        # The last assignment survives a revocation: an eager member owns nothing when it joins, and a sticky strategy
+        # still wants to know what it had.
+        self.last_assignment: frozenset[TopicPartition] = frozenset()
+        self.last_generation = NO_GENERATION
+        self._number = 0
+
+    def replace(
+        self, assigned: frozenset[TopicPartition], topics: frozenset[str], generation: int
+    ) -> tuple[tuple[TopicPartition, ...], frozenset[TopicPartition]]:
+        """Own the assigned partitions of the subscribed topics. Returns what is added, and what is surplus."""
+        self.last_assignment, self.last_generation = assigned, generation
+        wanted = frozenset(each for each in assigned if each.topic in topics)
+        added, surplus = tuple(sorted(wanted - self.owned)), self.owned - wanted
+        self.owned = wanted
+        return added, surplus
+
+    def revoke(self, partitions: Iterable[TopicPartition], *, closing: bool = False) -> Revoke:
+        """Start to revoke the partitions."""
+        taken = frozenset(partitions)
+        self._number += 1
+        self.owned -= taken
+        self.revoking |= taken
+        return Revoke(self._number, tuple(sorted(taken)), closing)
+
+    def revoke_all(self) -> Revoke | None:
+        """Start to revoke everything because the consumer closes; None if there is nothing to revoke."""
+        partitions = self.owned | self.revoking
+        return self.revoke(partitions, closing=True) if partitions else None
+
+    def lose(self, *, awaits_release: bool = True) -> Lose:
+        """Own nothing from now on; a ``Released`` of an earlier revocation no longer counts.
+
+        With ``awaits_release=False``, the ``Released`` of this loss does not count either.
+        """
+        lost = tuple(sorted(self.owned | self.revoking))
+        self.owned = self.revoking = frozenset()
+        self._number += 1
+        lose = Lose(self._number, lost)
+        self._number += not awaits_release
+        return lose
+
+    def release(self, number: int) -> bool:
+        """The reader has released the partitions of this handover. False if a newer handover replaced it."""
+        if number != self._number:
+            return False
+        self.revoking = frozenset()
+        return True

@@ -1,0 +1,42 @@
+"""What a membership asks of its reader: the consumer whose user reads the assigned partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..types import OffsetAndMetadata, TopicPartition
+
+
+class Reading(Protocol):
+    """The reader's side of a membership. Calls come one at a time, except ``stop``, ``idle_for`` and ``collect_marks``.
+
+    A partition is revoked in four steps: ``stop``, ``wait_until_done``, ``finish``, ``revoked``. A lost partition has
+    two: ``stop`` and ``lost``.
+    """
+
+    def stop(self, partitions: Sequence[TopicPartition]) -> None:
+        """Hand out no more records of these partitions: they are about to be revoked or lost."""
+
+    async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
+        """Wait until the user has processed the records that were handed out. Cancelled when the time is over."""
+
+    async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
+        """The wait is over, whether or not the user is done. What is marked when this returns is committed."""
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Call the user's listener, then drop the partitions."""
+
+    async def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop the partitions, then call the user's listener: another member may own them already."""
+
+    async def assigned(
+        self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
+    ) -> None:
+        """A generation is complete: read the added partitions from their committed offsets. ``owned`` has all."""
+
+    def collect_marks(self) -> None:
+        """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""
+
+    def idle_for(self, now: float) -> float:
+        """Seconds since the user last asked for records; 0 while it waits for some. ``now`` is the loop's time."""

@@ -1,0 +1,101 @@
+"""The requests of a member, and the errors that refuse them for good. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..errors import ErrorCode, KafkaError, error_for
+from ..protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    LeaveGroupRequestMember,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from ..protocol.versions import VersionTable
+from ..types import TopicPartition
+from .events import Identity, SendLeave
+from .payloads import PROTOCOL_TYPE, write_assignment
+
+_HINTS = {
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers limit the group by group.max.size",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+        "the present members use none of these strategies or are not consumers; all members of a group need a common "
+        "strategy"
+    ),
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
+        "session_timeout must be within group.min.session.timeout.ms and group.max.session.timeout.ms of the brokers"
+    ),
+    ErrorCode.FENCED_INSTANCE_ID: "another client has joined with the same group_instance_id",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs READ on the group",
+}
+
+
+def join_request(
+    group_id: str,
+    identity: Identity,
+    subscriptions: Mapping[str, bytes],
+    *,
+    session_timeout: float,
+    rebalance_timeout: float,
+) -> JoinGroupRequest:
+    """``subscriptions`` by strategy, the preferred one first; timeouts in seconds."""
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=round(session_timeout * 1000),
+        rebalance_timeout_ms=round(rebalance_timeout * 1000),
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in subscriptions.items()],
+    )
+
+
+def sync_request(
+    group_id: str, identity: Identity, strategy: str, assignment: Mapping[str, Sequence[TopicPartition]]
+) -> SyncGroupRequest:
+    """``assignment`` is the leader's; the other members send an empty one."""
+    return SyncGroupRequest(
+        group_id=group_id,
+        generation_id=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=strategy,
+        assignments=[
+            SyncGroupRequestAssignment(member_id=member_id, assignment=write_assignment(partitions))
+            for member_id, partitions in assignment.items()
+        ],
+    )
+
+
+def heartbeat_request(group_id: str, identity: Identity) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        group_id=group_id,
+        generation_id=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
+    )
+
+
+def leave_request(group_id: str, action: SendLeave, versions: VersionTable) -> LeaveGroupRequest:
+    """In the form that the coordinator speaks: with a list of members, or with one member id."""
+    if not versions.supports(LeaveGroupRequest.MANY_MEMBERS):
+        return LeaveGroupRequest(group_id=group_id, member_id=action.member_id)
+    member = LeaveGroupRequestMember(
+        member_id=action.member_id, group_instance_id=action.instance_id, reason=action.reason
+    )
+    return LeaveGroupRequest(group_id=group_id, members=[member])
+
+
+def refusal(
+    api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, strategies: Iterable[str]
+) -> KafkaError:
+    """The error for the user when the coordinator refuses the member for good."""
+    static = "" if instance_id is None else f" as {instance_id!r}"
+    hint = f" ({_HINTS[code]})" if code in _HINTS else ""
+    return error_for(
+        code, f"{api} of group {group_id!r}{static} with strategies {', '.join(strategies)} was refused{hint}"
+    )
