@@ -92,6 +92,8 @@ class Service:
         on_start: Callable[[], Awaitable[object]] | None = None,
         on_close: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
+        self.name = type(component).__name__
+        """The component's class. The names of its tasks begin with it."""
         self._component = component
         self._on_start = on_start
         self._on_close = on_close
@@ -116,11 +118,6 @@ class Service:
     @property
     def state(self) -> ServiceState:
         return self._state
-
-    @property
-    def name(self) -> str:
-        """The component's class, as the names of its tasks begin."""
-        return type(self._component).__name__
 
     @property
     def failure(self) -> BaseException | None:
@@ -173,7 +170,7 @@ class Service:
             self._advance(ServiceEvent.CLOSE)
         if self._state is ServiceState.CLOSED:
             return
-        self._check_loop()
+        _check_loop(self._loop, self._component)
         bound = CLOSE_TIMEOUT if timeout is None else max(0.0, timeout)
         self._begin_closing(bound)
         if self.is_own_task:
@@ -388,19 +385,8 @@ class Service:
 
     def _raise_unusable(self, why: str) -> NoReturn:
         self._raise_failure()
-        self._check_loop()
+        _check_loop(self._loop, self._component)
         raise IllegalStateError(f"{self._component!r} {why}")
-
-    def _check_loop(self) -> None:
-        if self._loop is None:
-            return
-        if self._loop.is_closed():
-            raise IllegalStateError(f"the event loop that {self._component!r} was started in is closed")
-        if asyncio._get_running_loop() is not self._loop:
-            raise IllegalStateError(f"{self._component!r} belongs to another event loop, in which it was started")
-
-    def __repr__(self) -> str:
-        return repr(self._component)
 
 
 class Component:
@@ -474,6 +460,16 @@ class _Interruptible:
 
     def is_own_cancellation(self) -> bool:
         return self._interrupted and self._task.uncancel() <= self._before
+
+
+def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> None:
+    """Raise IllegalStateError unless ``loop``, in which the component was started, runs."""
+    if loop is None:
+        return
+    if loop.is_closed():
+        raise IllegalStateError(f"the event loop that {component!r} was started in is closed")
+    if asyncio._get_running_loop() is not loop:
+        raise IllegalStateError(f"{component!r} belongs to another event loop, in which it was started")
 
 
 def unwrapped(error: BaseException) -> BaseException:

@@ -9,8 +9,8 @@ and callers together. Otherwise a hundred clients would keep a broker down that 
 Rule 3: A connection that is no longer given out stays in ``_ending`` until its transport is closed, so that closing the
 broker waits for all of them. A connection that is being opened is there as well.
 
-Bootstrap addresses are brokers with a negative node id. They are used only while no other broker is known, and whoever
-uses them reports their failures; so they have no outage of their own.
+Bootstrap addresses are brokers with a negative node id. They are used only while no other broker is known, and the
+metadata updater reports their failures; so they have no outage of their own.
 """
 
 from __future__ import annotations

@@ -171,7 +171,9 @@ class Connection:
                 self._agreed = AgreedVersions(await self._handshake.api_versions())
                 if login is not None:
                     self._advance(ConnectionEvent.AUTHENTICATION_REQUIRED)
-                    await self._log_in(login)
+                    exchange = await login.exchange()
+                    self.session_ends = await self._handshake.log_in(login, exchange, self.versions)
+                    self._check_not_closed()
         except KafkaError as error:
             self.close(error)
             raise
@@ -209,10 +211,6 @@ class Connection:
             self.close(ConnectionLost(f"the new login to {self.peer} was cancelled", sent=False))
             raise
 
-    async def _log_in(self, login: Login) -> None:
-        self.session_ends = await self._handshake.log_in(login, await login.exchange(), self.versions)
-        self._check_not_closed()
-
     async def _send_in_handshake(self, request: Request[R], version: int, timeout: float, /) -> R:
         response = await self._requests.send_in_handshake(request, version, timeout)
         self._check_not_closed()
@@ -243,7 +241,7 @@ class Connection:
         UnsupportedVersion, and ValueError for a request that the version cannot carry.
         """
         if not self._is_open:
-            raise self._unusable()
+            raise _unusable(self)
         assert self._agreed is not None
         version = self._agreed.pick(type(request), at_most)
         return self._requests.send(request, version, self._request_timeout if timeout is None else timeout)
@@ -254,7 +252,7 @@ class Connection:
         Raises as ``send_nowait`` does.
         """
         if not self._is_open:
-            raise self._unusable()
+            raise _unusable(self)
         assert self._agreed is not None
         self._requests.send_unanswered(request, self._agreed.pick(type(request), at_most))
 
@@ -323,11 +321,6 @@ class Connection:
         if self._retiring and not self.in_flight:
             self.close()
 
-    def _unusable(self) -> KafkaError:
-        if self._state is ConnectionState.CLOSED:
-            return _lost(f"the connection to {self.peer} is closed", self.closed.result(), sent=False)
-        return IllegalStateError(f"{self!r} is not open")
-
     def _advance(self, event: ConnectionEvent) -> None:
         self._state = next_state(CONNECTION, self._state, event)
 
@@ -339,6 +332,12 @@ async def _connect(connector: Connector, host: str, port: int, wire: _Wire) -> N
         raise
     except OSError as error:
         raise ConnectionLost(f"cannot connect to {wire.peer}: {error}", sent=False) from error
+
+
+def _unusable(connection: Connection) -> KafkaError:
+    if connection.state is ConnectionState.CLOSED:
+        return _lost(f"the connection to {connection.peer} is closed", connection.closed.result(), sent=False)
+    return IllegalStateError(f"{connection!r} is not open")
 
 
 def _lost(text: str, cause: KafkaError | None, *, sent: bool) -> ConnectionLost:
