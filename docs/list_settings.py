@@ -1,7 +1,7 @@
 """Write ``docs/settings.md`` from the configuration dataclasses: ``python docs/list_settings.py``.
 
-What a setting is for is the docstring below its field. Java's names and defaults are the table here, of Kafka 4.3's
-clients. Tests fail while a setting has no docstring or no line in that table, and while the page is not what both say.
+The description of a setting is the docstring below its field. Java's names and defaults are in the table here; they are
+those of Kafka 4.3. A test fails if a setting has no docstring or no line in the table, or if the page is outdated.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ CONFIGURATIONS: list[tuple[type, str, str]] = [
 
 
 class Java(NamedTuple):
-    """The setting's name in Java's client, and its default there: a number in our unit, or the words to print."""
+    """The setting's name and default in Java's client: a value in our unit, or the words to print."""
 
     name: str | None
     default: object = None
 
 
 SAME = object()
-"""Java's default is ours."""
+"""Java's default is the same."""
 
 JAVA: dict[str, Java] = {
     "bootstrap_servers": Java("bootstrap.servers", SAME),
-    "client_id": Java("client.id", "empty, or made up"),
+    "client_id": Java("client.id", "empty or generated"),
     "client_rack": Java("client.rack", SAME),
     "request_timeout": Java("request.timeout.ms", SAME),
     "api_timeout": Java("default.api.timeout.ms", SAME),
-    "connect_timeout": Java("socket.connection.setup.timeout.ms", "10 s, and up to 30 s as it fails"),
+    "connect_timeout": Java("socket.connection.setup.timeout.ms", "10 s, growing to 30 s after failures"),
     "retry_backoff": Java("retry.backoff.ms", SAME),
     "retry_backoff_max": Java("retry.backoff.max.ms", SAME),
     "reconnect_backoff": Java("reconnect.backoff.ms", SAME),
@@ -59,7 +59,7 @@ JAVA: dict[str, Java] = {
     "allow_auto_create_topics": Java("allow.auto.create.topics", SAME),
     "security_protocol": Java("security.protocol", SAME),
     "ssl_context": Java("ssl.engine.factory.class", SAME),
-    "ssl_cafile": Java("ssl.truststore.location, ssl.truststore.certificates", "whom the JVM trusts"),
+    "ssl_cafile": Java("ssl.truststore.location, ssl.truststore.certificates", "the JVM's certificates"),
     "ssl_certfile": Java("ssl.keystore.location, ssl.keystore.certificate.chain", SAME),
     "ssl_keyfile": Java("ssl.keystore.key", SAME),
     "ssl_key_password": Java("ssl.key.password", SAME),
@@ -97,21 +97,21 @@ JAVA: dict[str, Java] = {
     "auto_commit_interval": Java("auto.commit.interval.ms", SAME),
 }
 
-IN_OTHER_WORDS = {
-    "ssl_context": "made of the following",
-    "ssl_cafile": "whom the system trusts",
-    "idempotence": "yes, with `acks=\"all\"`",
+MEANING_OF_NONE = {
+    "ssl_context": "made from the next settings",
+    "ssl_cafile": "the system's certificates",
+    "idempotence": "on with `acks=\"all\"`",
     "compression_level": "the codec's own",
     "rebalance_timeout": "`max_poll_interval`",
 }
-"""Defaults that are None and mean something."""
+"""The meaning of defaults that are None."""
 
 HEAD = """# Settings
 
-All are keyword arguments of the clients. Times are seconds, sizes are bytes. A wrong one raises `ConfigurationError`
-from the constructor, which names the setting, the value, and what is allowed. Java's names and defaults are those of
-Kafka 4.3's clients; a default in **bold** differs from ours. This page is made from `aiokafka_lite/config.py` by
-`docs/list_settings.py`; change these, not the page.
+All settings are keyword arguments of the clients. Times are in seconds, sizes in bytes. A wrong setting raises
+`ConfigurationError` in the constructor, which names the setting, what is allowed, and the given value. Java's names and
+defaults are those of Kafka 4.3; a default in **bold** differs from this client's. This page is made from
+`aiokafka_lite/config.py` by `docs/list_settings.py`; change those, not the page.
 """
 
 
@@ -145,16 +145,16 @@ def line(setting: Field[object], purpose: str) -> str:
 
 
 def in_java(name: str, value: object) -> str:
-    """A default of Java's that is not ours."""
+    """Java's default, where it differs."""
     return value if isinstance(value, str) else shown(name, value)
 
 
 def default(setting: Field[object]) -> str:
-    """A default as one reads it; of a setting that has none, that it must be given."""
+    """The default to print, or "required"."""
     if setting.default is MISSING:
-        return "must be given" if setting.default_factory is MISSING else shown(setting.name, setting.default_factory())
+        return "required" if setting.default_factory is MISSING else shown(setting.name, setting.default_factory())
     if setting.default is None:
-        return IN_OTHER_WORDS.get(setting.name, "none")
+        return MEANING_OF_NONE.get(setting.name, "none")
     return shown(setting.name, setting.default)
 
 

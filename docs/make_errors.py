@@ -1,7 +1,7 @@
-"""Write ``docs/errors.md`` by making each error: ``python docs/make_errors.py``.
+"""Write ``docs/errors.md`` by causing each error: ``python docs/make_errors.py``.
 
-A case is a function that runs into an error as users do. What it raises, and its own lines, are what the page shows.
-All run on virtual time and on clusters of their own, so that the page is the same each time; a test makes them anew.
+A case is a function that causes an error as a user would. The page shows its code, its error, and its docstring as the
+advice. Each case runs in virtual time on its own cluster, so the page is the same each time. A test compares it.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ PAGE = ROOT / "docs" / "errors.md"
 
 HEAD = """# Errors and what to do
 
-Every entry was made by running the lines that it shows; `docs/make_errors.py` has them, and writes this page of what
-they raise. `servers` is the address of a cluster with a topic `orders` of one partition. The classes are in the
-[reference](reference.md): all of ours are `KafkaError`, and one that a broker answered is a `BrokerError` with Kafka's
-`code`. What may pass by itself is tried again by the client, until the time of the call is over; the error then is a
-`KafkaTimeout` that names the last cause. So there is no need to catch and repeat what is not a `KafkaTimeout`.
+Each entry shows code and the error that it raises; `docs/make_errors.py` runs the code and writes this page. `servers`
+is the address of a cluster with a topic `orders` of one partition. The classes are in the [reference](reference.md):
+all of them are `KafkaError`, and an error code of a broker is a `BrokerError` with Kafka's `code`. The client retries
+temporary errors until the timeout of the call has passed, and then raises `KafkaTimeout` with the last cause. So a
+retry in your code only makes sense for `KafkaTimeout`.
 """
 
 Run = Callable[[EmbeddedCluster, str], Awaitable[object]]
 
 
 class Case(NamedTuple):
-    """An error: where it is on the page, how it is made, and what to do about it."""
+    """An error: its place on the page, the code that causes it, and what to do."""
 
     part: str
     title: str
@@ -71,7 +71,7 @@ class Case(NamedTuple):
 
     @property
     def code(self) -> str:
-        """The lines that make it."""
+        """The lines of the function, without its docstring."""
         lines = inspect.getsource(self.run).splitlines()
         first = next(number for number, line in enumerate(lines) if line.startswith("async def"))
         body = textwrap.dedent("\n".join(lines[first + 1 :]))
@@ -82,7 +82,7 @@ CASES: list[Case] = []
 
 
 def case(part: str, title: str, **settings: Any) -> Callable[[Run], Run]:
-    """Put a function on the page; its docstring is the advice, ``settings`` are the cluster's."""
+    """Add a function to the page. Its docstring is the advice; ``settings`` are those of the cluster."""
 
     def add(run: Run) -> Run:
         CASES.append(Case(part, title, run, inspect.cleandoc(run.__doc__ or ""), settings))
@@ -91,50 +91,50 @@ def case(part: str, title: str, **settings: Any) -> Callable[[Run], Run]:
     return add
 
 
-# ---- reaching a cluster
+# Reaching a cluster.
 
 REACHING = "Reaching the cluster"
 
 
 @case(REACHING, "No broker answers")
 async def no_broker(cluster: EmbeddedCluster, servers: str) -> None:
-    """Nothing listens at any of `bootstrap_servers`. Look at host and port, and whether the cluster is up;
-    `aiokafka-lite diagnose -b HOST:PORT` tries each address. The message has the cause for each one.
+    """No broker listens at the addresses in `bootstrap_servers`. Check host and port, and that the cluster is running.
+    `aiokafka-lite diagnose -b HOST:PORT` tries each address. The message has the cause for each address.
     """
     await cluster.stop(1)
     await Producer(servers, api_timeout=5.0).start()
 
 
-@case(REACHING, "The port is another server's")
+@case(REACHING, "The port belongs to another server")
 async def http_server(cluster: EmbeddedCluster, servers: str) -> None:
-    """What answers there does not speak Kafka. 9092 is the usual port of a broker; web interfaces, REST proxies and
-    schema registries have others, and are no brokers.
+    """The server at this port does not speak the Kafka protocol. The usual port of a broker is 9092. Web interfaces,
+    REST proxies and schema registries are not brokers and have other ports.
     """
     async with http_server_on_a_port() as address:
         await Producer(address).start()
 
 
-@case(REACHING, "The port is one for TLS")
+@case(REACHING, "The port requires TLS")
 async def tls_listener(cluster: EmbeddedCluster, servers: str) -> None:
-    """The listener wants TLS, and the client did not begin with it: set `security_protocol="SSL"`, or `"SASL_SSL"` if
-    it also wants a login.
+    """The listener requires TLS, but the client did not use it. Set `security_protocol="SSL"`, or `"SASL_SSL"` if the
+    listener also requires a login.
     """
     async with tls_server_on_a_port() as address:
         await Producer(address).start()
 
 
-@case(REACHING, "The port is not one for TLS")
+@case(REACHING, "The port does not support TLS")
 async def plain_listener(cluster: EmbeddedCluster, servers: str) -> None:
-    """The other way round: the listener speaks plainly. Set `security_protocol="PLAINTEXT"`, or `"SASL_PLAINTEXT"`,
-    or use the port of the listener that has TLS.
+    """The listener is not encrypted, but the client uses TLS. Set `security_protocol="PLAINTEXT"` or
+    `"SASL_PLAINTEXT"`, or use the port of a listener with TLS.
     """
     await Producer(servers, security_protocol="SSL", api_timeout=5.0).start()
 
 
 @case(REACHING, "A wrong password")
 async def wrong_password(cluster: EmbeddedCluster, servers: str) -> None:
-    """The broker does not know the user, or not by this password. The password is read from where it was given, with
-    every character: a newline at the end of a file counts. It is not tried again, and is in no message.
+    """The user name or the password is wrong. Every character of the password counts, also a newline at the end of a
+    file. The client does not retry, and no message contains the password.
     """
     async with listener_that_refuses_logins() as address:
         login = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "secert"}
@@ -143,92 +143,89 @@ async def wrong_password(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(REACHING, "The broker is too old", as_kafka="1.1.1")
 async def too_old(cluster: EmbeddedCluster, servers: str) -> None:
-    """What was asked for came with a later Kafka than the one that was asked. The message says with which."""
+    """The operation requires a newer release of Kafka than the broker has. The message names the release."""
     async with Admin(servers) as admin:
         await admin.cluster.features()
 
 
-@case(REACHING, "An answer does not come in time")
+@case(REACHING, "A broker does not respond in time")
 async def frozen(cluster: EmbeddedCluster, servers: str) -> None:
-    """A broker took the request and did not answer, or was not reached again, until the time of the call was over:
-    `timeout=` where a call has it, `api_timeout` otherwise. `print(admin.diagnose())` says what went wrong, how often
-    and since when.
+    """No broker responded before the timeout of the call: its `timeout=` argument, else `api_timeout`.
+    `print(admin.diagnose())` shows which errors occurred, how often, and since when.
     """
     async with Admin(servers) as admin:
         await cluster.freeze(1)
         await admin.topics.list(timeout=5.0)
 
 
-# ---- settings
+# Settings.
 
 SETTINGS = "Settings"
 
 
 @case(SETTINGS, "A server without a port")
 async def no_port(cluster: EmbeddedCluster, servers: str) -> None:
-    """Give `host:port`."""
+    """Write the address as `host:port`."""
     Producer("localhost")
 
 
-@case(SETTINGS, "A setting of the wrong kind")
+@case(SETTINGS, "A setting with a wrong value")
 async def wrong_kind(cluster: EmbeddedCluster, servers: str) -> None:
-    """Every setting is checked in the constructor. Times are in seconds, sizes in bytes; see [settings](settings.md).
-    """
+    """The constructor checks every setting. Times are in seconds, sizes in bytes; see [settings](settings.md)."""
     Producer(servers, linger="5 ms")
 
 
-@case(SETTINGS, "A setting that there is not")
+@case(SETTINGS, "An unknown setting")
 async def no_such_setting(cluster: EmbeddedCluster, servers: str) -> None:
-    """The names are Python's, not Java's; [settings](settings.md) has both. Times have no `_ms`."""
+    """Names differ from those of Java's client; [settings](settings.md) lists both. Times are seconds, without `_ms`."""
     Consumer(servers, fetch_max_wait_ms=500)
 
 
-@case(SETTINGS, "Idempotence without acks of all")
+@case(SETTINGS, "Idempotence without acks=all")
 async def idempotence(cluster: EmbeddedCluster, servers: str) -> None:
-    """Only what all replicas have is written once. Leave `idempotence` out to have it where it can be had."""
+    """Idempotence requires acknowledgements of all in-sync replicas. By default, it is on exactly if `acks="all"`."""
     Producer(servers, acks=1, idempotence=True)
 
 
-# ---- topics
+# Topics.
 
 TOPICS = "Topics"
 
 
 @case(TOPICS, "A topic that does not exist", auto_create_topics=False)
 async def unknown_topic(cluster: EmbeddedCluster, servers: str) -> None:
-    """A typo, or nobody has created it, and the brokers do not create topics by themselves. It was looked for until
-    the time was over, as a topic just created may not have come around.
+    """The name is wrong, or the topic was not created, and the brokers do not create topics automatically. The client
+    retries until the timeout, because a new topic may not yet be known to every broker.
     """
     async with Producer(servers, max_block=5.0) as producer:
         await producer.send("odrers", b"two coffees")
 
 
-@case(TOPICS, "A name that no topic can have")
+@case(TOPICS, "An invalid topic name")
 async def invalid_topic(cluster: EmbeddedCluster, servers: str) -> None:
-    """Letters, digits, dot, underscore and hyphen, 249 at most."""
+    """A topic name consists of 1 to 249 letters, digits, dots, underscores and hyphens."""
     async with Producer(servers) as producer:
         await producer.send("my orders", b"two coffees")
 
 
-@case(TOPICS, "A topic that one may not use")
+@case(TOPICS, "No permission for a topic")
 async def topic_authorization(cluster: EmbeddedCluster, servers: str) -> None:
-    """The principal lacks the right: WRITE to produce, READ to consume, DESCRIBE to know of the topic. Grant it with
-    `kafka-acls.sh`; the client does not try again.
+    """The principal lacks a permission: WRITE to produce, READ to consume, DESCRIBE to see the topic. Grant it with
+    `kafka-acls.sh`. The client does not retry.
     """
     cluster.authoriser.deny_topic("orders")
     async with Producer(servers) as producer:
         await producer.send("orders", b"two coffees")
 
 
-# ---- writing
+# Writing.
 
 WRITING = "Writing"
 
 
 @case(WRITING, "A value that is not bytes")
 async def wrong_type(cluster: EmbeddedCluster, servers: str) -> None:
-    """Without a serializer a producer takes bytes and str. Give it `value_serializer=JsonSerializer()`, or a
-    function.
+    """Without a serializer, a producer accepts bytes and str. Pass `value_serializer=JsonSerializer()` or a function.
     """
     async with Producer(servers) as producer:
         await producer.send("orders", {"coffees": 2})
@@ -236,8 +233,8 @@ async def wrong_type(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(WRITING, "A record too large for the producer")
 async def too_large(cluster: EmbeddedCluster, servers: str) -> None:
-    """Raise `max_request_size`, and `max.message.bytes` of the topic with it; or keep what is large elsewhere, and
-    send where it is.
+    """Raise `max_request_size`, and `max.message.bytes` of the topic too. Or store large values outside Kafka, and send
+    a reference.
     """
     async with Producer(servers) as producer:
         await producer.send("orders", bytes(2_000_000))
@@ -245,8 +242,8 @@ async def too_large(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(WRITING, "A record too large for the broker", configs={"message.max.bytes": "1000"})
 async def too_large_for_broker(cluster: EmbeddedCluster, servers: str) -> None:
-    """The topic's `max.message.bytes`, or the brokers' `message.max.bytes`, is less than the record. Batches that are
-    too large are split by the client; a single record cannot be.
+    """The record is larger than the topic's `max.message.bytes` or the brokers' `message.max.bytes`. The client splits
+    batches that are too large, but it cannot split a single record.
     """
     async with Producer(servers) as producer:
         await producer.send("orders", bytes(2_000))
@@ -254,8 +251,9 @@ async def too_large_for_broker(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(WRITING, "No room in the buffer")
 async def buffer_full(cluster: EmbeddedCluster, servers: str) -> None:
-    """Records come faster than the brokers take them. `send_nowait` does not wait: `await producer.drain()` before
-    it, or use `send` or `send_many`, which wait for room. A larger `buffer_memory` only puts it off.
+    """The program produces records faster than the brokers accept them. `send_nowait` does not wait: call
+    `await producer.drain()` before it, or use `send` or `send_many`, which wait for room. A larger `buffer_memory` only
+    delays the error.
     """
     async with Producer(servers, buffer_memory=2_000, linger=1.0) as producer:
         for _ in range(100):
@@ -264,8 +262,8 @@ async def buffer_full(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(WRITING, "Not acknowledged in time")
 async def delivery_timeout(cluster: EmbeddedCluster, servers: str) -> None:
-    """The leader cannot be reached, or does not answer, for all of `delivery_timeout`. The record may have been
-    written if a request with it was sent: the message tells. Sending it again may then write it twice.
+    """The leader was unreachable or did not respond during the whole `delivery_timeout`. The message says whether a
+    request with the record was sent. If so, the record may have been written, and sending it again may duplicate it.
     """
     async with Producer(servers, delivery_timeout=10.0, request_timeout=5.0) as producer:
         await producer.send("orders", b"two coffees")
@@ -275,8 +273,8 @@ async def delivery_timeout(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(WRITING, "Too few replicas", brokers=2, configs={"min.insync.replicas": "2"})
 async def too_few_replicas(cluster: EmbeddedCluster, servers: str) -> None:
-    """With `acks="all"`, `min.insync.replicas` of them must be in sync. Bring the brokers back that hold the others,
-    or create the topic with more replicas.
+    """With `acks="all"`, at least `min.insync.replicas` replicas must be in sync. Start the brokers of the other
+    replicas, or create the topic with more replicas.
     """
     await cluster.stop(3 - cluster.leader_of("orders", 0))
     async with Producer(servers, delivery_timeout=10.0, request_timeout=5.0) as producer:
@@ -285,27 +283,27 @@ async def too_few_replicas(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(WRITING, "A codec that is not installed")
 async def no_snappy(cluster: EmbeddedCluster, servers: str) -> None:
-    """Snappy is an extra; gzip, lz4 and zstd come with the package."""
+    """Snappy requires an extra. gzip, lz4 and zstd come with the package."""
     with without_cramjam():
         Producer(servers, compression="snappy")
 
 
-# ---- reading
+# Reading.
 
 READING = "Reading"
 
 
 @case(READING, "Nothing to read")
 async def nothing_to_read(cluster: EmbeddedCluster, servers: str) -> None:
-    """Give the consumer `topics`, or call `assign`."""
+    """Pass `topics` to the consumer, or call `assign`."""
     async with Consumer(servers) as consumer:
         await anext(consumer)
 
 
 @case(READING, "A record that cannot be deserialized")
 async def deserialization(cluster: EmbeddedCluster, servers: str) -> None:
-    """The record stays next: `seek` past it, or say `on_deserialization_error="skip"`, `"raw"`, or a function that
-    puts it elsewhere.
+    """The position stays at this record. Call `seek` to skip it, or set `on_deserialization_error` to `"skip"`, `"raw"`
+    or a function, which may store the record elsewhere.
     """
     async with Producer(servers) as producer:
         await producer.send("orders", b"two coffees")
@@ -313,11 +311,11 @@ async def deserialization(cluster: EmbeddedCluster, servers: str) -> None:
         await anext(consumer)
 
 
-@case(READING, "An offset that is gone")
+@case(READING, "An offset outside the log")
 async def offset_out_of_range(cluster: EmbeddedCluster, servers: str) -> None:
-    """Retention has deleted it, or it was never there, and `auto_offset_reset="none"` leaves to you what follows:
-    `seek` within the range that the message names. With `"earliest"` or `"latest"` the client does it and logs a
-    warning.
+    """Retention has deleted the offset, or it never existed, and `auto_offset_reset="none"` does not allow a reset.
+    Call `seek` with an offset in the range that the message names. With `"earliest"` or `"latest"`, the client resets
+    the position itself and logs a warning.
     """
     async with Consumer(servers, auto_offset_reset="none") as consumer:
         consumer.assign([TopicPartition("orders", 0)])
@@ -325,10 +323,10 @@ async def offset_out_of_range(cluster: EmbeddedCluster, servers: str) -> None:
         await anext(consumer)
 
 
-@case(READING, "A damaged batch")
+@case(READING, "A corrupt batch")
 async def corrupt(cluster: EmbeddedCluster, servers: str) -> None:
-    """The checksum of a batch does not fit its bytes: damaged on the way, or on the broker's disk. Reading is tried
-    again each time that it is asked for; if it stays, read from another replica, or `seek` past it.
+    """The checksum of a batch is wrong: the batch was damaged in the network or on the broker's disk. The next read
+    fetches the batch again. If the error stays, read from another replica, or `seek` past the batch.
     """
     async with Producer(servers) as producer:
         await producer.send("orders", b"two coffees")
@@ -337,14 +335,14 @@ async def corrupt(cluster: EmbeddedCluster, servers: str) -> None:
         await anext(consumer)
 
 
-# ---- groups
+# Groups.
 
 GROUPS = "Groups"
 
 
-@case(GROUPS, "A group that one may not join")
+@case(GROUPS, "No permission for a group")
 async def group_authorization(cluster: EmbeddedCluster, servers: str) -> None:
-    """The principal lacks READ on the group. Grant it; the client does not try again."""
+    """The principal lacks the permission READ for the group. Grant it. The client does not retry."""
     cluster.on(FindCoordinatorRequest).fail(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     async with Consumer(servers, topics=["orders"], group_id="billing") as consumer:
         await anext(consumer)
@@ -352,8 +350,8 @@ async def group_authorization(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(GROUPS, "Two members with one instance id")
 async def fenced_instance(cluster: EmbeddedCluster, servers: str) -> None:
-    """Another process has joined as the same `group_instance_id`, and this one has to go. Each process needs an id of
-    its own, such as its host's name.
+    """Another process has joined with the same `group_instance_id`, and replaces this one. Give each process its own
+    id, such as its host name.
     """
     settings = {"topics": ["orders"], "group_id": "billing", "group_instance_id": "worker-1"}
     async with Consumer(servers, **settings) as older:
@@ -363,10 +361,10 @@ async def fenced_instance(cluster: EmbeddedCluster, servers: str) -> None:
             await older.poll(timeout=30.0)
 
 
-@case(GROUPS, "A commit that is refused")
+@case(GROUPS, "A refused commit")
 async def commit_refused(cluster: EmbeddedCluster, servers: str) -> None:
-    """The partition has gone to another member, or was never this one's. Nothing is lost: whoever has it reads from
-    the last offset that was committed. Let go in `RebalanceListener`, and commit before a rebalance ends; see
+    """Another member owns the partition now, or this member never owned it. No record is lost: the owner reads from the
+    last committed offset. Commit in a `RebalanceListener` before partitions are revoked; see
     [rebalancing](rebalancing.md).
     """
     async with Consumer(servers, topics=["orders"], group_id="billing") as consumer:
@@ -375,7 +373,7 @@ async def commit_refused(cluster: EmbeddedCluster, servers: str) -> None:
         result.raise_for_refused()
 
 
-# ---- lifetime
+# Lifetime.
 
 LIFETIME = "Starting, closing, event loops"
 
@@ -387,17 +385,17 @@ async def not_started(cluster: EmbeddedCluster, servers: str) -> None:
     await producer.send("orders", b"two coffees")
 
 
-@case(LIFETIME, "Used after the end")
+@case(LIFETIME, "Used after close")
 async def closed(cluster: EmbeddedCluster, servers: str) -> None:
-    """The `async with` is over, or `close` was called. A client has one life: make another one."""
+    """The `async with` block has ended, or `close` was called. A client cannot be started again: create a new one."""
     async with Producer(servers) as producer:
         pass
     await producer.send("orders", b"two coffees")
 
 
-@case(LIFETIME, "Closed while records are under way")
+@case(LIFETIME, "Closed before all records are acknowledged")
 async def closed_early(cluster: EmbeddedCluster, servers: str) -> None:
-    """`close` sends what is left, for as long as it is told to. What is not acknowledged then fails, and may have
+    """`close` sends the remaining records, for at most its `timeout`. Then unacknowledged records fail; they may have
     been written.
     """
     producer = Producer(servers)
@@ -410,33 +408,33 @@ async def closed_early(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(LIFETIME, "Used in another event loop")
 async def wrong_loop(cluster: EmbeddedCluster, servers: str) -> None:
-    """A client belongs to the loop that it was started in. `asyncio.run` makes a new loop each time: start, use and
-    close a client within one. For other threads there is `asyncio.run_coroutine_threadsafe`.
+    """A client belongs to the event loop that it was started in. `asyncio.run` creates a new loop each time: start, use
+    and close a client in one `asyncio.run`. From other threads, use `asyncio.run_coroutine_threadsafe`.
     """
     async with Producer(servers) as producer:
         await asyncio.to_thread(lambda: asyncio.run(producer.send("orders", b"two coffees")))
 
 
-# ---- what the cases need
+# Helpers of the cases.
 
 
 @asynccontextmanager
 async def http_server_on_a_port() -> AsyncIterator[str]:
-    """A web server: it takes whatever comes for a bad request."""
+    """A web server that responds "bad request"."""
     async with answering(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n") as address:
         yield address
 
 
 @asynccontextmanager
 async def tls_server_on_a_port() -> AsyncIterator[str]:
-    """A listener for TLS: it takes whatever comes for a broken handshake, and sends an alert."""
+    """A TLS listener that responds with an alert."""
     async with answering(bytes.fromhex("15030300020246")) as address:
         yield address
 
 
 @asynccontextmanager
 async def listener_that_refuses_logins() -> AsyncIterator[str]:
-    """A broker as far as a login that fails, in Kafka's words."""
+    """A broker that refuses each login with Kafka's error text."""
     spoken = (ApiVersionsRequest, MetadataRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
     versions = [ApiVersion(api_key=each.api_key, min_version=0, max_version=each.versions.last) for each in spoken]
     answers = {
@@ -463,7 +461,7 @@ async def listener_that_refuses_logins() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def answering(data: bytes) -> AsyncIterator[str]:
-    """A port on which everything is answered with these bytes, and an end."""
+    """A server that sends these bytes and closes the connection."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -479,7 +477,7 @@ async def answering(data: bytes) -> AsyncIterator[str]:
 async def serving(
     answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncIterator[str]:
-    """A port of ours."""
+    """A TCP server on a free port; its address."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     try:
         host, port = server.sockets[0].getsockname()
@@ -491,7 +489,7 @@ async def serving(
 
 @contextmanager
 def without_cramjam() -> Iterator[None]:
-    """As if the package were not installed."""
+    """Hide the package cramjam, as if it were not installed."""
     before = sys.modules.get("cramjam")
     sys.modules["cramjam"] = None  # type: ignore[assignment]
     snappy._cramjam.cache_clear()
@@ -505,25 +503,25 @@ def without_cramjam() -> Iterator[None]:
 
 
 def damage_a_batch(cluster: EmbeddedCluster) -> None:
-    """Turn over a bit of the last record in the log, as a broken disk does."""
+    """Flip a bit of the last record in the log, as a broken disk does."""
     batches = cluster.nodes[1].replica_manager.require(TopicPartition("orders", 0)).log.segments[0].batches
     data = bytearray(batches[-1].data)
     data[-1] ^= 1
     batches[-1] = batches[-1]._replace(data=bytes(data))
 
 
-# ---- the page
+# The page.
 
 
 def error_of(case: Case) -> Exception:
-    """Run a case on a cluster of its own; what it raises."""
+    """Run a case on its own cluster; return its error."""
 
     async def run() -> Exception:
         async with EmbeddedCluster(seed=1, **{"brokers": 1} | case.settings) as cluster:
             await cluster.create_topic("orders", partitions=1, replication_factor=len(cluster.nodes))
             try:
                 await case.run(cluster, cluster.bootstrap_servers)
-            except Exception as error:  # noqa: BLE001 - it is what the page is about
+            except Exception as error:  # noqa: BLE001 - the page shows it
                 return error
         raise AssertionError(f"{case.title}: no error")
 
@@ -535,13 +533,13 @@ _VARYING = re.compile(r"(?<=aiokafka-lite-)[0-9a-f-]{36}|(?<=0x)[0-9a-f]{8}")  #
 
 
 def shown(error: Exception) -> str:
-    """The error as a traceback ends, without what differs from run to run."""
+    """The last line of the traceback, without the parts that differ between runs."""
     text = f"{type(error).__name__}: {error}"
     return _VARYING.sub("…", _ADDRESS.sub("localhost:9092", text))
 
 
 def section(case: Case, error: Exception) -> str:
-    """One entry."""
+    """One entry of the page."""
     message = "\n".join(textwrap.wrap(shown(error), 110, break_long_words=False, break_on_hyphens=False))
     code = f"```py\n{case.code}\n```"
     advice = "\n".join(textwrap.wrap(case.advice, 120, break_long_words=False, break_on_hyphens=False))
@@ -549,7 +547,7 @@ def section(case: Case, error: Exception) -> str:
 
 
 def page(errors: Iterable[Exception]) -> str:
-    """The whole page; ``errors`` are those of ``CASES``."""
+    """The whole page. ``errors`` has one error for each of ``CASES``."""
     parts = [HEAD]
     last = ""
     for case, error in zip(CASES, errors, strict=True):
