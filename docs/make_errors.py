@@ -177,7 +177,7 @@ async def wrong_kind(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(SETTINGS, "An unknown setting")
 async def no_such_setting(cluster: EmbeddedCluster, servers: str) -> None:
-    """Names differ from those of Java's client; [settings](settings.md) lists both. Times are seconds, without `_ms`."""
+    """Names differ from those of Java's client; [settings](settings.md) lists both. Times are in seconds."""
     Consumer(servers, fetch_max_wait_ms=500)
 
 
