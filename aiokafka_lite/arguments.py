@@ -124,6 +124,11 @@ def mapping(name: str, given: object, keys: str) -> Mapping[Any, Any]:
     return given
 
 
+def broker_ids(given: Iterable[int]) -> list[int]:
+    """Ids of brokers."""
+    return [whole("broker id", each) for each in several(given, "brokers")]
+
+
 # Partitions and offsets.
 
 

@@ -1,4 +1,4 @@
-"""What an operator asks of a cluster, one module for each family of calls, and ``Admin``, which has them all."""
+"""The admin client: ``Admin``, and a module for each family of calls."""
 
 from __future__ import annotations
 
@@ -15,16 +15,8 @@ from .configs import (
     ResourceType,
     Setting,
 )
-from .groups import (
-    GroupDescription,
-    GroupLag,
-    GroupListing,
-    Groups,
-    GroupState,
-    GroupType,
-    MemberDescription,
-    PartitionLag,
-)
+from .group_descriptions import GroupDescription, GroupListing, GroupState, GroupType, MemberDescription
+from .groups import GroupLag, Groups, PartitionLag
 from .leaders import Election, Leaders, Reassignment, Reassignments
 from .log_dirs import LogDir, LogDirs, ReplicaOnDisk
 from .offsets import EpochEnd, FoundOffset, OffsetsOfPartitions, OffsetSpec

@@ -1,4 +1,4 @@
-"""The client that operators and their programs hold."""
+"""The admin client of users."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 class Admin(Component):
-    """Asks for and changes what a cluster is made of: topics, settings, groups and their offsets, leaders, quotas.
+    """Describes and changes a cluster: topics, settings, groups and their offsets, leaders, quotas.
 
     Calls are grouped: ``admin.topics.create(...)``, ``admin.groups.lag(...)``. Usable between ``start()`` and
-    ``close()``, or inside ``async with``; any number of tasks may call at the same time.
+    ``close()``, or inside ``async with``; any number of tasks may call at the same time. The constructor raises
+    ConfigurationError.
 
-    A call for many things returns ``Results``: each thing has its own result or its own error, also when a broker is
-    down or the time is over. A call for one thing returns it or raises. Arguments that cannot be right raise TypeError
-    or ValueError before anybody is asked. Every call takes ``timeout`` in seconds, ``api_timeout`` by default, and
-    tries again until then what may pass: a controller, coordinator or leader that has moved, a lost connection. What
-    the broker is too old for is an UnsupportedVersion that names the release of Kafka that can. No call creates a
-    topic by asking for it.
+    A call on many items returns ``Results``: each item has its own result or its own error, also when a broker is down
+    or the time is over. A call on one item returns its result or raises. Wrong arguments raise TypeError or ValueError
+    before a request is sent. Every call takes ``timeout`` in seconds, ``api_timeout`` by default, and retries until
+    then what is retriable: a controller, coordinator or leader that has moved, a lost connection. If the broker is too
+    old, UnsupportedVersion names the release that is needed. No call creates a topic as a side effect.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Admin(Component):
         await self._service.attach(self._client.service)
 
     def diagnose(self) -> Diagnosis:
-        """What the client, its connections and its event loop are doing, to print into a bug report.
+        """The state of the client, its connections and its event loop, for a bug report.
 
-        Asks no broker and does not wait. To be called in the event loop.
+        Sends no request and does not wait. Call it in the event loop.
         """
         from ..cluster.diagnosis import Diagnosis, common
 

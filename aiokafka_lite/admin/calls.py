@@ -1,20 +1,24 @@
-"""How a call on many things reaches the brokers: who is asked for what, what is tried again, and when it is enough.
+"""How an admin call on many items reaches the brokers: which broker is asked for what, retries, and the deadline.
 
-Every family of calls stands on ``Calls.settle``. It holds the things that are not settled, asks in each round every
-broker that is concerned, once and at the same time, and settles what the answers settle. What may pass (a controller
-or leader that moved, a lost connection, a coordinator that is loading) stays for the next round, after a pause and
-with fresh metadata, until the deadline; then it fails with KafkaTimeout that names the last trouble. A round does not
-wait for the end of the one before: a broker that keeps silent holds up only what it was asked for. Nothing here knows
-what is asked.
+Every family of calls uses ``Calls.settle``. An item is settled when it has its result or its error.
 
-An answer that there is no such topic is believed at once from the controller, which decides. From any other broker it
-is believed when it is repeated after ``GRACE`` seconds: who has just been told that a topic was created should find it.
+Rule 1: Each round finds the brokers of the items that are not settled, and asks all of them at the same time, each
+once. A round does not wait for the end of the previous one, so a broker that does not answer delays only its own items.
+
+Rule 2: An item whose error is retriable stays for the next round, which begins after a backoff and with new metadata.
+At the deadline it fails with KafkaTimeout, which names its last error.
+
+Rule 3: Three answers are treated differently from ``aio.retry.is_retriable``, as Java's admin client does.
+UNKNOWN_TOPIC_OR_PARTITION is final from the controller, which decides; other brokers may not have heard of a new topic
+yet, so from them it is retried for ``GRACE`` seconds. Codes in ``final`` are results of the operation. Codes in
+``already`` are a success if an earlier attempt of the same call may have been carried out.
+
+Nothing here depends on what is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,8 +28,9 @@ from typing import Any, Generic, TypeVar
 import anyio
 import anyio.abc
 
-from ..aio.retry import Backoff
+from ..aio.retry import is_retriable
 from ..aio.service import Service, unwrapped
+from ..arguments import must_be
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
 from ..errors import (
@@ -39,7 +44,7 @@ from ..errors import (
     error_for,
 )
 from ..net.broker import Broker
-from ..protocol.schema import Request
+from ..protocol.schema import Request, Since
 from ..protocol.versions import VersionTable
 from ..types import TopicPartition
 from .results import Results
@@ -49,26 +54,26 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 GRACE = 0.5
-"""Seconds for which a broker that does not know a topic may only be late."""
+"""Seconds. A broker that does not know a topic may just not have heard of it for that long."""
 
-FRESH = 1.0
-"""Seconds for which leaders are believed, so that many calls in a row do not each wait for metadata. A leader that has
-moved says so, and is looked for then."""
+LEADERS_MAX_AGE = 1.0
+"""Seconds for which known leaders are used, so that a series of calls does not wait for metadata each time. A broker
+that no longer leads a partition answers so, and then the metadata is refreshed."""
 
 NOT_FOUND = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
-_CUT_OFF = "An earlier try of the same call was cut off, and may have been carried out."
-_ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_MAYBE_DONE = "An earlier attempt of this call had no answer, and may have been carried out."
+_COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class Deadline:
-    """When a call must be over, on the clock of the loop."""
+    """The end of a call in the loop's time, ``timeout`` seconds from now. Raises ValueError for a wrong timeout."""
 
     __slots__ = ("at", "timeout")
 
     def __init__(self, timeout: float) -> None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= sys.float_info.max:
-            raise ValueError(f"timeout={timeout!r}: a number of seconds above 0")
+            raise ValueError(must_be("timeout", "a number of seconds > 0", timeout))
         self.timeout = float(timeout)
         self.at = asyncio.get_running_loop().time() + timeout
 
@@ -78,12 +83,12 @@ class Deadline:
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
     def first_part(self) -> Deadline:
-        """Most of what is left, for a step that others follow: what cannot be settled is to leave time for the rest."""
+        """Three quarters of the time left, for a step that others follow, so that a failure leaves time for them."""
         return Deadline(max(self.left * 0.75, 0.001))
 
 
 class Peer:
-    """A broker, for one try: what it speaks, and a way to ask it."""
+    """A broker for one attempt: its versions, and a way to send it requests."""
 
     def __init__(self, broker: Broker, versions: VersionTable, timeout: float) -> None:
         self.node = broker.node
@@ -94,55 +99,58 @@ class Peer:
 
     @property
     def timeout_ms(self) -> int:
-        """How long the broker itself may work on a request, in milliseconds: a little less than it is waited for."""
+        """The milliseconds that the broker itself may take: a little less than the client waits."""
         return max(1, round(self._timeout * 900))
 
     async def send(self, request: Request[R], *, at_most: int | None = None) -> R:
-        """The answer; one try. ``at_most`` bounds the version."""
+        """Send the request once and return the response. ``at_most`` bounds the version."""
         return await self._broker.send(request, timeout=self._timeout, at_most=at_most)
 
-    def speaks(self, request: type[Request[Any]], version: int = 0) -> bool:
-        """Whether the broker and this client have that version of an API, or a later one, in common."""
+    def speaks(self, what: type[Request[Any]] | Since) -> bool:
+        """Whether the broker and this client both speak an API, or a version of it that has the feature."""
+        request, version = (what.message, int(what)) if isinstance(what, Since) else (what, 0)
         newest = self.versions.maximum(request)
         return newest is not None and newest >= version
 
-    def require(self, request: type[Request[Any]], version: int, what: str, since: str) -> None:
-        """Raise UnsupportedVersion, which names the release that brought it, unless the broker can do this."""
-        if not self.speaks(request, version):
-            raise UnsupportedVersion(f"{what} came with Kafka {since}, and {self.versions.peer} is older")
+    def require(self, feature: Since, what: str) -> None:
+        """Raise UnsupportedVersion, which names the release with the feature, unless the broker has it."""
+        if not self.speaks(feature):
+            raise UnsupportedVersion(
+                f"{what} requires Kafka {feature.kafka} or newer, and {self.versions.peer} is older"
+            )
 
 
 @dataclass(slots=True)
-class Places:
-    """Which broker to ask for which things, and the things for which there is none at the moment or at all."""
+class Targets:
+    """Which broker to ask for which items, and the errors of items without a broker."""
 
     by_node: dict[int, list[Any]] = field(default_factory=dict)
     errors: dict[Any, KafkaError] = field(default_factory=dict)
-    by_anyone: bool = False
-    """Whether any broker can answer: then one that keeps silent is to leave time for asking another."""
+    any_broker: bool = False
+    """Whether any broker can answer. One that does not answer must then leave time to ask another."""
 
     def put(self, node_id: int, item: Any) -> None:
         self.by_node.setdefault(node_id, []).append(item)
 
 
-Place = Callable[[list[Any], Deadline], Awaitable[Places]]
+FindTargets = Callable[[list[Any], Deadline], Awaitable[Targets]]
 Ask = Callable[[Peer, list[K]], Awaitable[Mapping[K, V | KafkaError]]]
 
 
 class Calls:
-    """The way of one admin client to the brokers. ``owner`` is the service that users hold, by default the client's."""
+    """The calls of one admin client. ``owner`` is the service that users hold, by default the client's."""
 
     def __init__(self, client: Client, owner: Service | None = None) -> None:
         self._client = client
         self._owner = owner or client.service
-        self._avoided: set[int] = set()
+        self._avoided: set[int] = set()  # brokers that failed last time
 
     @property
     def client(self) -> Client:
         return self._client
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """A deadline from now, ``api_timeout`` if None. Raises IllegalStateError when it is not usable."""
+        """A deadline from now on, ``api_timeout`` if None. Raises IllegalStateError unless the client is started."""
         self._owner.check()
         return Deadline(self._client.config.api_timeout if timeout is None else timeout)
 
@@ -150,7 +158,7 @@ class Calls:
         self,
         what: str,
         items: Iterable[K],
-        place: Place,
+        find_targets: FindTargets,
         ask: Ask[K, V],
         deadline: Deadline,
         *,
@@ -159,138 +167,141 @@ class Calls:
         already: Mapping[ErrorCode, Callable[[K], V]] = NOTHING,
         group_of: Callable[[K], str] | None = None,
     ) -> Results[K, V]:
-        """Ask until everything is settled or the time is over.
+        """Ask until every item has its result or its error. ``what`` names the call in errors.
 
-        ``place`` says whom to ask for what, ``ask`` does it once and tells the result or the error of each thing; what
-        it leaves out counts as failed, and what it raises counts for all that it was to ask for. ``final`` are codes
-        that are not tried again although they may pass. ``already`` turns errors of a repeated request into results:
-        "no such topic" after a deletion whose answer was lost is a success. ``group_of`` names the group whose
-        coordinator is asked for a thing, so that another one is looked for when it has moved.
+        ``find_targets`` chooses the brokers. ``ask`` sends requests once and returns the result or the error of each
+        item; an item that it leaves out has failed, and an error that it raises is the error of all its items.
+        ``grace`` is how many seconds a missing topic is retried. ``final`` are codes that are not retried.
+        ``already`` makes results of errors of a repeated request: "no such topic" after a deletion without an answer
+        is a success. ``group_of`` returns the group of an item whose coordinator is asked, which may move.
         """
         call = _Call(self, what, items, deadline, _Rules(grace, final, already, group_of))
-        return await self._owner.while_running(call.run(place, ask))
+        return await self._owner.while_running(call.run(find_targets, ask))
 
     async def one(
         self,
         what: str,
-        place: Place,
+        find_targets: FindTargets,
         ask: Callable[[Peer], Awaitable[R]],
         deadline: Deadline,
         *,
         final: Collection[ErrorCode] = (),
     ) -> R:
-        """Ask for one thing as ``settle`` does for many, and return the result, or raise the error."""
+        """Ask for one item as ``settle`` does for many. Return its result, or raise its error."""
 
         async def each(peer: Peer, items: list[str]) -> Mapping[str, R | KafkaError]:
             result = await ask(peer)
             return dict.fromkeys(items, result)
 
-        results: Results[str, R] = await self.settle(what, [what], place, each, deadline, final=final)
+        results: Results[str, R] = await self.settle(what, [what], find_targets, each, deadline, final=final)
         return results[what]
 
-    # Whom to ask.
+    # Targets.
 
-    async def any_broker(self, items: list[Any], deadline: Deadline) -> Places:
-        """All things to one broker: one that is connected rather than not, and none that has just failed."""
+    async def any_broker(self, items: list[Any], deadline: Deadline) -> Targets:
+        """All items at one broker, preferably a connected one, and one that did not fail last time."""
         nodes = self._client.view.nodes
         good = [node_id for node_id in nodes if node_id not in self._avoided] or list(nodes)
-        connected = [node_id for node_id in good if self._client.broker(node_id).connected]
-        return Places({random.choice(connected or good): list(items)} if good else {}, by_anyone=True)
+        if not good:
+            return Targets(any_broker=True)
+        candidates = [node_id for node_id in good if self._client.broker(node_id).connected] or good
+        chosen = candidates[int(self._client.runtime.random() * len(candidates))]
+        return Targets({chosen: list(items)}, any_broker=True)
 
-    async def controller(self, items: list[Any], deadline: Deadline) -> Places:
-        """All things to the controller."""
+    async def controller(self, items: list[Any], deadline: Deadline) -> Targets:
+        """All items at the controller."""
         controller = self._client.view.controller
         if controller is None:
-            error = error_for(ErrorCode.NOT_CONTROLLER, "the cluster names no controller at the moment")
-            return Places(errors=dict.fromkeys(items, error))
-        return Places({controller.node_id: list(items)})
+            error = error_for(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+            return Targets(errors=dict.fromkeys(items, error))
+        return Targets({controller.node_id: list(items)})
 
-    async def leaders(self, items: list[TopicPartition], deadline: Deadline) -> Places:
-        """Each partition to its leader, by metadata that is fresh."""
-        places = Places()
+    async def leaders(self, items: list[TopicPartition], deadline: Deadline) -> Targets:
+        """Each partition at its leader, by recent metadata."""
+        targets = Targets()
         for item in items:
             try:
                 check_topic_name(item.topic)
             except BrokerError as error:
-                places.errors[item] = error
-        wanted = [item for item in items if item not in places.errors]
+                targets.errors[item] = error
+        wanted = [item for item in items if item not in targets.errors]
         if not wanted:
-            return places
+            return targets
         view = self._client.view
-        if view.age(asyncio.get_running_loop().time()) > FRESH or not all(map(view.leader_of, wanted)):
+        if view.age(asyncio.get_running_loop().time()) > LEADERS_MAX_AGE or not all(map(view.leader_of, wanted)):
             view = await self._client.refresh({item.topic for item in wanted}, timeout=max(deadline.left, 0.001))
         for item in wanted:
             leader = view.leader_of(item)
             topic = view.topics.get(item.topic)
             if leader is not None:
-                places.put(leader.node_id, item)
+                targets.put(leader.node_id, item)
             elif topic is not None and topic.error is not ErrorCode.NONE:
-                places.errors[item] = error_for(topic.error, f"topic {item.topic!r}")
+                targets.errors[item] = error_for(topic.error, f"topic {item.topic!r}")
             elif topic is not None and topic.is_usable and topic.partition(item.partition) is None:
                 text = f"{item}: the topic has {len(topic.partitions)} partitions"
-                places.errors[item] = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+                targets.errors[item] = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             else:
-                places.errors[item] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{item} has no leader")
-        return places
+                targets.errors[item] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{item} has no leader")
+        return targets
 
-    async def coordinators(self, items: list[str], deadline: Deadline) -> Places:
-        """Each group to its coordinator; those that are not known are looked for at the same time.
+    async def coordinators(self, items: list[str], deadline: Deadline) -> Targets:
+        """Each group at its coordinator. Unknown coordinators are looked up at the same time, each once.
 
-        Each is looked for once, so that the groups of a coordinator that is down hold up no others.
+        So the groups of a coordinator that is down do not delay others.
         """
-        places = Places()
+        targets = Targets()
 
         async def find(group_id: str) -> None:
             try:
                 broker = await self._client.coordinator(group_id, retry=False)
             except KafkaError as error:
-                places.errors[group_id] = error
+                targets.errors[group_id] = error
             else:
-                places.put(broker.node.node_id, group_id)
+                targets.put(broker.node.node_id, group_id)
 
-        async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as lookups:
             for group_id in items:
-                group.start_soon(find, group_id)
-        return places
+                lookups.start_soon(find, group_id)
+        return targets
 
-    async def brokers(self, items: list[int], deadline: Deadline) -> Places:
-        """Each broker id to that broker."""
+    async def brokers(self, items: list[int], deadline: Deadline) -> Targets:
+        """Each broker id at that broker."""
         nodes = self._client.view.nodes
-        places = Places({node_id: [node_id] for node_id in items if node_id in nodes})
+        targets = Targets({node_id: [node_id] for node_id in items if node_id in nodes})
         for node_id in items:
             if node_id not in nodes:
                 listed = ", ".join(map(str, sorted(nodes)))
                 text = f"broker {node_id} is not in the cluster, which has {listed}"
-                places.errors[node_id] = error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
-        return places
+                targets.errors[node_id] = error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+        return targets
 
     async def all_brokers(self, deadline: Deadline) -> list[int]:
-        """The ids of the brokers that the cluster has now."""
+        """The ids of all brokers of the cluster, by new metadata."""
         view = await self._client.refresh(timeout=max(deadline.left, 0.001))
         return sorted(view.nodes)
 
-    # What is learnt from failures.
+    # Brokers.
 
     async def peer(self, node_id: int, deadline: Deadline, *, share: float = 1.0) -> Peer:
-        """The broker, connected, for a try that takes no more than that share of the time that is left."""
+        """Connect to the broker, for an attempt that takes at most ``share`` of the time left."""
         broker = self._client.broker(node_id)
         connection = await broker.connection()
         bound = max(min(deadline.left * share, self._client.config.request_timeout), 0.001)
         return Peer(broker, connection.versions, bound)
 
     def broker_failed(self, node_id: int) -> None:
-        """Ask others rather than this one, and hear whether it is gone."""
+        """Prefer other brokers, and refresh the metadata: this one may have left."""
         self._avoided.add(node_id)
         self._client.request_refresh()
 
     def broker_answered(self, node_id: int) -> None:
-        """It is well again."""
+        """The broker is reachable."""
         self._avoided.discard(node_id)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules(Generic[K, V]):
-    """What the caller says of errors; ``Calls.settle`` explains."""
+    """How a call classifies errors; ``Calls.settle`` explains the fields."""
 
     grace: float
     final: Collection[ErrorCode]
@@ -299,7 +310,7 @@ class _Rules(Generic[K, V]):
 
 
 class _Call(Generic[K, V]):
-    """One call of ``settle``: what is pending and what troubled it last, and what is settled."""
+    """One call of ``settle``: the pending items with their last errors, and the settled ones."""
 
     def __init__(self, calls: Calls, what: str, items: Iterable[K], deadline: Deadline, rules: _Rules[K, V]) -> None:
         self._calls = calls
@@ -311,47 +322,48 @@ class _Call(Generic[K, V]):
         self._pending: dict[K, KafkaError | None] = dict.fromkeys(self._items)
         self._done: dict[K, V] = {}
         self._failed: dict[K, KafkaError] = {}
-        self._repeated: set[K] = set()  # asked for before, by a request that may have been carried out
-        self._asked: set[K] = set()  # being asked for
+        self._repeated: set[K] = set()  # an earlier attempt had no answer and may have been carried out
+        self._asked: set[K] = set()  # a request for the item is in flight
         self._answered = asyncio.Event()
-        self._wrong: list[Exception] = []  # the caller's own errors
+        self._wrong: list[Exception] = []  # errors of the caller, not of an item
 
-    async def run(self, place: Place, ask: Ask[K, V]) -> Results[K, V]:
-        config = self._calls.client.config
-        backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+    async def run(self, find_targets: FindTargets, ask: Ask[K, V]) -> Results[K, V]:
+        backoff = self._calls.client.retry_backoff()
         try:
-            async with asyncio.timeout_at(self._deadline.at) as scope, anyio.create_task_group() as asking:
-                while self._pending:
-                    await self._begin_round(asking, place, ask)
-                    await self._until_something_is_to_be_asked()
-                    if self._pending:
-                        await asyncio.sleep(backoff.next())
-                        await self._freshen()
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            self._give_up()
+            with anyio.CancelScope(deadline=self._deadline.at) as scope:
+                async with anyio.create_task_group() as requests:
+                    while self._pending:
+                        await self._begin_round(requests, find_targets, ask)
+                        await self._until_next_round()
+                        if self._pending:
+                            await asyncio.sleep(backoff.next())
+                            await self._refresh_metadata()
         except BaseExceptionGroup as errors:
             raise unwrapped(errors) from None
+        if scope.cancelled_caught:
+            self._time_out()
         return Results(
             {item: self._done[item] for item in self._items if item in self._done},
             {item: self._failed[item] for item in self._items if item in self._failed},
         )
 
-    async def _begin_round(self, asking: anyio.abc.TaskGroup, place: Place, ask: Ask[K, V]) -> None:
+    async def _begin_round(self, requests: anyio.abc.TaskGroup, find_targets: FindTargets, ask: Ask[K, V]) -> None:
         items = [item for item in self._pending if item not in self._asked]
         try:
-            places = await place(items, self._deadline)
+            targets = await find_targets(items, self._deadline)
         except KafkaError as error:
-            self._judge_all(items, error)
+            self._classify_all(items, error)
             return
-        self._judge_each(places.errors)
-        for node_id, share in places.by_node.items():
+        self._classify(targets.errors)
+        for node_id, share in targets.by_node.items():
             self._asked.update(share)
-            asking.start_soon(self._ask_one, node_id, share, ask, 0.5 if places.by_anyone else 1.0)
+            requests.start_soon(self._ask_one, node_id, share, ask, 0.5 if targets.any_broker else 1.0)
 
-    async def _until_something_is_to_be_asked(self) -> None:
-        """Or nothing is left. Raises the error of a value that no version can carry: the caller's, not an item's."""
+    async def _until_next_round(self) -> None:
+        """Wait until a pending item can be asked for again, or no item is pending.
+
+        Raises the TypeError or ValueError of an argument that no version can carry: it is the caller's.
+        """
         while self._pending and self._asked.issuperset(self._pending):
             self._answered.clear()
             await self._answered.wait()
@@ -366,26 +378,21 @@ class _Call(Generic[K, V]):
         self._asked.difference_update(share)
         self._answered.set()
 
-    async def _ask(
-        self,
-        node_id: int,
-        share: list[K],
-        ask: Ask[K, V],
-        of_time: float,
-    ) -> None:
+    async def _ask(self, node_id: int, share: list[K], ask: Ask[K, V], of_time: float) -> None:
         try:
             peer = await self._calls.peer(node_id, self._deadline, share=of_time)
             answers = await ask(peer, share)
         except KafkaError as error:
-            self._learn_unreachable(node_id, share, error)
-            self._judge_all(share, error)
+            self._note_unreachable(node_id, share, error)
+            self._classify_all(share, error)
             return
         self._calls.broker_answered(node_id)
-        self._judge_each(answers, node_id)
+        self._classify(answers, node_id)
         missing = [item for item in share if item in self._pending and item not in answers]
-        self._judge_all(missing, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self._what}: the answer leaves it out"))
+        text = f"{self._what}: the response does not have this item"
+        self._classify_all(missing, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
-    def _learn_unreachable(self, node_id: int, share: list[K], error: KafkaError) -> None:
+    def _note_unreachable(self, node_id: int, share: list[K], error: KafkaError) -> None:
         if not isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError):
             return
         if not (isinstance(error, ConnectionLost) and not error.sent):
@@ -398,68 +405,68 @@ class _Call(Generic[K, V]):
             for group_id in {self._rules.group_of(item) for item in items}:
                 self._calls.client.forget_coordinator(group_id, node_id=node_id)
 
-    # Verdicts.
+    # Classifying answers.
 
-    def _judge_all(self, items: Iterable[K], error: KafkaError) -> None:
-        self._judge_each(dict.fromkeys(items, error))
+    def _classify_all(self, items: Iterable[K], error: KafkaError) -> None:
+        self._classify(dict.fromkeys(items, error))
 
-    def _judge_each(self, answers: Mapping[K, V | KafkaError], node_id: int = -1) -> None:
+    def _classify(self, answers: Mapping[K, V | KafkaError], node_id: int = -1) -> None:
         for item, answer in answers.items():
             if item not in self._pending:
                 continue
             if not isinstance(answer, KafkaError):
-                self._settle(item, answer)
+                self._succeed(item, answer)
                 continue
             code = answer.code if isinstance(answer, BrokerError) else None
-            if code in _ELSEWHERE:
+            if code in _COORDINATOR_MOVED:
                 self._forget_coordinators([item], node_id)
             if code is ErrorCode.REQUEST_TIMED_OUT:
                 self._repeated.add(item)
             already = None if code is None else self._rules.already.get(code)
             if already is not None and item in self._repeated:
-                self._settle(item, already(item))
-            elif self._may_pass(answer):
+                self._succeed(item, already(item))
+            elif self._is_retriable(answer):
                 self._pending[item] = answer
             else:
                 self._fail(item, answer)
 
-    def _settle(self, item: K, value: V) -> None:
+    def _succeed(self, item: K, value: V) -> None:
         del self._pending[item]
         self._done[item] = value
 
     def _fail(self, item: K, error: KafkaError) -> None:
         del self._pending[item]
-        if item in self._repeated and _CUT_OFF not in getattr(error, "__notes__", ()):
-            error.add_note(_CUT_OFF)
+        if item in self._repeated and _MAYBE_DONE not in getattr(error, "__notes__", ()):
+            error.add_note(_MAYBE_DONE)
         self._failed[item] = error
 
-    def _may_pass(self, error: KafkaError) -> bool:
-        if not isinstance(error, BrokerError):
-            return isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError)
-        if error.code in NOT_FOUND:
-            return asyncio.get_running_loop().time() < self._started + self._rules.grace
-        if error.code in self._rules.final:
-            return False
-        return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
+    def _is_retriable(self, error: KafkaError) -> bool:
+        """``is_retriable`` with the exceptions of Rule 3."""
+        if isinstance(error, BrokerError):
+            if error.code in NOT_FOUND:
+                return asyncio.get_running_loop().time() < self._started + self._rules.grace
+            if error.code in self._rules.final:
+                return False
+        return is_retriable(error)
 
-    def _give_up(self) -> None:
-        for item, trouble in list(self._pending.items()):
-            last = "no broker has answered" if trouble is None else f"the last error was: {trouble}"
+    def _time_out(self) -> None:
+        for item, error in list(self._pending.items()):
+            last = "no broker answered" if error is None else f"the last error was: {error}"
             what = self._what if item == self._what else f"{self._what}: {item}"
-            text = f"{what} was not settled within {self._deadline.timeout:.3g} s; {last}"
+            text = f"{what} did not succeed within {self._deadline.timeout:.3g} s; {last}"
             self._fail(item, KafkaTimeout(text))
 
-    async def _freshen(self) -> None:
-        """Wait for metadata that is newer than the trouble, if any broker has it."""
+    async def _refresh_metadata(self) -> None:
+        """Wait for metadata that is newer than the errors, if any broker answers."""
         try:
             bound = min(self._deadline.left, self._calls.client.config.request_timeout)
             await self._calls.client.refresh(timeout=max(bound, 0.001))
         except KafkaTimeout:
-            pass  # the next round finds out what it can do with the old one
+            pass  # the next round uses the old metadata
 
 
 def answer_of(code: int, what: str, value: V, message: str | None = None) -> V | KafkaError:
-    """The value, or the error that the code stands for; ``what`` was asked and ``message`` is the broker's."""
+    """The value, or the error of a code that is not 0. ``what`` was asked, ``message`` is the broker's."""
     if code == ErrorCode.NONE:
         return value
     return error_for(code, f"{what}: {message}" if message else what)

@@ -1,10 +1,11 @@
-"""The cluster as a whole: its brokers and controller, its features, and which versions of which APIs brokers speak."""
+"""The cluster: its brokers and controller, its features, and the API versions that its brokers offer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .. import arguments
 from ..errors import KafkaError, UnsupportedVersion, error_for
 from ..net.handshake import SOFTWARE_NAME
 from ..protocol.messages import (
@@ -16,19 +17,15 @@ from ..protocol.messages import (
 )
 from ..types import Node
 from ..version import VERSION
-from . import arguments
 from .calls import Calls, Peer
 from .results import Results
-
-FENCED = 2
-WITH_FEATURES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster. ``fenced`` are brokers that are registered and out of service, None unless they were asked for.
+    """The cluster. ``fenced`` are brokers that are registered and out of service, None without ``include_fenced``.
 
-    On a cluster without ZooKeeper ``controller`` is a broker that passes requests on to the controllers.
+    On a cluster without ZooKeeper ``controller`` is a broker that forwards requests to the controllers.
     """
 
     cluster_id: str | None
@@ -39,7 +36,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """From ``first`` to ``last``, both included."""
+    """Versions from ``first`` to ``last``, both included."""
 
     first: int
     last: int
@@ -47,7 +44,10 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the brokers could do, and what all of them have agreed on; ``epoch`` counts agreements, None for none."""
+    """The features that the brokers support, and the levels that are finalized for the whole cluster.
+
+    ``epoch`` grows with each finalization; None if there was none.
+    """
 
     supported: Mapping[str, VersionRange]
     finalized: Mapping[str, VersionRange]
@@ -56,9 +56,9 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class ApiSupport:
-    """An API of a broker: its versions, and the newest that this client speaks too (None for none).
+    """An API of a broker: its versions, and the newest that this client speaks too (None if there is none).
 
-    ``name`` is None for one that this client does not know.
+    ``name`` is None for an API that this client does not know.
     """
 
     key: int
@@ -68,17 +68,17 @@ class ApiSupport:
 
 
 class Cluster:
-    """What ``admin.cluster`` does."""
+    """The calls of ``admin.cluster``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     async def describe(self, *, include_fenced: bool = False, timeout: float | None = None) -> ClusterDescription:
-        """The brokers, the controller and the cluster's id. Fenced brokers are told since Kafka 4.0."""
+        """The brokers, the controller and the cluster's id. ``include_fenced`` requires Kafka 4.0."""
 
         async def ask(peer: Peer) -> ClusterDescription:
             if include_fenced:
-                peer.require(DescribeClusterRequest, FENCED, "listing fenced brokers", "4.0")
+                peer.require(DescribeClusterRequest.FENCED_BROKERS, "listing fenced brokers")
             if peer.speaks(DescribeClusterRequest):
                 return await _describe(peer, include_fenced)
             return await _describe_by_metadata(peer)
@@ -87,10 +87,10 @@ class Cluster:
         return await self._calls.one("describing the cluster", self._calls.any_broker, ask, deadline)
 
     async def features(self, *, timeout: float | None = None) -> Features:
-        """The features of the cluster (KIP-584). Since Kafka 2.7; with ZooKeeper there were none to speak of."""
+        """The features of the cluster (KIP-584). Requires Kafka 2.7."""
 
         async def ask(peer: Peer) -> Features:
-            peer.require(ApiVersionsRequest, WITH_FEATURES, "describing features", "2.7")
+            peer.require(ApiVersionsRequest.FEATURES, "describing features")
             answer = await _versions(peer)
             agreed = answer.finalized_features_epoch >= 0
             return Features(
@@ -109,8 +109,8 @@ class Cluster:
     async def api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> Results[int, tuple[ApiSupport, ...]]:
-        """Which APIs brokers, or all of them, offer; in order of their keys."""
-        wanted = None if brokers is None else arguments.brokers(brokers)
+        """The APIs that brokers offer, in order of their keys. All brokers if None."""
+        wanted = None if brokers is None else arguments.broker_ids(brokers)
 
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[ApiSupport, ...] | KafkaError]:
             answer = await _versions(peer)
@@ -150,7 +150,7 @@ async def _describe_by_metadata(peer: Peer) -> ClusterDescription:
 async def _versions(peer: Peer) -> ApiVersionsResponse:
     answer = await peer.send(ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION))
     if answer.error_code:
-        raise error_for(answer.error_code, f"the versions of broker {peer.node_id}")
+        raise error_for(answer.error_code, f"asking for the API versions of broker {peer.node_id}")
     return answer
 
 

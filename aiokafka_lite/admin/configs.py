@@ -1,8 +1,8 @@
-"""Settings of topics, brokers, groups and clients: describe with their sources, change only what is named.
+"""Settings of topics, brokers, groups and clients: describe them with their sources, and change single ones.
 
-Settings of one broker are asked from and changed at that broker; all others are asked from any broker and changed at
-the controller. Before Kafka 2.3 a change replaces all settings of a resource (there is no IncrementalAlterConfigs,
-KIP-339), so the present ones are read first and sent along: a change that somebody else makes between the two is lost.
+Settings of one broker are described and changed at that broker. All others are described at any broker and changed at
+the controller. Before Kafka 2.3 there is no IncrementalAlterConfigs (KIP-339), and a change replaces all settings of a
+resource. So the present ones are read first and sent again: a change by another client between the two is lost.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
+from .. import arguments
 from ..errors import KafkaError, UnsupportedVersion
 from ..protocol.messages import (
     AlterConfigsRequest,
@@ -25,24 +26,23 @@ from ..protocol.messages import (
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
 )
-from . import arguments
-from .calls import Calls, Deadline, Peer, Place, Places, answer_of
+from .calls import Calls, Deadline, FindTargets, Peer, Targets, answer_of
 from .results import Results
 
 SettingValue = str | int | float | bool
 
 
 class _Open(IntEnum):
-    """An enumeration that a newer broker may add to."""
+    """An enumeration that newer brokers may extend."""
 
     @classmethod
     def of(cls, number: int) -> Self:
-        """The member, UNKNOWN (0) for a number that is not known here."""
+        """The member of this number, UNKNOWN (0) for an unknown one."""
         return cls(number if number in cls._value2member_map_ else 0)
 
 
 class ResourceType(_Open):
-    """What has settings."""
+    """A kind of resource with settings."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -53,7 +53,7 @@ class ResourceType(_Open):
 
 
 class ConfigSource(_Open):
-    """Where a value comes from, from the nearest to the farthest."""
+    """The source of a value. TOPIC overrides BROKER, which overrides ALL_BROKERS, BROKER_FILE and DEFAULT."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -67,7 +67,7 @@ class ConfigSource(_Open):
 
 
 class ConfigType(_Open):
-    """What values a setting takes. UNKNOWN before Kafka 2.6."""
+    """The type of a setting's values. UNKNOWN before Kafka 2.6."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -82,7 +82,7 @@ class ConfigType(_Open):
 
 
 class Operation(IntEnum):
-    """What a change does. APPEND and SUBTRACT are for lists."""
+    """The operation of a change. APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -94,7 +94,7 @@ _OF_BROKERS = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
 class ConfigResource(NamedTuple):
-    """A thing with settings. A broker's name is its id; an empty one stands for all brokers."""
+    """A resource with settings. A broker's name is its id; an empty name means all brokers."""
 
     type: ResourceType
     name: str
@@ -109,17 +109,12 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, node_id: int) -> ConfigResource:
-        return cls(ResourceType.BROKER, str(arguments.whole("broker id", node_id, 0, arguments.INT32_MAX)))
+        return cls(ResourceType.BROKER, str(arguments.whole("broker id", node_id)))
 
     @classmethod
     def all_brokers(cls) -> ConfigResource:
-        """What is set for all brokers while the cluster runs."""
+        """The dynamic settings of all brokers."""
         return cls(ResourceType.BROKER, "")
-
-    @classmethod
-    def broker_logger(cls, node_id: int) -> ConfigResource:
-        """The levels of a broker's loggers (Kafka 2.4)."""
-        return cls(ResourceType.BROKER_LOGGER, str(arguments.whole("broker id", node_id, 0, arguments.INT32_MAX)))
 
     @classmethod
     def group(cls, name: str) -> ConfigResource:
@@ -128,13 +123,13 @@ class ConfigResource(NamedTuple):
 
     @property
     def node_id(self) -> int | None:
-        """The broker that alone can tell, None where any can."""
+        """The broker that alone has these settings, None if any broker can describe them."""
         return int(self.name) if self.type in _OF_BROKERS and self.name else None
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A place that gives the setting a value, under the name that it has there."""
+    """A source that gives the setting a value, and the setting's name there."""
 
     name: str
     value: str | None
@@ -143,7 +138,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting and its value, which is None for what is secret. ``synonyms`` are the places, nearest first."""
+    """A setting. ``value`` is None if it is secret. ``synonyms`` are all its sources, the effective one first."""
 
     name: str
     value: str | None
@@ -156,7 +151,7 @@ class Setting:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether it has Kafka's default."""
         return self.source is ConfigSource.DEFAULT
 
 
@@ -170,34 +165,29 @@ class ConfigChange:
 
     def __post_init__(self) -> None:
         if not isinstance(self.operation, Operation):
-            raise TypeError(f"{self.name}: {self.operation!r} is not an Operation, as Operation.SET is")
+            raise TypeError(arguments.must_be("operation", "an Operation such as Operation.SET", self.operation))
         arguments.text("setting", self.name)
         if self.operation is Operation.DELETE and self.value is not None:
-            raise ValueError(f"{self.name}: a setting is deleted without a value")
+            raise ValueError(f"value must be None for Operation.DELETE, got {self.name}={self.value!r}")
         if self.operation is not Operation.DELETE:
             setting_text(self.name, self.value)
 
 
 Changes = Mapping[str, SettingValue | None] | Iterable[ConfigChange]
 
-_OWN = {
-    ResourceType.TOPIC: ConfigSource.TOPIC,
-    ResourceType.BROKER: ConfigSource.BROKER,
-}
-
 
 def setting_text(name: str, value: object) -> str:
-    """A value as Kafka writes it; TypeError for what is no value of a setting."""
+    """The value as Kafka writes it. Raises TypeError unless it is a string, a number or a bool."""
     arguments.text("setting", name)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
-        return arguments.text(f"the value of {name},", str(value))
-    raise TypeError(f"{name}={value!r}: a setting is text, a number, or true or false")
+        return arguments.text(name, str(value))
+    raise TypeError(arguments.must_be(name, "a string, a number or a bool", value))
 
 
 class Configs:
-    """What ``admin.configs`` does."""
+    """The calls of ``admin.configs``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -211,7 +201,7 @@ class Configs:
         documentation: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, Mapping[str, Setting]]:
-        """The settings of resources by name, all or those in ``names``; documentation since Kafka 2.6."""
+        """The settings of resources by name: all, or those in ``names``. Documentation requires Kafka 2.6."""
         wanted = _resources(resources)
         keys = None if names is None else arguments.names(names, "setting")
 
@@ -221,8 +211,8 @@ class Configs:
             return await _describe(peer, items, keys, synonyms, documentation)
 
         deadline = self._calls.deadline(timeout)
-        place = self._place(self._calls.any_broker)
-        return await self._calls.settle("describing settings", wanted, place, ask, deadline)
+        targets = self._targets(self._calls.any_broker)
+        return await self._calls.settle("describing settings", wanted, targets, ask, deadline)
 
     async def alter(
         self,
@@ -231,12 +221,12 @@ class Configs:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Change settings of resources and leave all others as they are.
+        """Change these settings of resources and leave all others as they are.
 
-        The changes of a resource are a mapping of names to values, None taking a setting back to its default, or a
-        list of ``ConfigChange``. All of one resource's are made, or none.
+        The changes of a resource are a mapping of names to values, where None restores the default, or a list of
+        ``ConfigChange``. All changes of a resource are made, or none.
         """
-        arguments.mapping(changes, "ConfigResource")
+        arguments.mapping("changes", changes, "ConfigResource to changes")
         wanted = {resource: _changes(changes[resource]) for resource in _resources(changes)}
 
         async def ask(peer: Peer, items: list[ConfigResource]) -> Mapping[ConfigResource, KafkaError | None]:
@@ -246,44 +236,44 @@ class Configs:
             return await _replace(peer, share, validate_only)
 
         deadline = self._calls.deadline(timeout)
-        place = self._place(self._calls.controller)
-        return await self._calls.settle("changing settings", wanted, place, ask, deadline)
+        targets = self._targets(self._calls.controller)
+        return await self._calls.settle("changing settings", wanted, targets, ask, deadline)
 
-    def _place(self, others: Place) -> Place:
-        """A broker's own settings at that broker, the rest where ``others`` says."""
+    def _targets(self, others: FindTargets) -> FindTargets:
+        """A broker's own settings at that broker, all others at the targets of ``others``."""
 
-        async def place(items: list[ConfigResource], deadline: Deadline) -> Places:
+        async def find(items: list[ConfigResource], deadline: Deadline) -> Targets:
             nodes = {item: item.node_id for item in items}
             rest = [item for item, node_id in nodes.items() if node_id is None]
-            places = await others(rest, deadline) if rest else Places()
+            targets = await others(rest, deadline) if rest else Targets()
             found = await self._calls.brokers([node for node in set(nodes.values()) if node is not None], deadline)
             for item, node_id in nodes.items():
                 if node_id in found.by_node:
-                    places.put(node_id, item)
+                    targets.put(node_id, item)
                 elif node_id is not None:
-                    places.errors[item] = found.errors[node_id]
-            return places
+                    targets.errors[item] = found.errors[node_id]
+            return targets
 
-        return place
+        return find
 
 
 def _resources(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
-    listed: list[Any] = [given] if isinstance(given, ConfigResource) else arguments.several(given, "ConfigResource")
+    listed: list[Any] = [given] if isinstance(given, ConfigResource) else arguments.several(given, "resources")
     for each in listed:
         if not isinstance(each, ConfigResource) or not isinstance(each.type, ResourceType):
-            raise TypeError(f"{each!r} is not a ConfigResource; ConfigResource.topic(name) makes one of a topic")
+            raise TypeError(arguments.must_be("resource", "a ConfigResource such as ConfigResource.topic(name)", each))
         name = arguments.text("resource", each.name)
         if name and each.type in _OF_BROKERS and not re.fullmatch("[0-9]{1,9}", name):
-            raise ValueError(f"{each}: a broker's name is its id, or empty for all brokers")
+            raise ValueError(arguments.must_be("name of a broker", "its id, or empty for all brokers", name))
     return list(dict.fromkeys(listed))
 
 
 def _changes(given: Changes) -> list[ConfigChange]:
     if not isinstance(given, Mapping):
-        listed = arguments.several(given, "ConfigChange")
+        listed = arguments.several(given, "changes")
         for each in listed:
             if not isinstance(each, ConfigChange):
-                raise TypeError(f"{each!r} is not a ConfigChange")
+                raise TypeError(arguments.must_be("change", "a ConfigChange", each))
         return listed
     return [
         ConfigChange(name, operation=Operation.DELETE) if value is None else ConfigChange(name, value)
@@ -300,13 +290,15 @@ async def _describe(
             for item in items
         ],
         include_synonyms=synonyms,
-        include_documentation=documentation and peer.speaks(DescribeConfigsRequest, 3),
+        include_documentation=documentation and peer.speaks(DescribeConfigsRequest.DOCUMENTATION),
     )
     answers: dict[ConfigResource, Mapping[str, Setting] | KafkaError] = {}
     for each in (await peer.send(request)).results:
         resource = ConfigResource(ResourceType.of(each.resource_type), each.resource_name)
         settings = {setting.name: _setting(setting) for setting in each.configs}
-        answers[resource] = answer_of(each.error_code, f"settings of {resource}", settings, each.error_message)
+        answers[resource] = answer_of(
+            each.error_code, f"describing the settings of {resource}", settings, each.error_message
+        )
     return answers
 
 
@@ -353,14 +345,14 @@ def _altered(responses: Iterable[Any]) -> dict[ConfigResource, KafkaError | None
     answers: dict[ConfigResource, KafkaError | None] = {}
     for each in responses:
         resource = ConfigResource(ResourceType.of(each.resource_type), each.resource_name)
-        answers[resource] = answer_of(each.error_code, f"changing {resource}", None, each.error_message)
+        answers[resource] = answer_of(each.error_code, f"changing settings of {resource}", None, each.error_message)
     return answers
 
 
 async def _replace(
     peer: Peer, share: Mapping[ConfigResource, list[ConfigChange]], validate_only: bool
 ) -> dict[ConfigResource, KafkaError | None]:
-    """Read, change, write back."""
+    """Change settings where only all of them can be replaced: read them, change some, write all."""
     answers: dict[ConfigResource, KafkaError | None] = {}
     resources = []
     for resource, described in (await _describe(peer, list(share), None, True, False)).items():
@@ -387,27 +379,37 @@ async def _replace(
 def replaced(
     resource: ConfigResource, present: Mapping[str, Setting], changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
-    """All settings that a resource is to have of its own, after the changes. Pure.
+    """The resource's own settings after the changes. Pure.
 
-    Raises UnsupportedVersion where one of them is secret, so that it would be lost.
+    Raises UnsupportedVersion if one of them is secret: its value cannot be read, so it would be lost.
     """
-    own = _OWN.get(resource.type)
-    if own is ConfigSource.BROKER and not resource.name:
-        own = ConfigSource.ALL_BROKERS
-    values = {name: setting.value for name, setting in present.items() if setting.source is own}
+    source = _own_source(resource)
+    values = {name: setting.value for name, setting in present.items() if setting.source is source}
     for change in changes:
-        if change.operation is Operation.DELETE:
-            values.pop(change.name, None)
-        elif change.operation is Operation.SET:
-            values[change.name] = _text(change)
-        else:
-            known = present.get(change.name)
-            listed = [part for part in ((known.value if known else "") or "").split(",") if part]
-            given = [part.strip() for part in (_text(change) or "").split(",")]
-            kept = [part for part in listed if part not in given]
-            values[change.name] = ",".join([*kept, *given] if change.operation is Operation.APPEND else kept)
+        match change.operation:
+            case Operation.DELETE:
+                values.pop(change.name, None)
+            case Operation.SET:
+                values[change.name] = _text(change)
+            case Operation.APPEND | Operation.SUBTRACT:
+                known = present.get(change.name)
+                values[change.name] = _changed_list(known.value if known else None, change)
     secret = sorted(name for name, value in values.items() if value is None)
     if secret:
-        text = f"changing {resource} and keeping its secret settings ({', '.join(secret)}) came with Kafka 2.3"
-        raise UnsupportedVersion(text)
+        what = f"changing settings of {resource} without losing its secret ones ({', '.join(secret)})"
+        raise UnsupportedVersion(f"{what} requires Kafka 2.3 or newer")
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _own_source(resource: ConfigResource) -> ConfigSource | None:
+    """The source of the settings that were made for this resource."""
+    if resource.type is ResourceType.BROKER:
+        return ConfigSource.BROKER if resource.name else ConfigSource.ALL_BROKERS
+    return ConfigSource.TOPIC if resource.type is ResourceType.TOPIC else None
+
+
+def _changed_list(present: str | None, change: ConfigChange) -> str:
+    parts = [part for part in (present or "").split(",") if part]
+    given = [part.strip() for part in (_text(change) or "").split(",")]
+    kept = [part for part in parts if part not in given]
+    return ",".join([*kept, *given] if change.operation is Operation.APPEND else kept)

@@ -1,4 +1,4 @@
-"""Leaders and replicas: elections, and moving replicas between brokers. The controller does both."""
+"""Leader elections, and moving replicas between brokers. The controller does both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from .. import arguments
 from ..errors import ErrorCode, KafkaError, error_for
 from ..protocol.messages import (
     AlterPartitionReassignmentsRequest,
@@ -18,11 +19,10 @@ from ..protocol.messages import (
     ReassignableTopic,
 )
 from ..types import TopicPartition
-from . import arguments
 from .calls import Calls, Peer, answer_of
 from .results import Results
 
-_LASTING = (
+_FINAL = (
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ErrorCode.ELECTION_NOT_NEEDED,
@@ -30,16 +30,16 @@ _LASTING = (
 
 
 class Election(IntEnum):
-    """Who may be elected."""
+    """The replicas that may be elected."""
 
     PREFERRED = 0
     """The first replica of the assignment, if it is in sync."""
     UNCLEAN = 1
-    """Any live replica, for a partition that has no leader. Records may be lost. Since Kafka 2.4."""
+    """Any live replica, for a partition that has no leader. Records may be lost. Requires Kafka 2.4."""
 
 
 class Leaders:
-    """What ``admin.leaders`` does."""
+    """The calls of ``admin.leaders``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -51,18 +51,18 @@ class Leaders:
         election: Election = Election.PREFERRED,
         timeout: float | None = None,
     ) -> Results[TopicPartition, bool]:
-        """Hold elections in the partitions, or in all that need one. Since Kafka 2.2.
+        """Elect leaders of the partitions, or of all that need an election if None. Requires Kafka 2.2.
 
-        The result is whether the partition has a new leader; False where the election was not needed.
+        The result is True if the partition has a new leader, False if the election was not needed.
         """
         if election not in tuple(Election):
-            raise ValueError(f"election={election!r}: use Election.PREFERRED or Election.UNCLEAN")
+            raise ValueError(arguments.must_be("election", "Election.PREFERRED or Election.UNCLEAN", election))
         deadline = self._calls.deadline(timeout)
 
         async def ask(peer: Peer, items: list[TopicPartition] | None) -> dict[TopicPartition, bool | KafkaError]:
-            peer.require(ElectLeadersRequest, 0, "electing leaders", "2.2")
+            peer.require(ElectLeadersRequest.INTRODUCED, "electing leaders")
             if election is not Election.PREFERRED:
-                peer.require(ElectLeadersRequest, 1, "electing leaders that are not in sync", "2.4")
+                peer.require(ElectLeadersRequest.UNCLEAN, "electing leaders that are not in sync")
             topics = None
             if items is not None:
                 topics = [
@@ -77,7 +77,7 @@ class Leaders:
         if partitions is not None:
             wanted = arguments.partitions(partitions)
             return await self._calls.settle(
-                "electing leaders", wanted, self._calls.controller, ask, deadline, grace=0.0, final=_LASTING
+                "electing leaders", wanted, self._calls.controller, ask, deadline, grace=0.0, final=_FINAL
             )
 
         async def ask_for_all(peer: Peer) -> Results[TopicPartition, bool]:
@@ -105,7 +105,7 @@ def _elected(answer: ElectLeadersResponse) -> dict[TopicPartition, bool | KafkaE
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition on the move: broker ids of all its replicas, of those to come and of those to go."""
+    """A partition whose replicas move: broker ids of all replicas, of those to add and of those to remove."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -113,7 +113,7 @@ class Reassignment:
 
 
 class Reassignments:
-    """What ``admin.reassignments`` does. Since Kafka 2.4."""
+    """The calls of ``admin.reassignments``. They require Kafka 2.4."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -125,19 +125,21 @@ class Reassignments:
         allow_replication_factor_change: bool = True,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Move partitions to the brokers named, the first of them to lead; None calls off a move that is under way.
+        """Move partitions to these brokers, of which the first is the preferred leader. None cancels a move.
 
-        Returns when the moves have begun. Insisting on the replication factor as it is needs Kafka 4.1.
+        Returns when the moves have begun. ``allow_replication_factor_change=False`` requires Kafka 4.1.
         """
         wanted = {
-            each: None if brokers is None else arguments.brokers(brokers)
-            for each, brokers in arguments.by_partition(replicas).items()
+            each: None if brokers is None else arguments.broker_ids(brokers)
+            for each, brokers in arguments.by_partition("replicas", replicas).items()
         }
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:
-            peer.require(AlterPartitionReassignmentsRequest, 0, "moving replicas by request", "2.4")
+            peer.require(AlterPartitionReassignmentsRequest.INTRODUCED, "moving replicas")
             if not allow_replication_factor_change:
-                peer.require(AlterPartitionReassignmentsRequest, 1, "insisting on the replication factor", "4.1")
+                peer.require(
+                    AlterPartitionReassignmentsRequest.KEEP_REPLICATION_FACTOR, "keeping the replication factor"
+                )
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=peer.timeout_ms,
                 allow_replication_factor_change=allow_replication_factor_change,
@@ -170,7 +172,7 @@ class Reassignments:
     async def list(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> Mapping[TopicPartition, Reassignment]:
-        """What is on the move, of the partitions or of all; a partition that is not moving is left out."""
+        """The present moves, of these partitions or of all. A partition that does not move is left out."""
         topics = None
         if partitions is not None:
             topics = [
@@ -179,7 +181,7 @@ class Reassignments:
             ]
 
         async def ask(peer: Peer) -> Mapping[TopicPartition, Reassignment]:
-            peer.require(ListPartitionReassignmentsRequest, 0, "listing replicas on the move", "2.4")
+            peer.require(ListPartitionReassignmentsRequest.INTRODUCED, "listing moves of replicas")
             request = ListPartitionReassignmentsRequest(timeout_ms=peer.timeout_ms, topics=topics)
             answer = await peer.send(request)
             if answer.error_code:
@@ -193,4 +195,4 @@ class Reassignments:
             }
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.one("listing replicas on the move", self._calls.controller, ask, deadline)
+        return await self._calls.one("listing moves of replicas", self._calls.controller, ask, deadline)

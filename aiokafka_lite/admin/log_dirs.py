@@ -1,23 +1,23 @@
-"""Directories of logs: what is on the disks of brokers. Each broker tells of its own."""
+"""Log directories: the replicas on the disks of brokers. Each broker describes its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .. import arguments
 from ..errors import ErrorCode, KafkaError, error_for
 from ..protocol.messages import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResult
 from ..types import TopicPartition
-from . import arguments
 from .calls import Calls, Peer
 from .results import Results
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOnDisk:
-    """A replica. ``size`` is in bytes; ``lag`` is how many records it is behind.
+    """A replica. ``size`` is in bytes, ``lag`` in records.
 
-    ``is_future`` marks one that is being moved here from another directory of the same broker.
+    ``is_future`` marks a replica that moves here from another directory of the same broker.
     """
 
     partition: TopicPartition
@@ -28,7 +28,10 @@ class ReplicaOnDisk:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A directory; sizes in bytes are those of its volume, None before Kafka 3.3. ``error`` is why it is offline."""
+    """A directory. ``total_bytes`` and ``usable_bytes`` are of its volume, None before Kafka 3.3.
+
+    ``error`` is the reason why it is offline, None if it is online.
+    """
 
     path: str
     error: KafkaError | None
@@ -39,12 +42,12 @@ class LogDir:
 
     @property
     def size(self) -> int:
-        """What the replicas take up, in bytes."""
+        """The bytes of all its replicas."""
         return sum(replica.size for replica in self.replicas)
 
 
 class LogDirs:
-    """What ``admin.log_dirs`` does."""
+    """The calls of ``admin.log_dirs``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -56,11 +59,11 @@ class LogDirs:
         partitions: Iterable[TopicPartition] | None = None,
         timeout: float | None = None,
     ) -> Results[int, tuple[LogDir, ...]]:
-        """The directories of brokers, or of all, with the replicas of the partitions, or of all. Since Kafka 2.0.
+        """The log directories of brokers, with the replicas of these partitions; all if None. Requires Kafka 2.0.
 
-        Before Kafka 3.2 a client that may not see them is told of none instead of getting an error.
+        Before Kafka 3.2 a client without the permission gets no directories instead of an error.
         """
-        wanted = None if brokers is None else arguments.brokers(brokers)
+        wanted = None if brokers is None else arguments.broker_ids(brokers)
         topics = None
         if partitions is not None:
             topics = [
@@ -69,7 +72,7 @@ class LogDirs:
             ]
 
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[LogDir, ...] | KafkaError]:
-            peer.require(DescribeLogDirsRequest, 1, "describing log directories the way this client asks", "2.0")
+            peer.require(DescribeLogDirsRequest.INTRODUCED, "describing log directories")
             answer = await peer.send(DescribeLogDirsRequest(topics=topics))
             if answer.error_code:
                 raise error_for(answer.error_code, f"log directories of broker {peer.node_id}")

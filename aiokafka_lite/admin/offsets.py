@@ -1,6 +1,6 @@
-"""Offsets of partitions: where they begin and end, by time, by every special name, and by leader epoch.
+"""Offsets of partitions: the first and the last, by time, and the ends of leader epochs.
 
-Each partition's leader is asked, by metadata that is fresh.
+Each partition's leader is asked.
 """
 
 from __future__ import annotations
@@ -9,50 +9,52 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from .. import arguments
+from ..cluster.metadata import ClusterView
 from ..errors import ConfigurationError, ErrorCode, KafkaError, UnsupportedVersion, error_for
 from ..protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
     ListOffsetsRequestTopic,
+    ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,
     OffsetForLeaderEpochRequestTopic,
 )
 from ..types import IsolationLevel, TopicPartition
-from . import arguments
 from .calls import Calls, Deadline, Peer
 from .results import Results
 
-NO_REPLICA = -1
+CONSUMER_REPLICA_ID = -1
 
 
 class OffsetSpec(IntEnum):
-    """Offsets that have a name. Any number from 0 up is a time instead, in milliseconds since the epoch."""
+    """Special offsets. A number >= 0 is a time instead, in milliseconds since the epoch."""
 
     LATEST = -1
-    """The end: the high watermark, or for read_committed the last stable offset."""
+    """The end of the partition: the high watermark, or the last stable offset for read_committed."""
     EARLIEST = -2
     MAX_TIMESTAMP = -3
     """The record with the greatest timestamp (Kafka 3.0)."""
     EARLIEST_LOCAL = -4
-    """The first that is on the broker's own disk (Kafka 3.4)."""
+    """The first offset on the broker's own disk (Kafka 3.4)."""
     LATEST_TIERED = -5
-    """The last that is in tiered storage (Kafka 3.9)."""
+    """The last offset in tiered storage (Kafka 3.9)."""
     EARLIEST_PENDING_UPLOAD = -6
-    """The first that is to go there (Kafka 4.2)."""
+    """The first offset that is not in tiered storage yet (Kafka 4.2)."""
 
 
 _SINCE = {
-    OffsetSpec.MAX_TIMESTAMP: (7, "3.0"),
-    OffsetSpec.EARLIEST_LOCAL: (8, "3.4"),
-    OffsetSpec.LATEST_TIERED: (9, "3.9"),
-    OffsetSpec.EARLIEST_PENDING_UPLOAD: (11, "4.2"),
+    OffsetSpec.MAX_TIMESTAMP: ListOffsetsRequest.MAX_TIMESTAMP,
+    OffsetSpec.EARLIEST_LOCAL: ListOffsetsRequest.EARLIEST_LOCAL,
+    OffsetSpec.LATEST_TIERED: ListOffsetsRequest.LATEST_TIERED,
+    OffsetSpec.EARLIEST_PENDING_UPLOAD: ListOffsetsRequest.EARLIEST_PENDING_UPLOAD,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """An offset. ``timestamp`` is its record's in milliseconds where the lookup was by time, else None."""
+    """An offset. ``timestamp`` is that of its record in milliseconds, None unless the lookup was by time."""
 
     offset: int
     timestamp: int | None
@@ -61,15 +63,15 @@ class FoundOffset:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Where a leader epoch ended: the offset after its last record. ``leader_epoch`` is the one asked for, or the
-    last before it that the log knows."""
+    """The end of a leader epoch: the offset after its last record. ``leader_epoch`` is the requested epoch, or the last
+    one before it that has records."""
 
     leader_epoch: int
     end_offset: int
 
 
 class OffsetsOfPartitions:
-    """What ``admin.offsets`` does."""
+    """The calls of ``admin.offsets``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -81,20 +83,20 @@ class OffsetsOfPartitions:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """The offset that each partition is asked for: a special one, or of the first record not older than a time.
+        """The offset of each partition: a special one, or that of the first record not older than a time.
 
-        None where there is no such offset: nothing is that young, or nothing is in tiered storage.
+        None if there is no such offset: all records are older, or tiered storage is empty.
         """
         asked = {
             each: arguments.whole("offset or time", spec, -6, arguments.INT64_MAX)
-            for each, spec in arguments.by_partition(wanted).items()
+            for each, spec in arguments.by_partition("wanted", wanted).items()
         }
         return await self.look_up(asked, _isolation(isolation_level), self._calls.deadline(timeout))
 
     async def look_up(
         self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """As ``list``, for arguments that were checked, and within a call that goes on."""
+        """As ``list``, for checked arguments, as one step of a longer call."""
 
         async def ask(
             peer: Peer, items: list[TopicPartition]
@@ -108,61 +110,36 @@ class OffsetsOfPartitions:
     ) -> dict[TopicPartition, FoundOffset | KafkaError | None]:
         answers: dict[TopicPartition, FoundOffset | KafkaError | None] = {}
         for item, timestamp in asked.items():
-            version, since = _SINCE.get(OffsetSpec(timestamp), (0, "")) if timestamp < 0 else (0, "")
+            feature = _SINCE.get(OffsetSpec(timestamp)) if timestamp < 0 else None
             try:
-                peer.require(ListOffsetsRequest, version, f"the offset {timestamp} ({_name(timestamp)})", since)
+                if feature is not None:
+                    peer.require(feature, f"looking up the {_name(timestamp)} offset")
             except UnsupportedVersion as error:
                 answers[item] = error
-        sendable = [item for item in asked if item not in answers]
-        if not sendable:
-            return answers
-        view = self._calls.client.view
-        topics = []
-        for name, numbers in arguments.by_topic(sendable).items():
-            wanted = []
-            for number in numbers:
-                item = TopicPartition(name, number)
-                known = view.partition(item)
-                epoch = None if known is None else known.leader_epoch
-                wanted.append(
-                    ListOffsetsRequestPartition(
-                        partition_index=number,
-                        current_leader_epoch=-1 if epoch is None else epoch,
-                        timestamp=asked[item],
-                    )
-                )
-            topics.append(ListOffsetsRequestTopic(name=name, partitions=wanted))
-        request = ListOffsetsRequest(
-            replica_id=NO_REPLICA, isolation_level=int(isolation), topics=topics, timeout_ms=peer.timeout_ms
-        )
-        for topic in (await peer.send(request)).topics:
-            for each in topic.partitions:
-                item = TopicPartition(topic.name, each.partition_index)
-                if each.error_code:
-                    answers[item] = error_for(each.error_code, f"listing an offset of {item}")
-                elif each.offset < 0:
-                    answers[item] = None
-                else:
-                    answers[item] = FoundOffset(
-                        each.offset,
-                        each.timestamp if each.timestamp >= 0 else None,
-                        each.leader_epoch if each.leader_epoch >= 0 else None,
-                    )
+        sendable = {item: timestamp for item, timestamp in asked.items() if item not in answers}
+        if sendable:
+            request = ListOffsetsRequest(
+                replica_id=CONSUMER_REPLICA_ID,
+                isolation_level=int(isolation),
+                topics=_request_topics(sendable, self._calls.client.view),
+                timeout_ms=peer.timeout_ms,
+            )
+            answers |= _read_offsets(await peer.send(request))
         return answers
 
     async def ends_of_epochs(
         self, epochs: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, EpochEnd | None]:
-        """Where leader epochs ended; None for one that the log does not know. Since Kafka 2.1."""
+        """The ends of leader epochs; None for an epoch that the log does not have. Requires Kafka 2.1."""
         asked = {
-            each: arguments.whole("leader epoch", epoch, 0, arguments.INT32_MAX)
-            for each, epoch in arguments.by_partition(epochs).items()
+            each: arguments.whole("leader epoch", epoch)
+            for each, epoch in arguments.by_partition("epochs", epochs).items()
         }
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, EpochEnd | KafkaError | None]:
-            peer.require(OffsetForLeaderEpochRequest, 2, "asking for the end of a leader epoch", "2.1")
+            peer.require(OffsetForLeaderEpochRequest.LEADER_EPOCHS, "asking for the end of a leader epoch")
             request = OffsetForLeaderEpochRequest(
-                replica_id=NO_REPLICA,
+                replica_id=CONSUMER_REPLICA_ID,
                 topics=[
                     OffsetForLeaderEpochRequestTopic(
                         topic=name,
@@ -181,7 +158,7 @@ class OffsetsOfPartitions:
                 for each in topic.partitions:
                     item = TopicPartition(topic.topic, each.partition)
                     if each.error_code:
-                        answers[item] = error_for(each.error_code, f"the end of an epoch of {item}")
+                        answers[item] = error_for(each.error_code, f"asking for the end of a leader epoch of {item}")
                     else:
                         known = each.end_offset >= 0
                         answers[item] = EpochEnd(each.leader_epoch, each.end_offset) if known else None
@@ -190,17 +167,51 @@ class OffsetsOfPartitions:
         deadline = self._calls.deadline(timeout)
         final = (ErrorCode.UNKNOWN_LEADER_EPOCH,)
         return await self._calls.settle(
-            "asking for ends of epochs", asked, self._calls.leaders, ask, deadline, final=final
+            "asking for the ends of leader epochs", asked, self._calls.leaders, ask, deadline, final=final
         )
 
 
+def _request_topics(asked: Mapping[TopicPartition, int], view: ClusterView) -> list[ListOffsetsRequestTopic]:
+    def wanted(item: TopicPartition) -> ListOffsetsRequestPartition:
+        known = view.partition(item)
+        epoch = None if known is None else known.leader_epoch
+        return ListOffsetsRequestPartition(
+            partition_index=item.partition,
+            current_leader_epoch=-1 if epoch is None else epoch,
+            timestamp=asked[item],
+        )
+
+    return [
+        ListOffsetsRequestTopic(name=name, partitions=[wanted(TopicPartition(name, number)) for number in numbers])
+        for name, numbers in arguments.by_topic(asked).items()
+    ]
+
+
+def _read_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, FoundOffset | KafkaError | None]:
+    answers: dict[TopicPartition, FoundOffset | KafkaError | None] = {}
+    for topic in response.topics:
+        for each in topic.partitions:
+            item = TopicPartition(topic.name, each.partition_index)
+            if each.error_code:
+                answers[item] = error_for(each.error_code, f"looking up an offset of {item}")
+            elif each.offset < 0:
+                answers[item] = None
+            else:
+                answers[item] = FoundOffset(
+                    each.offset,
+                    each.timestamp if each.timestamp >= 0 else None,
+                    each.leader_epoch if each.leader_epoch >= 0 else None,
+                )
+    return answers
+
+
 def _name(timestamp: int) -> str:
-    return OffsetSpec(timestamp).name.lower().replace("_", " ") if timestamp < 0 else "a time"
+    return OffsetSpec(timestamp).name.lower().replace("_", " ")
 
 
 def _isolation(given: str | IsolationLevel) -> IsolationLevel:
     try:
         return IsolationLevel[given.upper()] if isinstance(given, str) else IsolationLevel(given)
     except (KeyError, ValueError):
-        text = f"isolation_level={given!r}: use read_committed or read_uncommitted"
-        raise ConfigurationError(text) from None
+        what = '"read_committed" or "read_uncommitted"'
+        raise ConfigurationError(arguments.must_be("isolation_level", what, given)) from None

@@ -1,7 +1,7 @@
-"""Quotas of users, client ids and addresses: describe and alter (KIP-546). Since Kafka 2.6.
+"""Quotas of users, client ids and IP addresses: describe and alter (KIP-546). Requires Kafka 2.6.
 
-A quota is for an entity: a user, a client id, both together, or an address. Each part may be the default, which is for
-all who have no quota of their own. Names of quotas are Kafka's: ``producer_byte_rate`` and ``consumer_byte_rate``
+A quota is for an entity: a user, a client id, both together, or an IP address. Each part may be the default, for all
+clients without a quota of their own. Names of quotas are Kafka's: ``producer_byte_rate`` and ``consumer_byte_rate``
 (bytes a second), ``request_percentage``, ``controller_mutation_rate``, ``connection_creation_rate``.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from .. import arguments
 from ..errors import KafkaError, error_for
 from ..protocol.messages import (
     AlterClientQuotasOperation,
@@ -21,23 +22,22 @@ from ..protocol.messages import (
     DescribeClientQuotasComponent,
     DescribeClientQuotasRequest,
 )
-from . import arguments
 from .calls import Calls, Peer, answer_of
 from .results import Results
 
 
 class Match(Enum):
-    """What may stand in place of a name."""
+    """What can be used instead of a name."""
 
     DEFAULT = 1
-    """Those who have no quota of their own."""
+    """All clients without a quota of their own."""
     ANY = 2
-    """Whoever it is; only to ask with."""
+    """Any name. Only for ``describe``."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom a quota is for; a part that is None is not part of it."""
+    """The clients that a quota is for. A part that is None does not matter."""
 
     user: str | Match | None = None
     client_id: str | Match | None = None
@@ -45,14 +45,14 @@ class QuotaEntity:
 
     @property
     def parts(self) -> Mapping[str, str | Match]:
-        """The parts under the names that the protocol has for them."""
+        """The parts that are not None, by their names in the protocol."""
         named = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
         return {kind: part for kind, part in named.items() if part is not None}
 
     def __post_init__(self) -> None:
         for kind, part in self.parts.items():
             if not isinstance(part, str | Match):
-                raise TypeError(f"{kind}={part!r} is neither a name nor Match.DEFAULT")
+                raise TypeError(arguments.must_be(kind, "a string or Match.DEFAULT", part))
             if isinstance(part, str):
                 arguments.text(kind, part)
 
@@ -61,7 +61,7 @@ class QuotaEntity:
 
 
 class Quotas:
-    """What ``admin.quotas`` does."""
+    """The calls of ``admin.quotas``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -75,9 +75,9 @@ class Quotas:
         strict: bool = False,
         timeout: float | None = None,
     ) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """The quotas of entities whose parts match; ``strict`` leaves out those that have other parts as well.
+        """The quotas of entities whose parts match. ``strict`` leaves out entities with other parts as well.
 
-        Without any part, all quotas there are.
+        Without any part, all quotas.
         """
         components = [
             DescribeClientQuotasComponent(
@@ -89,7 +89,7 @@ class Quotas:
         ]
 
         async def ask(peer: Peer) -> Mapping[QuotaEntity, Mapping[str, float]]:
-            peer.require(DescribeClientQuotasRequest, 0, "describing quotas by request", "2.6")
+            peer.require(DescribeClientQuotasRequest.INTRODUCED, "describing quotas")
             answer = await peer.send(DescribeClientQuotasRequest(components=components, strict=strict))
             if answer.error_code:
                 raise error_for(answer.error_code, f"describing quotas: {answer.error_message or ''}".rstrip(": "))
@@ -110,12 +110,12 @@ class Quotas:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[QuotaEntity, None]:
-        """Set the quotas that are named, remove those that are None, and leave the others."""
-        arguments.mapping(changes, "QuotaEntity")
+        """Set these quotas, remove those whose value is None, and leave all others."""
+        arguments.mapping("changes", changes, "QuotaEntity to quotas")
         entries = {entity: _entry(entity, changes[entity]) for entity in changes}
 
         async def ask(peer: Peer, items: list[QuotaEntity]) -> Mapping[QuotaEntity, KafkaError | None]:
-            peer.require(AlterClientQuotasRequest, 0, "changing quotas by request", "2.6")
+            peer.require(AlterClientQuotasRequest.INTRODUCED, "changing quotas")
             request = AlterClientQuotasRequest(entries=[entries[item] for item in items], validate_only=validate_only)
             answers: dict[QuotaEntity, KafkaError | None] = {}
             for each in (await peer.send(request)).entries:
@@ -134,18 +134,18 @@ def _entity(parts: Mapping[str, str | None]) -> QuotaEntity:
 
 def _entry(entity: QuotaEntity, changes: Mapping[str, float | None]) -> AlterClientQuotasRequestEntry:
     if not isinstance(entity, QuotaEntity):
-        raise TypeError(f"{entity!r} is not a QuotaEntity")
+        raise TypeError(arguments.must_be("entity", "a QuotaEntity", entity))
     if not entity.parts:
-        raise ValueError("a quota is for somebody: QuotaEntity needs a user, a client_id or an ip")
+        raise ValueError("entity must have a user, a client_id or an ip, got QuotaEntity()")
     if Match.ANY in entity.parts.values():
-        raise ValueError(f"{entity}: quotas are changed for one entity, or for Match.DEFAULT")
-    arguments.mapping(changes, "quota to number")
+        raise ValueError(f"entity must have names or Match.DEFAULT, got {entity}; Match.ANY is only for describe")
+    arguments.mapping(f"changes of {entity}", changes, "quota names to numbers")
     for key, value in changes.items():
         arguments.text("quota", key)
         if isinstance(value, bool) or not isinstance(value, int | float | None):
-            raise TypeError(f"{key}={value!r} is not a number, nor None to remove the quota")
+            raise TypeError(arguments.must_be(key, "a number, or None to remove the quota", value))
         if value is not None and not abs(value) <= sys.float_info.max:
-            raise ValueError(f"{key}={value!r}: a finite number")
+            raise ValueError(arguments.must_be(key, "a finite number", value))
     return AlterClientQuotasRequestEntry(
         entity=[
             AlterClientQuotasRequestEntity(entity_type=kind, entity_name=part if isinstance(part, str) else None)

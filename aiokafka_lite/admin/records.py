@@ -1,13 +1,13 @@
-"""Deleting records from the start of partitions. Each partition's leader is asked."""
+"""Deleting records from the beginning of partitions, at their leaders."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .. import arguments
 from ..errors import KafkaError
 from ..protocol.messages import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ..types import TopicPartition
-from . import arguments
 from .calls import Calls, Peer, answer_of
 from .results import Results
 
@@ -15,7 +15,7 @@ HIGH_WATERMARK = -1
 
 
 class Records:
-    """What ``admin.records`` does."""
+    """The calls of ``admin.records``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -23,13 +23,13 @@ class Records:
     async def delete(
         self, before: Mapping[TopicPartition, int | None], *, timeout: float | None = None
     ) -> Results[TopicPartition, int]:
-        """Delete the records before an offset, or all that are replicated where it is None.
+        """Delete the records before an offset; None deletes all up to the high watermark.
 
-        The result is where the partition begins now. A topic that is only compacted refuses (POLICY_VIOLATION).
+        The result is the new first offset of the partition. A compacted topic refuses with POLICY_VIOLATION.
         """
         asked = {
-            each: HIGH_WATERMARK if offset is None else arguments.whole("offset", offset, 0, arguments.INT64_MAX)
-            for each, offset in arguments.by_partition(before).items()
+            each: HIGH_WATERMARK if offset is None else arguments.offset(offset)
+            for each, offset in arguments.by_partition("before", before).items()
         }
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:

@@ -1,4 +1,4 @@
-"""Where to move a group to. Pure, but for reading and writing the file.
+"""New offsets of a group: how they are chosen. Pure, except for reading the file.
 
 A file has a line for each partition, ``topic,partition,offset``, as Kafka's own tool writes and reads it.
 """
@@ -15,15 +15,15 @@ from enum import Enum
 from os import PathLike
 from pathlib import Path
 
+from .. import arguments
 from ..errors import ErrorCode, OffsetOutOfRange
 from ..types import OffsetAndMetadata, TopicPartition
-from . import arguments
 
 
 class _Kind(Enum):
-    EARLIEST = "to the begin"
+    EARLIEST = "to the first offset"
     LATEST = "to the end"
-    CURRENT = "to where the group is"
+    CURRENT = "to the committed offset"
     OFFSET = "to an offset"
     TIME = "to the first record not older than a time"
     SHIFT = "by a number of records"
@@ -32,7 +32,7 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetOffset:
-    """A move: the offset to read next, before (None if there was none) and after."""
+    """The committed offset of a partition before (None if there was none) and after the reset."""
 
     before: int | None
     after: int
@@ -40,7 +40,7 @@ class ResetOffset:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A way to choose new offsets; one of the class methods makes it."""
+    """A way to choose new offsets. One of the class methods makes it."""
 
     kind: _Kind
     number: int = 0
@@ -56,60 +56,60 @@ class Reset:
 
     @classmethod
     def to_current(cls) -> Reset:
-        """Stay, but within what the partition still has; the end for a partition without a commit."""
+        """The committed offset, moved into the range of the partition; the end if there is none."""
         return cls(_Kind.CURRENT)
 
     @classmethod
     def to_offset(cls, offset: int) -> Reset:
         """The same offset in every partition."""
-        return cls(_Kind.OFFSET, arguments.whole("offset", offset, 0, arguments.INT64_MAX))
+        return cls(_Kind.OFFSET, arguments.offset(offset))
 
     @classmethod
     def to_timestamp(cls, timestamp: int) -> Reset:
-        """The first record that is not older, in milliseconds since the epoch; the end where all are."""
+        """The first record not older than milliseconds since the epoch; the end if all records are older."""
         return cls(_Kind.TIME, arguments.whole("timestamp", timestamp, 0, arguments.INT64_MAX))
 
     @classmethod
     def by_duration(cls, seconds: float, *, now: Callable[[], float] = time.time) -> Reset:
-        """As ``to_timestamp`` for so many seconds ago, counted from this call on."""
+        """As ``to_timestamp``, for this many seconds before this call."""
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= sys.float_info.max:
-            raise ValueError(f"seconds={seconds!r}: a number from 0 up")
+            raise ValueError(arguments.must_be("seconds", "a number >= 0", seconds))
         return cls(_Kind.TIME, round(max(0.0, now() - seconds) * 1000))
 
     @classmethod
     def shift_by(cls, records: int) -> Reset:
-        """So many records on, or back if below zero."""
+        """Forward by this many records, or back if the number is negative."""
         return cls(_Kind.SHIFT, arguments.whole("records", records, -arguments.INT64_MAX, arguments.INT64_MAX))
 
     @classmethod
     def to_offsets(cls, offsets: Mapping[TopicPartition, int]) -> Reset:
-        """An offset of its own for each partition; no others are moved."""
+        """An offset for each of these partitions; no others are moved."""
         checked = {
-            each: arguments.whole(f"offset of {each}", offset, 0, arguments.INT64_MAX)
-            for each, offset in arguments.by_partition(offsets).items()
+            each: arguments.offset(offset, f"offset of {each}")
+            for each, offset in arguments.by_partition("offsets", offsets).items()
         }
         return cls(_Kind.OFFSETS, 0, checked)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Reset:
-        """As ``to_offsets``, from a file in UTF-8. Reads it here and now.
+        """As ``to_offsets``, from a file in UTF-8, which this call reads.
 
-        Raises ValueError naming the line that is wrong, and OSError if the file cannot be read.
+        Raises ValueError that names the wrong line, and OSError if the file cannot be read.
         """
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
-            raise ValueError(f"{str(path)!r} is not a file of offsets: it is not in UTF-8") from None
+            raise ValueError(f"path must be a file of offsets in UTF-8, got {str(path)!r}") from None
         return cls.to_offsets(read_offsets(text))
 
     def chosen(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
-        """The partitions that are moved where the caller named none."""
+        """The partitions that are moved if the caller names none."""
         return list(committed if self.offsets is None else self.offsets)
 
     def target(self, partition: TopicPartition, before: int | None, first: int, last: int, by_time: int | None) -> int:
-        """Where to move one partition that reaches from ``first`` to ``last``; perhaps beyond both.
+        """The new offset of a partition with offsets ``first`` to ``last``. It may be outside of them.
 
-        ``by_time`` is what a lookup for the time found. Raises OffsetOutOfRange where there is nothing to go by.
+        ``by_time`` is the offset that the lookup by time found. Raises OffsetOutOfRange if no offset can be chosen.
         """
         match self.kind:
             case _Kind.EARLIEST:
@@ -124,40 +124,38 @@ class Reset:
                 return last if by_time is None else by_time
             case _Kind.SHIFT:
                 if before is None:
-                    text = f"{partition}: nothing is committed that could be shifted"
+                    text = f"{partition} has no committed offset to shift"
                     raise OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, text)
                 return before + self.number
             case _Kind.OFFSETS:
                 found = (self.offsets or {}).get(partition)
                 if found is None:
-                    text = f"{partition}: no offset is given for it"
+                    text = f"no offset is given for {partition}"
                     raise OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, text)
                 return found
 
 
 def needs_lookup(reset: Reset) -> int | None:
-    """The time in milliseconds that offsets have to be looked up for, None for none."""
+    """The time in milliseconds for which offsets must be looked up; None if no lookup is needed."""
     return reset.number if reset.kind is _Kind.TIME else None
 
 
 def bounded(offset: int, first: int, last: int) -> int:
-    """The nearest offset that the partition has."""
+    """The nearest offset in the range of the partition."""
     return min(max(offset, first), last)
 
 
 def read_offsets(text: str) -> dict[TopicPartition, int]:
-    """Lines of ``topic,partition,offset``; ValueError naming the line that is something else."""
+    """Read lines of ``topic,partition,offset``. Raises ValueError that names the wrong line."""
     offsets: dict[TopicPartition, int] = {}
     for number, row in enumerate(_rows(text), 1):
         if not row:
             continue
         try:
             topic, partition, offset = (field.strip() for field in row)
-            offsets[arguments.partition((topic, int(partition)))] = arguments.whole(
-                "offset", int(offset), 0, arguments.INT64_MAX
-            )
+            offsets[arguments.partition((topic, int(partition)))] = arguments.offset(int(offset))
         except ValueError as error:
-            raise ValueError(f"line {number}: {','.join(row)!r} is not topic,partition,offset: {error}") from None
+            raise ValueError(f"line {number} must be topic,partition,offset, got {','.join(row)!r}: {error}") from None
     return offsets
 
 
@@ -166,11 +164,11 @@ def _rows(text: str) -> Iterator[list[str]]:
     try:
         yield from rows
     except csv.Error as error:
-        raise ValueError(f"line {rows.line_num}: not topic,partition,offset: {error}") from None
+        raise ValueError(f"line {rows.line_num} must be topic,partition,offset: {error}") from None
 
 
 def write_offsets(offsets: Mapping[TopicPartition, int | ResetOffset | OffsetAndMetadata]) -> str:
-    """The text of a file that ``Reset.from_file`` and Kafka's tool read."""
+    """The text of a file for ``Reset.from_file`` and for Kafka's tool."""
     return "".join(f"{each.topic},{each.partition},{_number(offset)}\n" for each, offset in sorted(offsets.items()))
 
 

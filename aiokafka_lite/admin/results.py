@@ -1,7 +1,7 @@
-"""What comes back from a request for many things: for each of them its result or its error, never one for all.
+"""The outcome of a call on many items: each item has its own result or its own error.
 
-A request for ten topics of which one is missing has nine results. Raising the one error would throw the nine away, and
-leaving it out would hide it; so the form is the same for every call on many things.
+A call on ten topics of which one is missing has nine results. Raising the one error would drop the nine results, and
+omitting it would hide the error. So every call on many items returns ``Results``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHOWN = 5
 
 
 class ItemsFailed(KafkaError):
-    """Several things that were asked for in one call failed; ``errors`` has the reason for each."""
+    """Several items of one call failed. ``errors`` has the error of each."""
 
     def __init__(self, errors: Mapping[Any, KafkaError], count: int) -> None:
         self.errors = errors
@@ -28,9 +28,9 @@ class ItemsFailed(KafkaError):
 
 
 class Results(Generic[K, V]):
-    """The results of one call, by what was asked for: ``done`` has those that succeeded, ``failed`` the errors.
+    """The outcome of one call by item: ``done`` has the results, ``failed`` the errors.
 
-    ``results[item]`` is the item's result, or raises its error. Iterating gives the items. Immutable.
+    ``results[item]`` returns the item's result, or raises its error. Iterating yields the items. Immutable.
     """
 
     __slots__ = ("done", "failed")
@@ -56,7 +56,7 @@ class Results(Generic[K, V]):
         return len(self.done) + len(self.failed)
 
     def raise_for_errors(self) -> Mapping[K, V]:
-        """All results, if nothing failed. Raises the error of the one that failed, ItemsFailed when several did."""
+        """Return all results. Raises the error if one item failed, ItemsFailed if several did."""
         if len(self.failed) == 1:
             raise next(iter(self.failed.values()))
         if self.failed:

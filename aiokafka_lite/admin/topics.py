@@ -1,10 +1,10 @@
 """Topics: create, delete, describe (whole or in pages), list, add partitions.
 
-Changes go to the controller. Questions go to any broker, which may be a moment behind: a topic that was created just
-now may not be listed yet, and one that was deleted may be listed still.
+Changes go to the controller. Descriptions come from any broker, which may be a moment behind: a topic that was just
+created may not be listed yet, and a topic that was just deleted may still be listed.
 
-- Topics are deleted and described by id since Kafka 2.8 and 3.1.
-- Pages are DescribeTopicPartitions (KIP-966) where a broker has it, and cut from Metadata where it has not.
+- Topics can be deleted by id since Kafka 2.8, and described by id since Kafka 3.1.
+- Pages use DescribeTopicPartitions (KIP-966) if a broker has it. Otherwise one Metadata response is cut into pages.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from .. import arguments
 from ..cluster.topics import check_topic_name
 from ..errors import BrokerError, ErrorCode, KafkaError, UnsupportedVersion, error_for
 from ..protocol.messages import (
@@ -38,8 +39,6 @@ from ..protocol.messages import (
     TopicPartitionCursor,
 )
 from ..protocol.schema import ZERO_UUID
-from . import arguments
-from .arguments import INT32_MAX
 from .calls import Calls, Peer, answer_of
 from .configs import ConfigSource, SettingValue, setting_text
 from .results import Results
@@ -47,19 +46,17 @@ from .results import Results
 if TYPE_CHECKING:
     from ..cluster.client import Client
 
-BY_ID = 6
-DEFAULTS_BY_BROKER = 4
-METADATA_BY_ID = 12
-CHUNK = 500
+TOPICS_PER_REQUEST = 500
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create.
 
-    Partition count and replication factor are the broker's defaults if None (since Kafka 2.4; before, a count must be
-    given, and the factor is taken as 1). ``assignments`` has the brokers of each partition, the first of them to lead,
-    and stands instead of both. ``configs`` are settings under Kafka's names.
+    None as a partition count or replication factor is the broker's default. Before Kafka 2.4 a partition count is
+    required, and the replication factor is 1 by default. ``assignments`` has the brokers of each partition, the
+    preferred leader first, and replaces both. ``configs`` are settings by their Kafka names. Raises TypeError and
+    ValueError.
     """
 
     name: str
@@ -70,21 +67,21 @@ class NewTopic:
 
     def __post_init__(self) -> None:
         if self.partitions is not None:
-            arguments.whole("partitions", self.partitions, 1, INT32_MAX)
+            arguments.whole("partitions", self.partitions, 1)
         if self.replication_factor is not None:
-            arguments.whole("replication_factor", self.replication_factor, 1, 2**15 - 1)
+            arguments.whole("replication_factor", self.replication_factor, 1, arguments.INT16_MAX)
         if self.assignments is not None and (self.partitions or self.replication_factor):
-            raise ValueError("assignments say how many partitions and replicas there are; give one or the other")
-        if self.assignments is not None and not _places("assignments", self.assignments):
-            raise ValueError("assignments are empty: a topic has one partition at least; None leaves it to the broker")
-        arguments.mapping(self.configs, "setting to value")
+            raise ValueError("assignments cannot be combined with partitions or replication_factor; pass only one")
+        if self.assignments is not None and not _assignments(self.assignments):
+            raise ValueError("assignments must have at least one partition, got []; None leaves them to the broker")
+        arguments.mapping("configs", self.configs, "setting names to values")
         for setting, value in self.configs.items():
             setting_text(setting, value)
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedSetting:
-    """A setting of a topic as it was created."""
+    """A setting of a created topic."""
 
     name: str
     value: str | None
@@ -95,9 +92,9 @@ class CreatedSetting:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as it was created, or would be if that was only to be validated.
+    """A created topic, or with ``validate_only`` the topic that would be created.
 
-    All but the name is None where the broker does not tell: the rest since Kafka 2.4, ids since 2.8.
+    Fields are None if the broker does not return them: it does since Kafka 2.4, and ids since 2.8.
     """
 
     name: str
@@ -109,7 +106,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """A topic in short. ``topic_id`` is None before Kafka 2.8."""
+    """A listed topic. ``topic_id`` is None before Kafka 2.8."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -119,10 +116,10 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition: broker ids of its leader (None while there is none) and its replicas, the preferred leader first.
+    """A partition: broker ids of its leader (None if it has none) and its replicas, the preferred leader first.
 
-    ``eligible_leaders`` may lead although they are not in sync, ``last_known_eligible`` were the last that could; both
-    are None where the broker does not keep track (before Kafka 4.0) or was not asked for pages.
+    ``eligible_leaders`` may become leaders although they are not in sync, ``last_known_eligible`` were the last ones
+    that could (KIP-966). Both are None before Kafka 4.0, and without ``pages``.
     """
 
     partition: int
@@ -137,7 +134,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic and its partitions, in order of their numbers; on a page, those that are on it."""
+    """A topic and its partitions in order of their numbers. A page may have only some of the partitions."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -146,7 +143,7 @@ class TopicDescription:
 
 
 class Topics:
-    """What ``admin.topics`` does."""
+    """The calls of ``admin.topics``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -158,11 +155,11 @@ class Topics:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, CreatedTopic]:
-        """Create topics, by name alone with the broker's defaults; or only ask whether they could be."""
+        """Create topics. A plain name uses the broker's defaults. ``validate_only`` creates nothing."""
         wanted = _new_topics(topics)
 
         async def ask(peer: Peer, names: list[str]) -> Mapping[str, CreatedTopic | KafkaError]:
-            has_defaults = peer.speaks(CreateTopicsRequest, DEFAULTS_BY_BROKER)
+            has_defaults = peer.speaks(CreateTopicsRequest.BROKER_DEFAULTS)
             answers: dict[str, CreatedTopic | KafkaError] = {}
             sendable = []
             for name in names:
@@ -182,12 +179,12 @@ class Topics:
     async def delete(
         self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
     ) -> Results[str | uuid.UUID, None]:
-        """Delete topics, by name or by id (UnsupportedVersion for an id before Kafka 2.8)."""
+        """Delete topics by name or id. An id requires Kafka 2.8."""
         wanted = _names_or_ids(topics)
 
         async def ask(peer: Peer, items: list[str | uuid.UUID]) -> Mapping[str | uuid.UUID, KafkaError | None]:
             answers: dict[str | uuid.UUID, KafkaError | None] = {}
-            if peer.speaks(DeleteTopicsRequest, BY_ID):
+            if peer.speaks(DeleteTopicsRequest.BY_TOPIC_ID):
                 states = [
                     DeleteTopicState(topic_id=item.bytes)
                     if isinstance(item, uuid.UUID)
@@ -198,7 +195,10 @@ class Topics:
             else:
                 by_name = [item for item in items if isinstance(item, str)]
                 request = DeleteTopicsRequest(topic_names=by_name, timeout_ms=peer.timeout_ms)
-                too_old = UnsupportedVersion("deleting topics by id came with Kafka 2.8, and the controller is older")
+                release = DeleteTopicsRequest.BY_TOPIC_ID.kafka
+                too_old = UnsupportedVersion(
+                    f"deleting topics by id requires Kafka {release} or newer, and the controller is older"
+                )
                 answers.update({item: too_old for item in items if isinstance(item, uuid.UUID)})
             asked = set(items)
             for each in (await peer.send(request)).responses:
@@ -221,25 +221,11 @@ class Topics:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Let topics have that many partitions in all. Records with keys will go to other partitions than before.
+        """Increase the partitions of topics to these totals. Records with keys go to other partitions then.
 
-        ``assignments`` has the brokers of each new partition, by topic.
+        ``assignments`` has the brokers of each new partition by topic.
         """
-        arguments.mapping(totals, "topic to number of partitions")
-        arguments.mapping(assignments or {}, "topic to lists of broker ids")
-        places = {name: _places(f"assignments of {name!r}", each) for name, each in (assignments or {}).items()}
-        if unknown := places.keys() - totals.keys():
-            raise ValueError(f"assignments for {sorted(unknown)}, of which no number of partitions is given")
-        wanted = [
-            CreatePartitionsTopic(
-                name=arguments.text("topic", name),
-                count=arguments.whole(f"partitions of {name!r}", count, 1, INT32_MAX),
-                assignments=None
-                if name not in places
-                else [CreatePartitionsAssignment(broker_ids=each) for each in places[name]],
-            )
-            for name, count in totals.items()
-        ]
+        wanted = _partition_totals(totals, assignments or {})
 
         async def ask(peer: Peer, names: list[str]) -> Mapping[str, KafkaError | None]:
             asked = set(names)
@@ -259,7 +245,7 @@ class Topics:
         return await self._calls.settle("adding partitions", totals, self._calls.controller, ask, deadline, grace=0.0)
 
     async def list(self, *, internal: bool = False, timeout: float | None = None) -> tuple[TopicListing, ...]:
-        """All topics that this client may see, in order of their names; Kafka's own internal ones only if asked for."""
+        """All topics that this client may see, in order of their names. ``internal`` includes Kafka's own topics."""
 
         async def ask(peer: Peer) -> tuple[TopicListing, ...]:
             answer = await peer.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
@@ -274,7 +260,7 @@ class Topics:
     async def describe(
         self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
     ) -> Results[str | uuid.UUID, TopicDescription]:
-        """Describe topics, by name or by id (UnsupportedVersion for an id before Kafka 3.1)."""
+        """Describe topics by name or id. An id requires Kafka 3.1."""
         wanted = _names_or_ids(topics)
 
         async def ask(
@@ -287,7 +273,7 @@ class Topics:
                 answers.update(await _describe_named(peer, named))
             if by_id:
                 try:
-                    peer.require(MetadataRequest, METADATA_BY_ID, "describing topics by id", "3.1")
+                    peer.require(MetadataRequest.BY_TOPIC_ID, "describing topics by id")
                     answers.update(await _describe_by_id(peer, by_id))
                 except UnsupportedVersion as error:
                     answers.update(dict.fromkeys(by_id, error))
@@ -299,18 +285,18 @@ class Topics:
     def pages(
         self, topics: str | Iterable[str] | None = None, *, size: int = 2000, timeout: float | None = None
     ) -> TopicPages:
-        """Describe topics, or all of them, in pages of at most ``size`` partitions, for clusters with very many.
+        """Describe topics, all if None, in pages of at most ``size`` partitions, for clusters with very many.
 
-        ``async for page in admin.topics.pages()``: each page is a tuple of descriptions in order of their names; a
-        topic that does not fit goes on on the next one. ``timeout`` is for each page. A topic that is named and does
-        not exist raises its error; one that vanishes between pages is left out.
+        ``async for page in admin.topics.pages()``: each page is a tuple of descriptions in order of their names. A
+        topic that does not fit continues on the next page. ``timeout`` is for each page. A named topic that does not
+        exist raises its error; a topic that is deleted between two pages is left out.
         """
         named = None if topics is None else sorted(arguments.names(topics, "topic"))
-        return TopicPages(self._calls, named, arguments.whole("size", size, 1, INT32_MAX), timeout)
+        return TopicPages(self._calls, named, arguments.whole("size", size, 1), timeout)
 
 
 class TopicPages:
-    """An iterator over pages. A cancelled ``anext`` loses nothing: the next one asks for the same page."""
+    """An iterator over pages. A cancelled ``anext`` loses no page: the next call asks for the same one."""
 
     def __init__(self, calls: Calls, names: Sequence[str] | None, size: int, timeout: float | None) -> None:
         self._calls = calls
@@ -318,7 +304,7 @@ class TopicPages:
         self._size = size
         self._timeout = timeout
         self._cursor: TopicPartitionCursor | None = None
-        self._rest: list[TopicDescription] | None = None  # where pages are cut here
+        self._rest: list[TopicDescription] | None = None  # not returned yet, if the pages are cut here
         self._over = False
 
     def __aiter__(self) -> TopicPages:
@@ -350,7 +336,7 @@ class TopicPages:
         answer = await peer.send(request)
         page = []
         for each in answer.topics:
-            if each.error_code and not (cursor is not None and each.error_code in _VANISHED):
+            if each.error_code and not (cursor is not None and each.error_code in _DELETED):
                 raise error_for(each.error_code, f"describing topic {each.name!r}")
             if not each.error_code:
                 page.append(_description(each))
@@ -359,15 +345,15 @@ class TopicPages:
         return tuple(page)
 
     async def _ask_for_all(self, peer: Peer) -> tuple[TopicDescription, ...]:
-        """Everything in one answer, as the broker cannot do it in pages; the pages are cut from it."""
+        """Ask for all topics in one request, for a broker without pages, and cut the response into pages."""
         answers = await _describe_named(peer, self._names)
         described = []
         for answer in answers.values():
             if not isinstance(answer, KafkaError):
                 described.append(answer)
-            elif self._names is not None or not isinstance(answer, BrokerError) or answer.code not in _VANISHED:
+            elif self._names is not None or not isinstance(answer, BrokerError) or answer.code not in _DELETED:
                 raise answer
-        # Names that a cursor has already gone past were given by a newer broker of a cluster that is being upgraded.
+        # During an upgrade a newer broker may have returned the first pages. Leave out what is before its cursor.
         self._rest = [_from(each, self._cursor) for each in sorted(described, key=lambda each: each.name)]
         return self._cut()
 
@@ -384,7 +370,7 @@ class TopicPages:
         return tuple(each for each in page if each.partitions)
 
 
-_VANISHED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_DELETED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def _part(topic: TopicDescription, partitions: tuple[PartitionDescription, ...]) -> TopicDescription:
@@ -392,7 +378,7 @@ def _part(topic: TopicDescription, partitions: tuple[PartitionDescription, ...])
 
 
 def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> TopicDescription:
-    """What of the topic is not before the cursor."""
+    """The part of the topic that is not before the cursor."""
     if cursor is None or topic.name > cursor.topic_name:
         return topic
     if topic.name < cursor.topic_name:
@@ -404,15 +390,15 @@ def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> Topic
 
 
 def _new_topics(given: str | NewTopic | Iterable[str | NewTopic]) -> dict[str, NewTopic]:
-    listed = [given] if isinstance(given, str | NewTopic) else arguments.several(given, "names and NewTopic")
+    listed = [given] if isinstance(given, str | NewTopic) else arguments.several(given, "topics")
     topics: dict[str, NewTopic] = {}
     for each in listed:
         topic = NewTopic(each) if isinstance(each, str) else each
         if not isinstance(topic, NewTopic):
-            raise TypeError(f"{each!r} is neither a name nor a NewTopic")
+            raise TypeError(arguments.must_be("topic", "a name or a NewTopic", each))
         check_topic_name(topic.name)
         if topic.name in topics:
-            raise ValueError(f"topic {topic.name!r} is to be created twice")
+            raise ValueError(f"topics must have different names, got {topic.name!r} twice")
         topics[topic.name] = topic
     return topics
 
@@ -420,10 +406,9 @@ def _new_topics(given: str | NewTopic | Iterable[str | NewTopic]) -> dict[str, N
 def _creatable(topic: NewTopic, has_defaults: bool) -> CreatableTopic:
     placed = topic.assignments is not None
     if not (placed or has_defaults or topic.partitions is not None):
-        text = (
-            f"creating topic {topic.name!r} with the broker's number of partitions came with Kafka 2.4; give a number"
-        )
-        raise UnsupportedVersion(text)
+        what = f"creating topic {topic.name!r} with the broker's number of partitions"
+        release = CreateTopicsRequest.BROKER_DEFAULTS.kafka
+        raise UnsupportedVersion(f"{what} requires Kafka {release} or newer; pass partitions")
     factor = -1 if placed or has_defaults else 1
     return CreatableTopic(
         name=topic.name,
@@ -441,27 +426,47 @@ def _creatable(topic: NewTopic, has_defaults: bool) -> CreatableTopic:
 
 
 def _names_or_ids(given: str | uuid.UUID | Iterable[str | uuid.UUID]) -> list[str | uuid.UUID]:
-    listed = [given] if isinstance(given, str | uuid.UUID) else arguments.several(given, "names and UUIDs")
+    listed = [given] if isinstance(given, str | uuid.UUID) else arguments.several(given, "topics")
     for each in listed:
         if not isinstance(each, uuid.UUID):
-            arguments.text("topic, if not a UUID,", each)
+            arguments.text("topic", each)
     return list(dict.fromkeys(listed))
 
 
-def _places(what: str, given: Iterable[Iterable[int]]) -> list[list[int]]:
+def _assignments(given: Iterable[Iterable[int]]) -> list[list[int]]:
     """The brokers of each partition."""
-    return [arguments.brokers(each) for each in arguments.several(given, f"lists of broker ids ({what})")]
+    return [arguments.broker_ids(each) for each in arguments.several(given, "assignments")]
+
+
+def _partition_totals(
+    totals: Mapping[str, int], assignments: Mapping[str, Sequence[Sequence[int]]]
+) -> list[CreatePartitionsTopic]:
+    arguments.mapping("totals", totals, "topics to numbers of partitions")
+    arguments.mapping("assignments", assignments, "topics to lists of broker ids")
+    brokers = {name: _assignments(each) for name, each in assignments.items()}
+    if unknown := brokers.keys() - totals.keys():
+        raise ValueError(f"assignments must be for topics in totals, got {sorted(unknown)}")
+    return [
+        CreatePartitionsTopic(
+            name=arguments.text("topic", name),
+            count=arguments.whole(f"partitions of {name!r}", count, 1),
+            assignments=[CreatePartitionsAssignment(broker_ids=each) for each in brokers[name]]
+            if name in brokers
+            else None,
+        )
+        for name, count in totals.items()
+    ]
 
 
 def _nothing(item: object) -> None:
     return None
 
 
-# Answers.
+# Responses.
 
 
 async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, TopicDescription | KafkaError]:
-    """Topics by name, all of them if None, some hundreds at a time, so that no answer grows beyond measure."""
+    """Describe topics by name, all if None. Some hundreds at a time, which bounds the size of a response."""
     if names is None:
         answer = await peer.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
         return {each.name or "": _described(each, each.name) for each in answer.topics}
@@ -473,8 +478,8 @@ async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, 
             sendable.append(name)
         except KafkaError as error:
             answers[name] = error
-    for first in range(0, len(sendable), CHUNK):
-        wanted = [MetadataRequestTopic(name=name) for name in sendable[first : first + CHUNK]]
+    for first in range(0, len(sendable), TOPICS_PER_REQUEST):
+        wanted = [MetadataRequestTopic(name=name) for name in sendable[first : first + TOPICS_PER_REQUEST]]
         answer = await peer.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
         answers |= {each.name or "": _described(each, each.name) for each in answer.topics}
     return answers
@@ -541,7 +546,7 @@ def _created(given: CreatableTopicResult) -> CreatedTopic:
     )
 
 
-# For those who hold a client already.
+# For owners of a client.
 
 
 async def create_topic(
@@ -553,11 +558,11 @@ async def create_topic(
     configs: Mapping[str, str] | None = None,
     timeout: float = 30.0,
 ) -> None:
-    """Create one topic with a client that is there already. Raises the broker's own error, if any."""
+    """Create one topic with an existing client. Raises the broker's error."""
     topic = NewTopic(name, partitions, replication_factor, configs=configs or {})
     (await Topics(Calls(client)).create(topic, timeout=timeout)).raise_for_errors()
 
 
 async def delete_topics(client: Client, names: Sequence[str], *, timeout: float = 30.0) -> None:
-    """Delete topics with a client that is there already; what failed is raised after all of them were tried."""
+    """Delete topics with an existing client. Raises the errors after all topics were tried."""
     (await Topics(Calls(client)).delete(names, timeout=timeout)).raise_for_errors()

@@ -98,7 +98,8 @@ class Service:
         self._on_start = on_start
         self._on_close = on_close
         self._state = ServiceState.NEW
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        """The exception that ended the component, or None."""
         self._traceback: TracebackType | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._root: asyncio.Task[None] | None = None
@@ -118,11 +119,6 @@ class Service:
     @property
     def state(self) -> ServiceState:
         return self._state
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The exception that ended the component, or None."""
-        return self._failure
 
     @property
     def task_names(self) -> tuple[str, ...]:
@@ -249,6 +245,9 @@ class Service:
 
     # Inside.
 
+    def __repr__(self) -> str:
+        return repr(self._component)
+
     async def _run(self) -> None:
         """The root task."""
         root = asyncio.current_task()
@@ -357,17 +356,17 @@ class Service:
         outermost component.
         """
         why = "was cancelled from outside, as when the event loop ends before close(): use it in 'async with'"
-        self._fail(IllegalStateError(f"{what} {why}"), logs=self._failure is None and self._logs_cancellation)
+        self._fail(IllegalStateError(f"{what} {why}"), logs=self.failure is None and self._logs_cancellation)
 
     def _fail(self, error: BaseException, logs: bool = True) -> None:
         error = unwrapped(error)
-        if self._failure is not None:
-            known = [self._failure, *(each.failure for each in self._attached)]
+        if self.failure is not None:
+            known = [self.failure, *(each.failure for each in self._attached)]
             if logs and not any(error is each for each in known) and not isinstance(error, BaseExceptionGroup):
                 logger.warning("%r has failed already; another error followed: %r", self._component, error)
             return
         was = self._state
-        self._failure, self._traceback = error, error.__traceback__
+        self.failure, self._traceback = error, error.__traceback__
         self._advance(ServiceEvent.FAIL)
         if logs and was is not ServiceState.STARTING:  # start() raises what happens during the start
             logger.error("%r failed: %r", self._component, error)
@@ -379,9 +378,9 @@ class Service:
             waiting.interrupt()
 
     def _raise_failure(self) -> None:
-        if self._failure is not None:
+        if self.failure is not None:
             # With its first traceback: an exception that is raised many times would collect all of theirs.
-            raise self._failure.with_traceback(self._traceback)
+            raise self.failure.with_traceback(self._traceback)
 
     def _raise_unusable(self, why: str) -> NoReturn:
         self._raise_failure()

@@ -102,6 +102,9 @@ class ListGroupsResponse(Response):
 class ListGroupsRequest(Request[ListGroupsResponse]):
     """List groups. An empty filter matches all."""
 
+    STATES = since(4)
+    TYPES = since(5)
+
     states_filter: list[str] = array(string, "4+", default=[])
     types_filter: list[str] = array(string, "5+", default=[])
 

@@ -140,7 +140,7 @@ class DeleteTopicState:
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     """Delete topics: ``topic_names`` before v6, ``topics`` since v6."""
 
-    BY_TOPIC_ID = since(6)
+    BY_TOPIC_ID = since(6, kafka="2.8")
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+", default=[])
     topic_names: list[str] = array(string, "0-5", default=[], ignorable=True)

@@ -137,7 +137,7 @@ async def test_a_broker_that_keeps_silent_holds_up_only_what_it_has(admin: Admin
     results = await admin.offsets.list(dict.fromkeys(ORDERS[:3], OffsetSpec.LATEST), timeout=10.0)
     assert list(results.done) == [ORDERS[0], ORDERS[2]]
     assert len([each for each in cluster.history.of(ListOffsetsRequest) if each.node_id == 2]) == 1
-    with pytest.raises(KafkaTimeout, match=r"orders-1 was not settled within 10 s"):
+    with pytest.raises(KafkaTimeout, match=r"orders-1 did not succeed within 10 s"):
         results[ORDERS[1]]
 
 
@@ -248,7 +248,7 @@ async def test_an_admin_works_only_between_start_and_close(cluster: EmbeddedClus
         await call(admin, 5.0)
     async with admin:
         for wrong in (0, -1, float("inf"), float("nan")):
-            with pytest.raises(ValueError, match="timeout="):
+            with pytest.raises(ValueError, match="timeout must be a number of seconds > 0"):
                 await call(admin, wrong)
     with pytest.raises(IllegalStateError, match=r"Admin.*is closed"):
         await call(admin, 5.0)
@@ -387,5 +387,5 @@ async def test_a_bad_topic_name_is_refused_at_the_call(admin: Admin) -> None:
 def test_a_bad_setting_is_refused_by_the_constructor() -> None:
     with pytest.raises(ConfigurationError, match="acks is not a setting of this client"):
         Admin("localhost:9092", acks="all")  # type: ignore[call-arg]
-    with pytest.raises(ConfigurationError, match="request_timeout=0"):
+    with pytest.raises(ConfigurationError, match="request_timeout must be"):
         Admin("localhost:9092", request_timeout=0)

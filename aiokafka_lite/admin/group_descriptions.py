@@ -1,0 +1,249 @@
+"""The descriptions of groups, and the requests that list and describe them at one broker.
+
+- States are listed since Kafka 2.6 (KIP-518), types with the consumer group protocol (KIP-848). An older broker's
+  groups are described to find their states, and all are of the classic type. So the filters work with every broker.
+- Groups of the new type are described by ConsumerGroupDescribe, since Kafka 4.0.
+- Before Kafka 4.0 a group that does not exist is described as a dead one. Here it is GROUP_ID_NOT_FOUND always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from .. import arguments
+from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
+from ..group.payloads import PROTOCOL_TYPE, read_assignment, read_subscription
+from ..protocol.messages import (
+    ConsumerGroupDescribeAssignment,
+    ConsumerGroupDescribeGroup,
+    ConsumerGroupDescribeRequest,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    ListedGroup,
+    ListGroupsRequest,
+)
+from ..types import Node, TopicPartition
+from .calls import Peer
+
+
+class _Named(Enum):
+    """Names that newer brokers may extend. Upper and lower case are equal."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Named | None:
+        if not isinstance(value, str):
+            return None
+        lower = value.lower()
+        found = next((each for each in cls if str(each.value).lower() == lower or each.name.lower() == lower), None)
+        return found or cls.__members__["UNKNOWN"]
+
+
+class GroupState(_Named):
+    """The state of a group."""
+
+    UNKNOWN = "Unknown"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+
+
+class GroupType(_Named):
+    """The protocol of a group's members."""
+
+    UNKNOWN = "Unknown"
+    CLASSIC = "Classic"
+    CONSUMER = "Consumer"
+    SHARE = "Share"
+    STREAMS = "Streams"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A listed group. ``protocol_type`` is "consumer" for consumers, "connect" for workers of Connect, and empty for a
+    group that only has offsets."""
+
+    group_id: str
+    protocol_type: str
+    state: GroupState
+    type: GroupType
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member. Topics and assignment are None if they cannot be read, as in groups that are not of consumers.
+
+    ``target`` is the assignment at the end of the rebalance, None unless the coordinator assigns. While a classic group
+    rebalances, its members have no assignment.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    topics: tuple[str, ...] | None
+    assignment: tuple[TopicPartition, ...] | None
+    target: tuple[TopicPartition, ...] | None = None
+    topic_pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group. ``strategy`` is the name of the present assignment strategy, empty if there is none."""
+
+    group_id: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+    strategy: str
+    coordinator: Node
+    members: tuple[MemberDescription, ...]
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def members_of(kind: type[N], given: Iterable[N | str]) -> set[N]:
+    """The members of an enumeration, given as such or by name. Raises TypeError and ValueError."""
+    name = kind.__name__
+    listed = [given] if isinstance(given, str) else arguments.several(given, name)
+    for each in listed:
+        if not isinstance(each, kind | str):
+            raise TypeError(arguments.must_be(name, f"a {name} or its name", each))
+    found = {each if isinstance(each, kind) else kind(each) for each in listed}
+    if any(each.name == "UNKNOWN" for each in found):
+        known = ", ".join(str(each.value) for each in kind if each.name != "UNKNOWN")
+        raise ValueError(arguments.must_be(name, f"one of {known}", listed))
+    return found
+
+
+async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]) -> list[GroupListing]:
+    """The groups of one broker. An old broker ignores the filters."""
+    lists_states = peer.speaks(ListGroupsRequest.STATES)
+    lists_types = peer.speaks(ListGroupsRequest.TYPES)
+    request = ListGroupsRequest(
+        states_filter=sorted(each.value for each in states) if lists_states else [],
+        types_filter=sorted(each.value.lower() for each in types) if lists_types else [],
+    )
+    answer = await peer.send(request)
+    if answer.error_code:
+        raise error_for(answer.error_code, f"listing groups of broker {peer.node_id}")
+    if lists_states:
+        return [_listing(each, GroupState(each.group_state), lists_types) for each in answer.groups]
+    found = await peer.send(DescribeGroupsRequest(groups=[each.group_id for each in answer.groups]))
+    described = {each.group_id: GroupState(each.group_state) for each in found.groups if not each.error_code}
+    return [_listing(each, described.get(each.group_id, GroupState.UNKNOWN), lists_types) for each in answer.groups]
+
+
+def _listing(given: ListedGroup, state: GroupState, lists_types: bool) -> GroupListing:
+    kind = GroupType(given.group_type) if lists_types else GroupType.CLASSIC
+    return GroupListing(given.group_id, given.protocol_type, state, kind)
+
+
+def _is_unsupported(answer: GroupDescription | KafkaError) -> bool:
+    return isinstance(answer, BrokerError) and answer.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def is_missing(answer: object) -> bool:
+    """Whether the answer is that the group does not exist."""
+    return isinstance(answer, BrokerError) and answer.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def describe_groups(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
+    """Describe groups of both types at their coordinator."""
+    answers = await _describe_classic(peer, items)
+    others = [name for name, answer in answers.items() if is_missing(answer)]
+    if others and peer.speaks(ConsumerGroupDescribeRequest):
+        found = await _describe_consumer(peer, others)
+        # Kafka 3.7 to 3.9 offer the request and refuse it unless the new protocol is enabled: there are no such groups.
+        answers.update({name: answer for name, answer in found.items() if not _is_unsupported(answer)})
+    return answers
+
+
+async def _describe_classic(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
+    answers: dict[str, GroupDescription | KafkaError] = {}
+    for each in (await peer.send(DescribeGroupsRequest(groups=items))).groups:
+        what = f"describing group {each.group_id!r}"
+        if each.error_code:
+            answers[each.group_id] = error_for(each.error_code, what)
+        elif GroupState(each.group_state) is GroupState.DEAD:
+            answers[each.group_id] = error_for(ErrorCode.GROUP_ID_NOT_FOUND, what)
+        else:
+            answers[each.group_id] = _classic(each, peer.node)
+    return answers
+
+
+def _classic(given: DescribedGroup, coordinator: Node) -> GroupDescription:
+    members = tuple(_classic_member(each, given.protocol_type) for each in given.members)
+    return GroupDescription(
+        given.group_id,
+        GroupType.CLASSIC,
+        GroupState(given.group_state),
+        given.protocol_type,
+        given.protocol_data,
+        coordinator,
+        members,
+    )
+
+
+def _classic_member(given: DescribedGroupMember, protocol_type: str) -> MemberDescription:
+    topics, assignment = None, None
+    if protocol_type == PROTOCOL_TYPE:
+        try:
+            assignment = tuple(sorted(read_assignment(given.member_assignment)))
+            metadata = given.member_metadata
+            topics = read_subscription(given.member_id, None, metadata).topics if metadata else None
+        except ProtocolError:
+            pass  # members of other clients may send any bytes
+    return MemberDescription(
+        given.member_id, given.group_instance_id, given.client_id, given.client_host, topics, assignment
+    )
+
+
+async def _describe_consumer(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
+    request = ConsumerGroupDescribeRequest(group_ids=items, include_authorized_operations=False)
+    return {
+        each.group_id: error_for(each.error_code, f"describing group {each.group_id!r}")
+        if each.error_code
+        else _consumer(each, peer.node)
+        for each in (await peer.send(request)).groups
+    }
+
+
+def _consumer(given: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            tuple(each.subscribed_topic_names),
+            _assigned(each.assignment),
+            _assigned(each.target_assignment),
+            each.subscribed_topic_regex or None,
+        )
+        for each in given.members
+    )
+    return GroupDescription(
+        given.group_id,
+        GroupType.CONSUMER,
+        GroupState(given.group_state),
+        PROTOCOL_TYPE,
+        given.assignor_name,
+        coordinator,
+        members,
+    )
+
+
+def _assigned(given: ConsumerGroupDescribeAssignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(TopicPartition(each.topic_name, number) for each in given.topic_partitions for number in each.partitions)
+    )
