@@ -115,7 +115,7 @@ def test_the_command_line_says_which_extra_it_needs() -> None:
     program = "import sys; sys.modules['typer'] = None; from aiokafka_lite.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "aiokafka-lite needs typer: pip install 'aiokafka_lite[cli]'\n"
+    assert done.stderr == "aiokafka-lite needs typer; run: pip install 'aiokafka_lite[cli]'\n"
 
 
 def test_tasks_are_made_in_one_place() -> None:
