@@ -1,7 +1,7 @@
 """Records as columns: the batches of ``Consumer.batches()``.
 
-The columns are lists of the decoded chunk, so a batch makes no object per record. ``protocol.records.columns`` turns them
-into buffers, NumPy arrays and Arrow.
+The columns are lists of the decoded chunk, so a batch makes no object per record. ``protocol.records.columns`` turns
+them into buffers, NumPy arrays and Arrow.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Batch:
     """Consecutive records of one partition, as columns of one length. Iterating over a batch yields ``Record`` objects.
 
-    Timestamps are in milliseconds, -1 if the log has none. Keys and values are None if they are null. Offsets rise, with
-    gaps from compaction and transactions. The lists belong to the caller. Methods that need NumPy or Arrow raise
+    Timestamps are in milliseconds, -1 if the log has none. Keys and values are None if they are null. Offsets rise,
+    with gaps from compaction and transactions. The lists belong to the caller. Methods that need NumPy or Arrow raise
     ConfigurationError without the extra ``arrow``.
     """
 
