@@ -7,16 +7,16 @@ the member can drop what is out of date.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import ErrorCode, KafkaError
-from ..facts import fact
 from ..protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from ..types import TopicPartition
 from .strategies import TopicRacks
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Identity:
     """What a broker checks of heartbeats and commits: member id, generation and ``group_instance_id``."""
 
@@ -32,14 +32,14 @@ NO_MEMBER = Identity("", -1, None)
 # Events.
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     """The user subscribes to these topics; to none, the member leaves the group."""
 
     topics: frozenset[str]
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class JoinAnswer:
     """The answer to JoinGroup."""
 
@@ -47,7 +47,7 @@ class JoinAnswer:
     response: JoinGroupResponse
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class TopicsGathered:
     """The metadata that the leader needs for its assignment."""
 
@@ -55,7 +55,7 @@ class TopicsGathered:
     topics: TopicRacks
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class SyncAnswer:
     """The answer to SyncGroup."""
 
@@ -63,7 +63,7 @@ class SyncAnswer:
     response: SyncGroupResponse
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class RequestFailed:
     """A request was not answered. ``retriable``: the same request may succeed later."""
 
@@ -72,7 +72,7 @@ class RequestFailed:
     retriable: bool
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
     """The answer to a heartbeat of this identity."""
 
@@ -80,7 +80,7 @@ class HeartbeatAnswer:
     code: ErrorCode
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class CommitRefused:
     """A commit of this identity was refused with an error about the membership."""
 
@@ -88,38 +88,38 @@ class CommitRefused:
     code: ErrorCode
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Released:
     """The reader has released the partitions of the ``Revoke`` or ``Lose`` with this number."""
 
     number: int
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class TopicsSeen:
     """Metadata has changed: partition counts of the topics that the leader watches, as far as they exist."""
 
     counts: Mapping[str, int]
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class PollOverdue:
     """The user has not asked for records for longer than ``max_poll_interval``."""
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Polled:
     """The user asks for records again."""
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class LeaveAnswer:
     """LeaveGroup was answered or timed out. The answer makes no difference."""
 
     attempt: int
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Close:
     """The user closes the consumer. ``leave``: send LeaveGroup, so the group does not wait for the session's end."""
 
@@ -146,7 +146,7 @@ Event: TypeAlias = (
 # Actions.
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class SendJoin:
     """Send JoinGroup, after a backoff if ``pause``. Outcome: ``JoinAnswer``."""
 
@@ -155,7 +155,7 @@ class SendJoin:
     pause: bool
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class GatherTopics:
     """Look up the metadata of the topics, as far as they exist. Outcome: ``TopicsGathered``."""
 
@@ -163,7 +163,7 @@ class GatherTopics:
     topics: frozenset[str]
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class SendSync:
     """Send SyncGroup. Outcome: ``SyncAnswer``."""
 
@@ -171,7 +171,7 @@ class SendSync:
     request: SyncGroupRequest
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class SendLeave:
     """Send LeaveGroup. Outcome: ``LeaveAnswer``."""
 
@@ -181,14 +181,14 @@ class SendLeave:
     reason: str
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class AwaitJoin:
     """Wait briefly for the answer to the JoinGroup of this attempt. ``RequestFailed`` if it does not come."""
 
     attempt: int
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Assign:
     """The generation is complete: hand the added partitions, maybe none, to the reader."""
 
@@ -196,7 +196,7 @@ class Assign:
     owned: frozenset[TopicPartition]
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Revoke:
     """Take the partitions from the reader in good order and commit what is marked. Outcome: ``Released``.
 
@@ -208,7 +208,7 @@ class Revoke:
     closing: bool
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Lose:
     """Another member may own the partitions: take them from the reader, commit nothing. Outcome: ``Released``."""
 
@@ -216,7 +216,7 @@ class Lose:
     partitions: tuple[TopicPartition, ...]
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class Fail:
     """The membership cannot continue: raise the error to the user."""
 

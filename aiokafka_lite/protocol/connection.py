@@ -16,10 +16,10 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import ProtocolError
-from ..facts import fact
 from . import messages  # messages.REQUESTS imports every message, so only the broker's side uses it
 from .codec import Buffer, decode_message, encode_message, get_uvarint
 from .framing import close_frame, open_frame
@@ -181,7 +181,7 @@ def _check_whole(cls: type[Message], version: int, frame: Buffer, end: int) -> N
 # The broker's side.
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class RequestHeader:
     """The header of every request."""
 
@@ -197,7 +197,7 @@ class RequestHeader:
         return request.__name__.removesuffix("Request") if request else f"API key {self.api_key}"
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class ParsedRequest:
     """A request of a known API and version."""
 
@@ -205,7 +205,7 @@ class ParsedRequest:
     request: Request[Any]
 
 
-@fact
+@dataclass(frozen=True, slots=True)
 class UnknownRequest:
     """A request of an unknown API, or of an unknown version; its body cannot be decoded.
 

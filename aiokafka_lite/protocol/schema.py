@@ -15,8 +15,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform, overload
 
-from ..facts import compiled_init
-
 MAX_VERSION = 0x7FFF
 FIXED = frozenset("bhiqHI?d") | {"16s"}
 """The wire types of fixed size."""
@@ -313,8 +311,32 @@ def _repr(self: Struct) -> str:
 
 def _first_init(self: Struct, **values: object) -> None:
     cls = type(self)
-    cls.__init__ = compiled_init(cls, keywords_only=True, assign="self.{name} = {value}")  # type: ignore[method-assign]
+    cls.__init__ = _compiled_init(cls)  # type: ignore[method-assign]
     cls.__init__(self, **values)
+
+
+def _compiled_init(cls: type[Any]) -> Callable[..., None]:
+    """The ``__init__`` that @dataclass would make, compiled when the first object is made."""
+    scope: dict[str, Any] = {"MISSING": MISSING}
+    parameters, lines = ["self"], ["    pass\n"]
+    for each in dataclasses.fields(cls):
+        name, value = each.name, each.name
+        if each.default_factory is not MISSING:
+            scope[f"make_{name}"] = each.default_factory
+            parameters.append(f"{name}=MISSING")
+            value = f"make_{name}() if {name} is MISSING else {name}"
+        elif each.default is not MISSING:
+            scope[f"default_{name}"] = each.default
+            parameters.append(f"{name}=default_{name}")
+        else:
+            parameters.append(name)
+        lines.append(f"    self.{name} = {value}\n")
+    if len(parameters) > 1:
+        parameters.insert(1, "*")
+    exec(f"def __init__({', '.join(parameters)}):\n{''.join(lines)}", scope)
+    made = cast("Callable[..., None]", scope["__init__"])
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return made
 
 
 def _equal(self: Struct, other: object) -> bool:

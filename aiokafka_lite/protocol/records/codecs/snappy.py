@@ -30,7 +30,7 @@ def _cramjam() -> ModuleType:
     try:
         import cramjam
     except ImportError:
-        raise ConfigurationError("snappy compression needs cramjam: pip install aiokafka_lite[snappy]") from None
+        raise ConfigurationError("snappy compression requires cramjam: pip install aiokafka_lite[snappy]") from None
     return cramjam
 
 
