@@ -213,7 +213,7 @@ async def topic_authorization(cluster: EmbeddedCluster, servers: str) -> None:
     """The principal lacks a permission: WRITE to produce, READ to consume, DESCRIBE to see the topic. Grant it with
     `kafka-acls.sh`. The client does not retry.
     """
-    cluster.authorizer.deny_topic("orders")
+    cluster.authoriser.deny_topic("orders")
     async with Producer(servers) as producer:
         await producer.send("orders", b"two coffees")
 
@@ -251,8 +251,8 @@ async def too_large_for_broker(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(WRITING, "No room in the buffer")
 async def buffer_full(cluster: EmbeddedCluster, servers: str) -> None:
-    """The program produces records faster than the brokers accept them. `send_nowait` does not wait: call
-    `await producer.drain()` before it, or use `send` or `send_many`, which wait for room. A larger `buffer_memory` only
+    """The program produces records faster than the brokers accept them. `send_nowait` does not wait: use
+    `await producer.put()`, `send` or `send_many`, which wait for room. A larger `buffer_memory` only
     delays the error.
     """
     async with Producer(servers, buffer_memory=2_000, linger=1.0) as producer:

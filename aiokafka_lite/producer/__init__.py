@@ -1,4 +1,4 @@
-"""Writing records: `Producer`, and what it can be given."""
+"""Writing records: ``Producer``, its serializers, partitioners and interceptors."""
 
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
@@ -8,8 +8,6 @@ from .partitioner import (
     BrokerLoad,
     DefaultPartitioner,
     ExplicitPartitioner,
-    Forgetful,
-    LoadAware,
     Partitioner,
     RoundRobinPartitioner,
 )
@@ -25,10 +23,8 @@ __all__ = [
     "DefaultPartitioner",
     "Delivery",
     "ExplicitPartitioner",
-    "Forgetful",
     "IntSerializer",
     "JsonSerializer",
-    "LoadAware",
     "Partitioner",
     "Producer",
     "ProducerInterceptor",

@@ -1,23 +1,42 @@
-"""A batch of records for one partition, from its first record until it is settled."""
+"""A batch of records for one partition, from its first record until it is settled, and the factory of a producer's
+batches."""
 
 from __future__ import annotations
 
-import asyncio
-
-from ..protocol.records import BatchBuilder
+from ..config import ProducerConfig
+from ..protocol.records import HEADER_SIZE, BatchBuilder
+from ..protocol.records.columns import EncodedRecords
 from ..protocol.schema import ZERO_UUID
-from .delivery import Fate
-from .idempotence import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
+from ..types import Compression, TopicPartition
+from .delivery import UNKNOWN_OFFSET, BatchResult
+from .producer_ids import NO_PRODUCER_ID, NO_SEQUENCE, ProducerIdAndEpoch
+
+REQUEST_OVERHEAD = 512
+"""Estimated bytes of a Produce request besides its batches: header, names and ids."""
+
+RATIO_STEP = 0.02
+"""The most by which the expected compression ratio falls with one batch."""
+
+SMALLEST_RATIO = 0.1
+"""The smallest expected compression ratio. A batch holds its records uncompressed in memory: ten times its size."""
+
+_NO_LIMIT = 2**62
 
 
-class Batch(Fate):
-    """Records that are sent, retried and settled together. Owned by its partition.
+class Batch(BatchResult):
+    """Records that are sent, retried and settled together.
 
-    ``opened`` is the loop's time of the first record: linger counts from there, and so does the delivery timeout,
-    which ends at ``deadline``. ``due`` says that it need not wait for more records. ``reserved`` are the bytes of the
-    budget that it holds, ``queued_bytes`` those that it counts for in the load of the broker ``queued_for``. A batch is
-    given its sequence numbers when it is first sent, and keeps them (``sequence`` is the first one, `NO_SEQUENCE`
-    before).
+    Its partition (`PartitionProducer`) is the only writer of the attributes here; `Settlement` settles the result.
+
+     - ``opened``: the loop's time of the first record. Linger and delivery timeout count from there.
+     - ``deadline``: the loop's time at which the batch expires.
+     - ``due``: the batch need not wait for more records.
+     - ``reserved``: the bytes of ``buffer_memory`` that its records hold.
+     - ``queued_for``, ``queued_bytes``: the broker whose load the sealed batch counts for, and the bytes.
+     - ``identity``, ``sequence``: assigned when the batch is first sent, and kept through retries.
+     - ``may_be_written``: a request ended in an error that does not rule out that the broker wrote the batch.
+     - ``is_written``: a later batch of the same sequence was acknowledged, which proves that this one is written.
+     - ``sent_to``: the id of the topic that the batch was sent to; zero if it was sent by name.
     """
 
     __slots__ = (
@@ -26,20 +45,29 @@ class Batch(Fate):
         "deadline",
         "due",
         "identity",
+        "is_written",
         "last_error",
+        "may_be_written",
         "opened",
         "queued_bytes",
         "queued_for",
         "reserved",
         "sent_to",
         "sequence",
-        "timer",
-        "uncertain",
-        "written",
     )
 
     def __init__(self, topic: str, partition: int, builder: BatchBuilder, opened: float, deadline: float) -> None:
-        super().__init__(topic, partition)
+        # The attributes of BatchResult, without a second call: a batch may hold a single record.
+        self.topic = topic
+        self.partition = partition
+        self.settled = False
+        self.error = None
+        self.base_offset = UNKNOWN_OFFSET
+        self.log_append_time = -1
+        self.moved = None
+        self._waiters = None
+        self._followers = None
+        self._failure = None
         self.builder = builder
         self.opened = opened
         self.deadline = deadline
@@ -47,41 +75,77 @@ class Batch(Fate):
         self.reserved = 0
         self.queued_for: int | None = None
         self.queued_bytes = 0
-        self.identity: ProducerIdentity = NO_IDENTITY
+        self.identity: ProducerIdAndEpoch = NO_PRODUCER_ID
         self.sequence = NO_SEQUENCE
         self.attempts = 0
         self.sent_to: bytes | None = None
         self.last_error: Exception | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.uncertain = False
-        self.written = False
+        self.may_be_written = False
+        self.is_written = False
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """The number of records."""
         return self.builder.count
 
-    def number(self, identity: ProducerIdentity, sequence: int) -> None:
-        """Give the records their sequence numbers; not again before `unnumber`."""
-        assert self.sequence == NO_SEQUENCE
-        self.identity, self.sequence = identity, sequence
-
     def unnumber(self) -> None:
-        """Take the numbers back: a broker has said that it does not have the batch under them."""
-        self.identity, self.sequence = NO_IDENTITY, NO_SEQUENCE
+        """Remove the sequence numbers: the broker has answered that it does not have the batch under them."""
+        self.identity, self.sequence = NO_PRODUCER_ID, NO_SEQUENCE
 
-    def note_topic(self, topic_id: bytes) -> None:
-        """It goes out to the topic of this id; to whatever bears the name if that is zero."""
-        if self.sent_to != ZERO_UUID:
-            self.sent_to = topic_id
-
-    def went_elsewhere(self, topic_id: bytes) -> bool:
-        """Whether it was sent, but surely never to the topic of this id."""
+    def was_sent_elsewhere(self, topic_id: bytes) -> bool:
+        """Whether the batch was sent, but never to the topic with this id."""
         return self.sent_to not in (None, ZERO_UUID, topic_id)
 
     def encode(self) -> bytes:
-        """The batch as it goes over the wire. The records themselves are encoded and compressed once only."""
+        """The batch in wire format. The records are encoded and compressed only once."""
         return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence)
 
     def __repr__(self) -> str:
         return f"<Batch {self.topic}-{self.partition} records={self.count} sequence={self.sequence}>"
+
+
+class BatchFactory:
+    """Makes the batches of one producer, and estimates the compression ratio that sizes them."""
+
+    __slots__ = ("_codec", "_compresses", "_delivery_timeout", "_level", "_max_size", "_ratio")
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._codec = Compression.parse(config.compression)
+        self._compresses = self._codec is not Compression.NONE
+        self._level = config.compression_level
+        self._max_size = min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD)
+        self._delivery_timeout = config.delivery_timeout
+        self._ratio = 1.0
+
+    @property
+    def room(self) -> int:
+        """The uncompressed bytes of records that a batch is expected to take."""
+        return int((self._max_size - HEADER_SIZE) / self._ratio)
+
+    def new(self, partition: TopicPartition, opened: float) -> Batch:
+        """An empty batch whose delivery timeout counts from ``opened``."""
+        builder = BatchBuilder(self._codec, self._level, self._max_size, self._ratio)
+        return Batch(*partition, builder, opened, opened + self._delivery_timeout)
+
+    def encoded(self, partition: TopicPartition, opened: float, records: EncodedRecords) -> Batch:
+        """A batch of records that are encoded already. It takes no more records."""
+        builder = BatchBuilder(self._codec, self._level, self._max_size)
+        builder.fill(records.records, records.count, records.base_timestamp, records.max_timestamp)
+        return Batch(*partition, builder, opened, opened + self._delivery_timeout)
+
+    def part_of(self, whole: Batch) -> Batch:
+        """An empty batch without a size limit, for some records of ``whole``. It expires together with ``whole``."""
+        builder = BatchBuilder(self._codec, self._level, _NO_LIMIT)
+        part = Batch(whole.topic, whole.partition, builder, whole.opened, whole.deadline)
+        part.last_error = whole.last_error
+        return part
+
+    def measure(self, batch: Batch) -> None:
+        """Update the expected compression ratio from a built batch, so that the next batches fill up.
+
+        Batches that compress worse than expected become too large, those that compress better only too small. So the
+        estimate rises at once and falls slowly.
+        """
+        if self._compresses:
+            measured = batch.builder.size / batch.builder.uncompressed_size
+            self._ratio = min(1.0, max(measured, self._ratio - RATIO_STEP, SMALLEST_RATIO))

@@ -1,7 +1,6 @@
-"""What comes of many records that were given at once: one promise for all of them.
+"""The promise of the records of an Arrow table, and the partition of each row. No broker is known here.
 
-Tables of Arrow go to partitions in batches that are made whole (`columns`); this says which rows go where, and tells
-afterwards where they are in the log. Nothing here knows a broker.
+Tables go to partitions in whole batches (``protocol.records.columns``), so one `BulkDelivery` stands for all records.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from ..extras import extra
 from ..protocol.records.columns import Rows, by_number
 from ..protocol.records.murmur2 import partitions_for_keys
 from .batch import Batch
-from .delivery import Fate
+from .delivery import BatchResult
 
-Choice: TypeAlias = Callable[[bytes | None, bytes | None], int]
-"""The partition for a key and a value."""
+Chooser: TypeAlias = Callable[[bytes | None, bytes | None], int]
+"""Returns the partition for a key and a value."""
 
 ANY = -1
-"""The place of a record that may go to any partition."""
+"""The partition of a row that may go to any partition."""
 
 
 class Written(NamedTuple):
-    """A run of so many ``records`` in the log; ``base_offset`` is -1 where the broker did not tell it."""
+    """``records`` consecutive records in the log; ``base_offset`` is -1 if the broker did not report it."""
 
     partition: int
     base_offset: int
@@ -34,9 +33,9 @@ class Written(NamedTuple):
 
 
 class BulkDelivery:
-    """The promise of the records of a table: await it for where they are, or for the first error among them.
+    """The promise of the records of a table. Await it for the list of `Written`, or for the first error.
 
-    It is done when none of them is open any more, also if some have failed. ``size`` is what was sent, in bytes before
+    It is done when all records are settled, also if some have failed. ``size`` is the number of bytes before
     compression. Any number of tasks may await it, any number of times; cancelling an await abandons the wait only.
     """
 
@@ -44,65 +43,66 @@ class BulkDelivery:
 
     def __init__(self) -> None:
         self.size = 0
-        self._open: deque[Fate] = deque()
+        self._open: deque[BatchResult] = deque()
         self._written: list[Written] = []
         self._error: Exception | None = None
 
     def add(self, batch: Batch, size: int) -> None:
-        """Promise for this batch, too."""
+        """Include this batch of ``size`` bytes."""
         self._open.append(batch)
         self.size += size
 
     def done(self) -> bool:
-        """Whether every record is acknowledged or given up."""
+        """Whether every record is acknowledged or has failed."""
         self._take_settled()
         return not self._open
 
     def exception(self) -> Exception | None:
-        """The first error among them, None if there is none so far."""
+        """The first error so far; None if there is none."""
         self._take_settled()
         return self._error
 
     @property
     def acknowledged(self) -> int:
-        """How many of them are in the log by now."""
+        """The number of records that are acknowledged so far."""
         self._take_settled()
         return sum(run.records for run in self._written)
 
     def __await__(self) -> Generator[object, None, list[Written]]:
         while not self.done():
-            fate = self._open[0]
-            waiter = fate.wait()
+            result = self._open[0]
+            waiter = result.wait()
             try:
                 yield from waiter
             except asyncio.CancelledError:
-                fate.forget(waiter)
+                result.stop_waiting(waiter)
                 raise
         if self._error is not None:
             raise self._error.with_traceback(None)
         return list(self._written)
 
     def _take_settled(self) -> None:
-        """Note what came of the batches at the head, and let go of them, as each holds its bytes."""
+        """Note the results at the head, and drop the batches: each holds its bytes."""
         while self._open and self._open[0].settled:
-            fate = self._open.popleft()
-            if fate.moved is not None:
-                self._open.extendleft(reversed(dict.fromkeys(place for place, _ in fate.moved)))
-            elif fate.error is not None:
-                fate.observed = True
-                self._error = self._error or fate.error
+            result = self._open.popleft()
+            if result.moved is not None:
+                self._open.extendleft(reversed(dict.fromkeys(place for place, _ in result.moved)))
+            elif result.error is not None:
+                result.observe()
+                self._error = self._error or result.error
             else:
-                assert isinstance(fate, Batch)
-                self._written.append(Written(fate.partition, fate.base_offset, fate.count))
+                assert isinstance(result, Batch)
+                self._written.append(Written(result.partition, result.base_offset, result.count))
 
     def __repr__(self) -> str:
         return f"<BulkDelivery open={len(self._open)} written={sum(run.records for run in self._written)}>"
 
 
 def rows_of(topic: str, table: object, now: int) -> list[Rows]:
-    """The record batches of a table that have rows; SerializationError for what is none, or has a wrong column.
+    """The record batches of a table that have rows.
 
-    ``now`` is the timestamp of rows without one, in milliseconds.
+    ``now`` is the timestamp of rows without one, in milliseconds. Raises SerializationError for an object that is not a
+    table, and for a wrong column.
     """
     return [Rows(topic, batch, now) for batch in _record_batches(topic, table) if batch.num_rows]
 
@@ -117,14 +117,14 @@ def _record_batches(topic: str, table: object) -> Sequence[Any]:
     if hasattr(table, "__arrow_c_stream__"):
         return _record_batches(topic, pa.table(table))
     raise SerializationError(
-        f"records for topic {topic!r}: a Table or RecordBatch of Arrow is needed, not {type(table).__name__}"
+        f"records for topic {topic!r} must be a Table or RecordBatch of Arrow, got {type(table).__name__}"
     )
 
 
-def placed(rows: Rows, count: int, choose: Choice | None) -> Iterator[tuple[int, Rows]]:
-    """Divide rows by the partition that they go to, in their order; `ANY` where they name none and have no key.
+def by_partition(rows: Rows, count: int, choose: Chooser | None) -> Iterator[tuple[int, Rows]]:
+    """Divide rows by their partition, in their order; `ANY` for rows that name no partition and have no key.
 
-    ``choose`` is asked for each row that names none, if it is given; else keys are placed by their hash.
+    ``choose`` is called for each row that names no partition. If it is None, keys go by their hash.
     """
     np = extra("numpy")
     places = np.full(rows.count, ANY)

@@ -1,11 +1,11 @@
-"""What comes of records once they are handed over: the promise of a batch, and a record's light share in it.
+"""The result of a group of records, and a record's light share in it.
 
-Batches travel, not records, so it is the batch that has a fate, and a record's ``Delivery`` only points at (fate,
-index). A record costs no future and no task. Each *waiting* call makes one future of its own, since a future that
-several tasks await would be cancelled for all of them by the first that gives up.
+Batches travel, not records. So the batch has one `BatchResult`, and a record's `Delivery` only points at (result,
+index). A record costs no future and no task. Each *waiting* call makes one future of its own: a future that several
+tasks await would be cancelled for all of them by the first that is cancelled.
 
-A fate may also be to move: records held back until their topic is known go to batches then, and a batch that a broker
-calls too large is split. Whoever waits follows.
+Records can also move to other groups: pending records go to batches once metadata has their topic, and a batch that is
+too large for a broker is split. A `Delivery` follows its record.
 """
 
 from __future__ import annotations
@@ -21,59 +21,83 @@ from ..types import RecordMetadata
 logger = logging.getLogger(__name__)
 
 UNKNOWN_OFFSET = -1
-"""The offset of a record that was written where the broker did not say: acks=0, or a batch that it had already."""
-
+"""The offset of a written record that the broker did not report: acks=0, or a duplicate of an old batch."""
 
 SHOWN = 10
-"""Topics that a line of the log names."""
+"""Topics that a log line names."""
 
 
-class Loss:
-    """What many groups of records fail with together, as when a producer ends: a line of the log for all of them.
+# Logging of failures that no caller saw.
 
-    It is written when the last of them is gone, and names the topics of those that nobody asked about.
+
+class FailureLog:
+    """Groups of records that fail together, as when a producer closes: one log line for all of them.
+
+    The line is written when the last group is garbage, and names the topics of the groups whose error was not raised to
+    any caller.
     """
 
-    __slots__ = ("_error", "_unobserved")
+    __slots__ = ("_error", "_topics")
 
     def __init__(self, error: Exception) -> None:
         self._error = error
-        self._unobserved: dict[str, None] = {}
-
-    def add(self, fate: Fate) -> None:
-        """These records are gone, and nobody was given the error."""
-        self._unobserved[fate.topic] = None
-
-    def __del__(self) -> None:
-        if self._unobserved:
-            logger.error("records for %s were not delivered: %r", _listed(self._unobserved), self._error)
-
-
-class Lateness:
-    """What groups of records fail with one after the other in an outage: a line for the first, and one in the end.
-
-    Owned by the router, which says when it is over.
-    """
-
-    __slots__ = ("_groups", "_topics")
-
-    def __init__(self) -> None:
-        self._groups = 0
         self._topics: dict[str, None] = {}
 
-    def add(self, fate: Fate) -> None:
-        """These records are gone, and nobody was given the error."""
-        self._groups += 1
-        self._topics[fate.topic] = None
-        if self._groups == 1:
-            logger.error("records for %s were not delivered: %r; others are counted", fate.name, fate.error)
+    def add(self, name: str, topic: str, error: Exception) -> None:
+        """Records of this topic failed, and no caller saw the error."""
+        self._topics[topic] = None
 
-    def over(self) -> None:
-        """Records are delivered again."""
-        if self._groups > 1:
-            logger.error("records for %s were not delivered: %d batches in all", _listed(self._topics), self._groups)
-        self._groups = 0
+    def __del__(self) -> None:
+        if self._topics:
+            logger.error("records for %s were not delivered: %r", _listed(self._topics), self._error)
+
+
+class ExpiryLog:
+    """Batches that expire one after the other during an outage: one log line for the first, one at the end."""
+
+    __slots__ = ("_batches", "_topics")
+
+    def __init__(self) -> None:
+        self._batches = 0
+        self._topics: dict[str, None] = {}
+
+    def add(self, name: str, topic: str, error: Exception) -> None:
+        """A batch expired, and no caller saw the error."""
+        self._batches += 1
+        self._topics[topic] = None
+        if self._batches == 1:
+            logger.error("records for %s were not delivered: %r; further batches are counted", name, error)
+
+    def finish(self) -> None:
+        """Records are delivered again, or the producer ends."""
+        if self._batches > 1:
+            logger.error("records for %s were not delivered: %d batches in total", _listed(self._topics), self._batches)
+        self._batches = 0
         self._topics.clear()
+
+
+class _Failure:
+    """The error of a failed group. Logs the error at the end of its life, unless a caller saw it.
+
+    Separate from `BatchResult`, so that only failed groups pay for a finalizer.
+    """
+
+    __slots__ = ("_error", "_log", "_name", "_topic", "is_observed")
+
+    def __init__(self, name: str, topic: str, error: Exception, log: FailureLog | ExpiryLog | None) -> None:
+        self._name = name
+        self._topic = topic
+        self._error = error
+        self._log = log
+        self.is_observed = False
+
+    def __del__(self) -> None:
+        if self.is_observed:
+            return
+        if self._log is not None:
+            self._log.add(self._name, self._topic, self._error)
+        else:
+            logger.error("records for %s were not delivered: %r", self._name, self._error)
 
 
 def _listed(topics: Iterable[str]) -> str:
@@ -82,22 +106,24 @@ def _listed(topics: Iterable[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
-class Fate:
-    """What comes of a group of records: delivered, failed, or moved to other groups. Settled once, by its owner.
+# Results.
 
-    ``moved`` says for each record where it went and its index there. ``observed`` tells that somebody was given the
-    error; one that nobody was given is logged once when the last reference goes.
+
+class BatchResult:
+    """The result of a group of records: delivered, failed, or moved to other groups. Settled once, by its owner.
+
+    ``moved`` has the new place of each record, as (result, index). ``base_offset`` is `UNKNOWN_OFFSET` until the
+    records are delivered, and ``log_append_time`` -1 unless the broker sets timestamps (milliseconds).
     """
 
     __slots__ = (
+        "_failure",
         "_followers",
-        "_loss",
         "_waiters",
         "base_offset",
         "error",
         "log_append_time",
         "moved",
-        "observed",
         "partition",
         "settled",
         "topic",
@@ -110,14 +136,18 @@ class Fate:
         self.error: Exception | None = None
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time = -1
-        self.moved: list[tuple[Fate, int]] | None = None
-        self.observed = False
+        self.moved: list[tuple[BatchResult, int]] | None = None
         self._waiters: list[asyncio.Future[None]] | None = None
         self._followers: list[Callable[[], None]] | None = None
-        self._loss: Loss | Lateness | None = None
+        self._failure: _Failure | None = None
+
+    @property
+    def name(self) -> str:
+        """The partition, or the topic if no partition was chosen yet."""
+        return self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
 
     def wait(self) -> asyncio.Future[None]:
-        """A future for one waiter, done when this is settled. It never carries an error; the fate does."""
+        """A future for one waiter, done when this result is settled. It never carries an error."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.settled:
             waiter.set_result(None)
@@ -127,43 +157,39 @@ class Fate:
             self._waiters.append(waiter)
         return waiter
 
-    def forget(self, waiter: asyncio.Future[None]) -> None:
-        """A waiter has given up; without this, a caller that polls with a timeout would leave one behind each time."""
+    def stop_waiting(self, waiter: asyncio.Future[None]) -> None:
+        """Remove a waiter that was cancelled. Without this, a caller that polls with a timeout leaks one per call."""
         if self._waiters is not None and not self.settled:
             self._waiters.remove(waiter)
 
     def follow(self, function: Callable[[], None]) -> None:
-        """Have ``function`` called when this is settled, which it is not yet."""
+        """Call ``function`` when this result, which is open, is settled. It must not raise."""
         if self._followers is None:
             self._followers = [function]
         else:
             self._followers.append(function)
 
     def deliver(self, base_offset: int, log_append_time: int = -1) -> None:
-        """The broker has the records, the first of them at ``base_offset``."""
+        """The broker has written the records, the first of them at ``base_offset``."""
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self._settle()
 
-    @property
-    def name(self) -> str:
-        """The partition, or the topic where none was chosen yet."""
-        return self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
-
-    def fail(self, error: Exception, loss: Loss | Lateness | None = None) -> None:
-        """The records are given up; together with others if they have that ``loss`` in common."""
+    def fail(self, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:
+        """The records are not delivered. If no caller sees the error, it is logged, by ``log`` if given."""
         self.error = error
-        self._loss = loss
+        self._failure = _Failure(self.name, self.topic, error, log)
         self._settle()
 
-    def move(self, places: list[tuple[Fate, int]]) -> None:
-        """The records are now in other groups, one place a record."""
+    def move(self, places: list[tuple[BatchResult, int]]) -> None:
+        """The records are in other groups now: one place per record."""
         self.moved = places
         self._settle()
 
-    def offset_of(self, index: int) -> int:
-        """Where a delivered record is in the log."""
-        return self.base_offset if self.base_offset < 0 else self.base_offset + index
+    def observe(self) -> None:
+        """A caller saw the error, so it need not be logged."""
+        if self._failure is not None:
+            self._failure.is_observed = True
 
     def _settle(self) -> None:
         self.settled = True
@@ -177,82 +203,102 @@ class Fate:
             for function in followers:
                 function()
 
-    def __del__(self) -> None:
-        if self.error is None or self.observed:
-            return
-        if self._loss is not None:
-            self._loss.add(self)
-        else:
-            logger.error("records for %s were not delivered: %r", self.name, self.error)
-
 
 class Delivery:
-    """The promise of one record: await it for its `RecordMetadata`, or for the error that it failed with.
+    """The promise of one record. Await it for the record's `RecordMetadata`, or for the error that the record had.
 
-    Any number of tasks may await it, any number of times. Cancelling an await abandons the wait, not the record.
+    Any number of tasks may await it, any number of times. Cancelling an await abandons the wait, not the record: an
+    accepted record is sent in any case.
+
+    A delivery is an awaitable, not a future, so it costs almost nothing. This works with it as it is:
+
+     - ``await delivery``, ``asyncio.wait_for(delivery, 5)``, ``asyncio.gather(*deliveries)``,
+       ``asyncio.as_completed(deliveries)``, ``asyncio.shield(delivery)``, ``asyncio.ensure_future(delivery)``
+
+    Where asyncio insists on a future or on a coroutine, ask for one:
+
+     - ``asyncio.wait([delivery.future(), ...])``: `future` returns an ``asyncio.Future``, for callbacks as well
+     - ``asyncio.create_task(delivery.wait())`` and ``TaskGroup.create_task(delivery.wait())``: `wait` is a coroutine
+
+    If the record fails and no caller awaits or asks for the error, the error is logged once per batch.
     """
 
-    __slots__ = ("_fate", "_index", "_key_size", "_timestamp", "_value_size")
+    __slots__ = ("_index", "_key_size", "_result", "_timestamp", "_value_size")
 
-    def __init__(self, fate: Fate, index: int, timestamp: int, key_size: int, value_size: int) -> None:
-        self._fate = fate
+    def __init__(self, result: BatchResult, index: int, timestamp: int, key_size: int, value_size: int) -> None:
+        self._result = result
         self._index = index
         self._timestamp = timestamp
         self._key_size = key_size
         self._value_size = value_size
 
     def done(self) -> bool:
-        """Whether the record is acknowledged or given up."""
+        """Whether the record is acknowledged or has failed."""
         return self._follow().settled
 
     def result(self) -> RecordMetadata:
-        """Where the record is, without waiting: raises what it failed with, or IllegalStateError while it is open."""
-        fate = self._follow()
-        if not fate.settled:
-            raise IllegalStateError(f"a record for topic {fate.topic!r} is not settled yet: await its delivery")
-        if fate.error is not None:
-            fate.observed = True
-            # Many may raise the one error of a batch; with a shared traceback it would grow by each of them.
-            raise fate.error.with_traceback(None)
-        return self._metadata(fate)
+        """The record's metadata, without waiting. Raises the record's error, or IllegalStateError while it is open."""
+        result = self._follow()
+        if result.error is not None:
+            result.observe()
+            # All records of a batch raise the same error. A shared traceback would grow with each of them.
+            raise result.error.with_traceback(None)
+        if not result.settled:
+            raise IllegalStateError(f"a record for topic {result.topic!r} is not settled yet: await its delivery")
+        return self._metadata(result)
 
     def exception(self) -> Exception | None:
-        """What the record failed with, None if it was delivered; IllegalStateError while it is open."""
-        fate = self._follow()
-        if not fate.settled:
+        """The record's error; None if it was delivered. Raises IllegalStateError while it is open."""
+        result = self._follow()
+        if not result.settled:
             self.result()
-        fate.observed = True
-        return fate.error
+        result.observe()
+        return result.error
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        while not (fate := self._follow()).settled:
-            waiter = fate.wait()
+        while True:
+            result = self._result
+            if result.moved is not None:
+                result = self._follow()
+            if result.settled:
+                return self.result()
+            waiter = result.wait()
             try:
                 yield from waiter
             except asyncio.CancelledError:
-                fate.forget(waiter)
+                result.stop_waiting(waiter)
                 raise
-        return self.result()
+
+    async def wait(self) -> RecordMetadata:
+        """The same as ``await delivery``, as a coroutine: for ``create_task`` and ``TaskGroup.create_task``."""
+        return await self
+
+    def future(self) -> asyncio.Future[RecordMetadata]:
+        """A future of the delivery, for ``asyncio.wait`` and ``add_done_callback``. Each call makes a new one.
+
+        Cancelling the future abandons the wait, not the record. Costs a task. Call it in the event loop.
+        """
+        return asyncio.ensure_future(self.wait())
 
     def report(self, function: Callable[[RecordMetadata, Exception | None], None]) -> None:
-        """Have ``function`` called when the record is acknowledged or given up, maybe now. It must not raise."""
-        fate = self._follow()
-        if fate.settled:
-            function(self._metadata(fate), fate.error)
+        """Call ``function(metadata, error)`` when the record is settled, perhaps at once. It must not raise."""
+        result = self._follow()
+        if result.settled:
+            function(self._metadata(result), result.error)
         else:
-            fate.follow(partial(self.report, function))
+            result.follow(partial(self.report, function))
 
-    def _metadata(self, fate: Fate) -> RecordMetadata:
-        timestamp = self._timestamp if fate.log_append_time < 0 else fate.log_append_time
-        offset = fate.offset_of(self._index)
-        return RecordMetadata(fate.topic, fate.partition, offset, timestamp, self._key_size, self._value_size)
+    def _metadata(self, result: BatchResult) -> RecordMetadata:
+        timestamp = self._timestamp if result.log_append_time < 0 else result.log_append_time
+        offset = result.base_offset if result.base_offset < 0 else result.base_offset + self._index
+        return RecordMetadata(result.topic, result.partition, offset, timestamp, self._key_size, self._value_size)
 
-    def _follow(self) -> Fate:
-        while (moved := self._fate.moved) is not None:
-            self._fate, self._index = moved[self._index]
-        return self._fate
+    def _follow(self) -> BatchResult:
+        while (moved := self._result.moved) is not None:
+            self._result, self._index = moved[self._index]
+        return self._result
 
     def __repr__(self) -> str:
-        fate = self._follow()
-        state = "open" if not fate.settled else "delivered" if fate.error is None else f"failed: {fate.error!r}"
-        return f"<Delivery {fate.topic}-{fate.partition} {state}>"
+        result = self._follow()
+        state = "open" if not result.settled else "delivered" if result.error is None else f"failed: {result.error!r}"
+        return f"<Delivery {result.topic}-{result.partition} {state}>"

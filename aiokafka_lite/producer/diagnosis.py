@@ -1,4 +1,4 @@
-"""What a producer is doing at one moment, for a bug report."""
+"""The state of a producer at one moment, for a bug report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .partition import PartitionProducer, PartitionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerDiagnosis(Diagnosis):
-    """A producer. ``partitions`` has those that hold batches or are not open; ``states`` counts all of them."""
+    """A producer. ``partitions`` lists those that hold batches or are not OPEN; ``states`` counts all of them."""
 
     metrics: ProducerMetrics
     identity: str
@@ -21,7 +21,7 @@ class ProducerDiagnosis(Diagnosis):
 
 
 def states_of(partitions: Iterable[PartitionProducer]) -> dict[str, int]:
-    """How many partitions are in each state."""
+    """The number of partitions in each state."""
     states: dict[str, int] = {}
     for partition in partitions:
         states[partition.state.name] = states.get(partition.state.name, 0) + 1
@@ -29,7 +29,7 @@ def states_of(partitions: Iterable[PartitionProducer]) -> dict[str, int]:
 
 
 def busy(partitions: Iterable[PartitionProducer]) -> tuple[str, ...]:
-    """A line for each partition in which anything is going on."""
+    """A line for each partition that holds batches or is not OPEN."""
     return bounded(
         f"{each.topic_partition}: {each.state.name}, leader {each.leader}, level {each.level}, "
         f"in flight {each.in_flight}, sent {len(each.sent)}, unsent {len(each.unsent)}, "

@@ -1,7 +1,7 @@
-"""What a producer has done so far and what it is doing: counters that cost next to nothing, and snapshots of them.
+"""Counters of a producer, which cost next to nothing, and snapshots of them.
 
-Counting is per batch and per request, never per record. Averages are over the producer's life; whoever wants those of
-an interval takes two snapshots and divides what the counters have grown by.
+Counting is per batch and per request, never per record. Averages are over the producer's life. For the average of an
+interval, take two snapshots and divide the differences of their counters.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 RECENT = 1_000
-"""Requests of a broker that its latencies are of."""
+"""The number of requests whose latencies are kept per broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics:
     """One broker, as a producer sees it.
 
-    ``queued_bytes`` are closed batches that wait for the broker or for its answer. Latencies are in seconds, from
-    writing a request to its answer, over the last `RECENT` answers; None before the first. ``throttle_time`` is how
-    many seconds the broker has asked to be left alone for, in all.
+    ``queued_bytes`` are sealed batches that wait for the broker or for its answer. Latencies are in seconds, from
+    writing a request to its answer, over the last `RECENT` answers; None before the first answer. ``throttle_time`` is
+    the sum of the throttle times that the broker has answered, in seconds.
     """
 
     node_id: int
@@ -39,10 +40,11 @@ class BrokerMetrics:
 class ProducerMetrics:
     """A producer at one moment. Bytes, counts and seconds; counters begin at 0 with the producer.
 
-    ``buffered_bytes`` are what open, queued and unanswered batches hold of ``buffer_memory``, and ``senders_waiting``
-    how many calls wait for room in it. ``records_sent``, ``batches_sent`` and ``bytes_sent`` count what went into
-    requests, again for each retry; ``retries`` are batches that had to go again. A record that was accepted ends among
-    ``records_delivered`` or ``records_failed``. Averages are None before the first request.
+    ``buffered_bytes`` is what open, queued and unanswered batches hold of ``buffer_memory``, and ``senders_waiting`` is
+    the number of calls that wait for room in it. ``records_sent``, ``batches_sent`` and ``bytes_sent`` count the
+    content of requests, once more for each retry; ``retries`` counts batches that had to be sent again. Each accepted
+    record is counted once at the end, in ``records_delivered`` or ``records_failed``. Averages are None before the
+    first request.
     """
 
     buffered_bytes: int
@@ -65,7 +67,7 @@ class ProducerMetrics:
 
 
 class Counters:
-    """What is counted as it happens, over all brokers. Owned by the router."""
+    """Counters over all brokers. Each is written by one stage: requests by the senders, results by `Settlement`."""
 
     __slots__ = (
         "batches_sent",
@@ -88,7 +90,7 @@ class Counters:
 
 
 class Latencies:
-    """The last `RECENT` latencies: one append a request, sorted only when somebody asks."""
+    """The last `RECENT` latencies. Each request costs one append; a snapshot sorts them."""
 
     __slots__ = ("_recent",)
 
@@ -99,7 +101,7 @@ class Latencies:
         self._recent.append(seconds)
 
     def at(self, *shares: float) -> list[float | None]:
-        """For each share of 1, the least latency that so many of the requests kept to."""
+        """The latencies, in seconds, that these shares of the requests did not exceed; None if there are none."""
         ordered = sorted(self._recent)
         if not ordered:
             return [None] * len(shares)
@@ -108,5 +110,36 @@ class Latencies:
 
 
 def average(total: int, count: int) -> float | None:
-    """None of nothing."""
+    """The average; None if there are no samples."""
     return total / count if count else None
+
+
+def snapshot(
+    counters: Counters,
+    brokers: dict[int, BrokerMetrics],
+    *,
+    buffer_memory: int,
+    buffered_bytes: int = 0,
+    senders_waiting: int = 0,
+    batches_unsettled: int = 0,
+) -> ProducerMetrics:
+    """The metrics of this moment."""
+    return ProducerMetrics(
+        buffered_bytes=buffered_bytes,
+        buffer_memory=buffer_memory,
+        senders_waiting=senders_waiting,
+        batches_unsettled=batches_unsettled,
+        requests_in_flight=sum(broker.requests_in_flight for broker in brokers.values()),
+        requests_sent=counters.requests_sent,
+        batches_sent=counters.batches_sent,
+        records_sent=counters.records_sent,
+        bytes_sent=counters.bytes_sent,
+        records_delivered=counters.records_delivered,
+        records_failed=counters.records_failed,
+        retries=counters.retries,
+        batch_size_average=average(counters.bytes_sent, counters.batches_sent),
+        records_per_batch_average=average(counters.records_sent, counters.batches_sent),
+        records_per_request_average=average(counters.records_sent, counters.requests_sent),
+        throttle_time=sum(broker.throttle_time for broker in brokers.values()),
+        brokers=MappingProxyType(brokers),
+    )

@@ -1,59 +1,76 @@
-"""One partition of the producer: its batches in order, and when they may be sent. Pure: no I/O, no clock, no tasks.
+"""One partition of the producer: its batches in order, and when they may be sent. Pure: no I/O, no timers, no tasks.
 
-A batch belongs to its partition from its first record until it is settled, so that a retry can lose nothing. It is
-*open* while records are added, *unsent* when sealed, and *sent* while a request carries it or an answer said "again".
+Rule 1: the partition owns its batches. It is the only writer of their attributes, from the first record until the batch
+leaves. A batch is *open* while records are added, *unsent* when it is sealed, and *sent* while a request carries it or
+after an answer that asks for another attempt. So a retry cannot lose a batch.
 
-Order through retries needs one fact: has everything that was sent come back? A counter tells. At the first failure the
-partition drains: nothing new is sent until ``in_flight`` is 0. Then it backs off, and resumes one ``level`` higher with
-its first unsettled batch. What was queued for sending at an older level is stale, and is skipped.
+Rule 2: calls go down only. `append` returns what the caller has to know (`Appended`); methods that report an event
+return what has to be done about it (`Next`), and do none of it.
 
-The methods that are told of an event return what is to be done about it (`Next`), and do none of it.
+Rule 3: order through retries needs one fact: have all requests returned? A counter, ``in_flight``, tells. At the first
+failure the partition is DRAINING: no batch is sent until ``in_flight`` is 0. Then it is BACKING_OFF, and after the
+pause OPEN again one ``level`` higher, starting with its first unsettled batch. Queue entries of an older level are
+stale and are skipped.
 
-Rules that have been bugs in other clients:
+Invariants that have been bugs in Kafka clients:
 
  - Without idempotence a partition has one batch in flight. With two, the second could be written before the first is
    retried.
- - A batch with sequence numbers that is given up leaves a gap, and a broker takes nothing after a gap. Batches that
-   were sent with numbers before keep them and are resolved first: either the broker has them (success), or it refuses
-   them for the gap, which proves that it does not. Only then does the partition begin anew under a newer epoch
-   (KIP-360). To renumber a batch that the broker may have would write it twice.
- - A refused sequence does not always prove that. A batch that was written while its answer was lost, and that failed
-   again when those behind it went through, is forgotten by the broker after five of those (it remembers no more) and
-   refused. But what went through behind it proves that it is written: it could not have, after a gap.
- - The first batch under an identity goes alone. A log that does not know the producer takes any sequence, so the second
-   batch could be written in the first one's stead.
+ - A batch with sequence numbers that is dropped leaves a gap, and a broker accepts nothing after a gap. Batches that
+   were sent with older numbers keep them and are resolved first: either the broker has them (success), or it refuses
+   them because of the gap, which proves that it does not have them. Only then does the partition continue under a newer
+   epoch (KIP-360). New numbers for a batch that the broker may have would write it twice.
+ - A refused sequence does not always prove that. Assume that a batch was written, its answer was lost, its retry
+   failed, and the batches behind it were written. After five of those the broker has forgotten the batch, and refuses
+   it. But the batches behind it prove that it is written: after a gap the broker would not have accepted them
+   (``Batch.is_written``).
+ - The first batch under an identity is sent alone. A log that does not know the producer accepts any sequence number,
+   so it could write the second batch and then refuse the first.
+ - A batch that the broker acknowledged while the caller had already expired it must not be removed twice: every answer
+   first looks at ``batch.settled``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from enum import Enum
+from typing import NamedTuple
 
 from ..aio.retry import Backoff
+from ..protocol.records.columns import EncodedRecords
+from ..protocol.schema import ZERO_UUID
 from ..protocol.state import next_state
 from ..types import TopicPartition
-from .batch import Batch
-from .idempotence import NO_SEQUENCE, Identities, ProducerIdentity, advance, precedes
-from .verdict import is_uncertain
+from .batch import Batch, BatchFactory
+from .outcome import may_be_written
+from .producer_ids import MAX_SEQUENCE, NO_SEQUENCE, ProducerIdAndEpoch, ProducerIds, precedes
+from .record import PreparedRecord
+
+_new_tuple = tuple.__new__
+
+STALE_AFTER = 1.0
+"""Seconds after which a batch that is due but cannot be sent takes no more records. Its delivery timeout counts from
+its first record, so later records lose at most this much of theirs."""
 
 
 class PartitionState(Enum):
     """What happens to the batches of a partition."""
 
     OPEN = "batches go to the leader as they become due"
-    DRAINING = "something failed or the leader moved; nothing new is sent until all requests under way are answered"
-    BACKING_OFF = "nothing is under way; metadata is being refreshed and a pause runs"
+    DRAINING = "an attempt failed or the leader moved; no batch is sent until all requests in flight are answered"
+    BACKING_OFF = "no request is in flight; metadata is refreshed and a pause runs"
     LEADERLESS = "batches wait for metadata that names a leader"
 
 
 class PartitionEvent(Enum):
     """What happens to a partition."""
 
-    FAILED = "a batch has to be sent again, or its leader could not be reached"
+    FAILED = "a batch has to be sent again, or the leader cannot be reached"
     LEADER_CHANGED = "metadata names another leader than the one that batches go to, or none"
-    DRAINED = "the last request under way was answered"
-    LEADER_KNOWN = "batches may go on, and there is a leader to take them"
-    LEADER_UNKNOWN = "batches may go on, but there is no leader"
+    DRAINED = "the last request in flight was answered"
+    LEADER_KNOWN = "batches may be sent, and there is a leader"
+    LEADER_UNKNOWN = "batches may be sent, but there is no leader"
 
 
 _S, _E = PartitionState, PartitionEvent
@@ -79,127 +96,238 @@ class Next(Enum):
     """What has to be done for a partition after an event."""
 
     NOTHING = "nothing"
-    OFFER = "put it into the queue of its leader: it may have something to send"
-    PAUSE = "refresh metadata, wait `pause()` seconds, and call `backed_off()`"
-    RESUME = "call `backed_off()` now: the pause has lost its reason"
+    OFFER = "put the partition into the queue of its leader: it may have a batch to send"
+    PAUSE = "refresh metadata, wait `pause()` seconds, and call `resume()`"
+    RESUME = "call `resume()` now: a newer leader is known"
 
 
-class PartitionProducer:
-    """Owner of a partition's batches. ``broker`` is the node that batches of this level go to.
+class Appended(NamedTuple):
+    """Where a record went.
 
-    ``on_sealed`` is called whenever the open batch is closed. ``depth`` bounds the batches in flight.
+    ``batch`` is None if the open batch was full and the record may go to another partition (``may_move``). ``position``
+    is the record's index in the batch; 0 means that a batch was begun. ``sealed`` is the uncompressed size of the batch
+    of this partition that was sealed since the last append, here or by a sender; 0 if there was none.
+    """
+
+    batch: Batch | None
+    position: int
+    sealed: int
+
+
+class PartitionBatches:
+    """The batches of a partition, in order: ``sent`` before ``unsent`` before ``open``.
+
+    ``broker`` is the node that sealed batches count for. ``load`` has the queued bytes of each node, and is shared by
+    all partitions of a producer. ``now`` returns the loop's time in seconds.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_load",
+        "_now",
+        "_sealed_bytes",
+        "broker",
+        "open",
+        "sent",
+        "topic_partition",
+        "unsent",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, batches: BatchFactory, load: Counter[int], now: Callable[[], float]
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.broker: int | None = None
+        self.open: Batch | None = None
+        # Lists, because a producer may have ten thousand idle partitions: an empty deque takes 760 bytes, a list 56.
+        self.unsent: list[Batch] = []
+        self.sent: list[Batch] = []
+        self._batches = batches
+        self._load = load
+        self._now = now
+        self._sealed_bytes = 0
+
+    # Hot: runs for each record.
+    def append(self, record: PreparedRecord, sent_at: float | None = None, may_move: bool = False) -> Appended:
+        """Add a record to the open batch, or to a new one if there is none that takes it.
+
+        ``sent_at`` is the loop's time of the send for a record that was pending; None means now. With ``may_move`` a
+        record for which a new batch would be begun after another one was sealed is not added: a record without a key
+        may change its partition there (KIP-480).
+        """
+        batch = self.open
+        if batch is not None:
+            _, key, value, headers, _, timestamp, size, _ = record
+            builder = batch.builder
+            if (not batch.due or self._is_fresh(batch, sent_at)) and builder.append(timestamp, key, value, headers):
+                batch.reserved += size
+                return _new_tuple(Appended, (batch, builder.count - 1, 0))
+            self.seal()
+        sealed, self._sealed_bytes = self._sealed_bytes, 0
+        if sealed and may_move:
+            return Appended(None, 0, sealed)
+        return Appended(self._begin(record, sent_at), 0, sealed)
+
+    def _begin(self, record: PreparedRecord, sent_at: float | None) -> Batch:
+        """Begin a batch with this record. A record that cannot be encoded leaves no batch behind."""
+        batch = self._batches.new(self.topic_partition, self._now() if sent_at is None else sent_at)
+        batch.builder.append(record.timestamp, record.key, record.value, record.headers)
+        batch.reserved = record.size
+        # A pending record's timeout counts from its send. Records sent later have more time, so they get another batch.
+        batch.due = sent_at is not None and not self._is_fresh(batch, None)
+        self.open = batch
+        return batch
+
+    def append_encoded(self, records: EncodedRecords, size: int) -> Appended:
+        """Add a sealed batch of encoded records behind all others. ``size`` is what they hold of ``buffer_memory``."""
+        self.seal()
+        sealed, self._sealed_bytes = self._sealed_bytes, 0
+        batch = self._batches.encoded(self.topic_partition, self._now(), records)
+        batch.reserved = size
+        self.open = batch
+        self.seal()
+        self._sealed_bytes = 0  # the caller of this method knows that this batch is sealed
+        return Appended(batch, 0, sealed)
+
+    def seal(self) -> None:
+        """Seal the open batch: it takes no more records, and counts for the load of the leader of this moment."""
+        batch, self.open = self.open, None
+        if batch is None:
+            return
+        self.unsent.append(batch)
+        self._sealed_bytes += batch.builder.uncompressed_size
+        if self.broker is not None:
+            batch.queued_for, batch.queued_bytes = self.broker, batch.builder.size
+            self._load[self.broker] += batch.queued_bytes
+
+    def expedite(self) -> bool:
+        """The open batch need not wait for more records. Returns whether there is an open batch."""
+        if self.open is None:
+            return False
+        self.open.due = True
+        return True
+
+    def _is_fresh(self, batch: Batch, sent_at: float | None) -> bool:
+        return (self._now() if sent_at is None else sent_at) - batch.opened < STALE_AFTER
+
+    @property
+    def batches(self) -> list[Batch]:
+        """All unsettled batches, the oldest first."""
+        return [*self.sent, *self.unsent, *([self.open] if self.open is not None else [])]
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether any batch is unsettled. The topic of a partition without batches may be dropped."""
+        return self.open is not None or bool(self.unsent) or bool(self.sent)
+
+    @property
+    def next_size(self) -> int:
+        """The estimated bytes of the batch that `take` would return."""
+        batch = self.unsent[0] if self.unsent else self.open
+        return 0 if batch is None else batch.builder.size
+
+    def _left(self, batch: Batch) -> None:
+        if batch.queued_for is not None:
+            self._load[batch.queued_for] -= batch.queued_bytes
+            batch.queued_for = None
+
+
+class PartitionProducer(PartitionBatches):
+    """A partition: its batches, the state in which they are sent, and their sequence numbers.
+
+    ``broker`` is the node that batches of this ``level`` go to. ``depth`` bounds the batches in flight.
+
+    The flags besides the state, and why each exists:
+
+     - ``_pipelined``: the leader acknowledged a batch under ``identity``, so more than one may be in flight.
+     - ``_must_pause``: this level ended by a failure, not only by a moved leader, so a pause is due.
+     - ``_skip_pause``: metadata names a leader newer than the one that failed, so the pause has lost its reason.
+     - ``_needs_new_epoch``: a numbered batch was dropped. Unnumbered batches wait until those with numbers are
+       resolved, and continue under a newer epoch.
+     - ``_renumber``: the first unsettled batch is proven not to be written, so none behind it is. When all requests are
+       answered, all of them lose their numbers.
     """
 
     __slots__ = (
         "_backoff",
         "_depth",
-        "_failed",
-        "_gap",
-        "_hurry",
         "_idempotent",
-        "_identities",
-        "_introduced",
+        "_ids",
         "_make_backoff",
+        "_must_pause",
+        "_needs_new_epoch",
         "_next_sequence",
-        "_on_sealed",
+        "_pipelined",
         "_renumber",
-        "broker",
+        "_skip_pause",
         "identity",
         "in_flight",
         "leader",
         "leader_epoch",
         "level",
-        "open",
-        "sent",
         "state",
         "topic_id",
-        "topic_partition",
-        "unsent",
     )
 
     def __init__(
         self,
         topic_partition: TopicPartition,
         *,
-        identities: Identities | None,
+        batches: BatchFactory,
+        ids: ProducerIds | None,
+        load: Counter[int],
         depth: int,
         make_backoff: Callable[[], Backoff],
-        on_sealed: Callable[[Batch], None],
+        now: Callable[[], float],
     ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id: bytes | None = None  # once the topic was created anew
+        super().__init__(topic_partition, batches, load, now)
+        self.topic_id: bytes | None = None  # known once the topic was created again
         self.state = START
         self.level = 0
         self.leader: int | None = None
         self.leader_epoch: int | None = None
-        self.broker: int | None = None
-        self.open: Batch | None = None
-        # Lists, as ten thousand idle partitions should cost little: an empty deque takes 760 bytes, a list 56.
-        self.unsent: list[Batch] = []
-        self.sent: list[Batch] = []
         self.in_flight = 0
-        self.identity: ProducerIdentity | None = None
-        self._identities = identities
-        self._idempotent = identities is not None
-        self._depth = depth if identities is not None else 1
+        self.identity: ProducerIdAndEpoch | None = None
+        self._ids = ids
+        self._idempotent = ids is not None
+        self._depth = depth if ids is not None else 1
         self._make_backoff = make_backoff
-        self._on_sealed = on_sealed
-        self._backoff: Backoff | None = None  # made on the first failure: idle partitions should cost little
+        self._backoff: Backoff | None = None  # made on the first failure, because idle partitions should be small
         self._next_sequence = 0
-        self._introduced = False  # the leader has a batch under this identity
-        self._failed = False
-        self._hurry = False
-        self._gap = False
+        self._pipelined = False
+        self._must_pause = False
+        self._skip_pause = False
+        self._needs_new_epoch = False
         self._renumber = False
-
-    # Records come in.
-
-    def seal(self) -> None:
-        """Close the open batch: no more records."""
-        batch, self.open = self.open, None
-        if batch is not None:
-            self.unsent.append(batch)
-            self._on_sealed(batch)
 
     @property
     def is_ready(self) -> bool:
-        """Whether `take` might give a batch now."""
-        if self.state is not PartitionState.OPEN or self.in_flight >= (self._depth if self._introduced else 1):
+        """Whether `take` might return a batch now."""
+        if self.state is not PartitionState.OPEN or self.in_flight >= (self._depth if self._pipelined else 1):
             return False
         return bool(self.unsent) or (self.open is not None and self.open.due)
 
     @property
-    def has_batches(self) -> bool:
-        """Whether anything is not settled. A partition without is nobody's concern, and its topic may be forgotten."""
-        return self.open is not None or bool(self.unsent) or bool(self.sent)
-
-    @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be sent, and nothing under way."""
+        """Whether there is no batch and no request in flight."""
         quiet = self.state is PartitionState.OPEN or self.state is PartitionState.LEADERLESS
-        return quiet and self.open is None and not (self.unsent or self.sent or self.in_flight)
+        return quiet and not self.in_flight and not self.has_batches
 
-    @property
-    def next_size(self) -> int:
-        """Bytes of the batch that `take` would give, as estimated."""
-        batch = self.unsent[0] if self.unsent else self.open
-        return 0 if batch is None else batch.builder.size
-
-    # Batches go out.
+    # Batches out.
 
     def take(self) -> Batch | None:
-        """The next batch to send now, numbered; None if there is none or it may not be sent yet.
+        """The next batch to send now, with sequence numbers; None if there is none or it may not be sent yet.
 
-        The caller sends it at once, and tells exactly one of `delivered`, `failed`, `refused`, `split` of the answer.
+        The caller sends it at once, and reports exactly one of `delivered`, `failed`, `refused`, `split` later.
         """
         if not self.is_ready:
             return None
         batch = self.unsent[0] if self.unsent else self.open
         assert batch is not None
-        if self.topic_id is not None and batch.went_elsewhere(self.topic_id) and not self.in_flight:
-            self._renumber = True  # the topic that it was sent to is gone, and this one has never seen it
-            self._take_numbers_back()
-        if self._identities is not None and batch.sequence == NO_SEQUENCE and not self._number(batch, self._identities):
+        if self.topic_id is not None and batch.was_sent_elsewhere(self.topic_id) and not self.in_flight:
+            self._renumber = True  # the topic that the batch was sent to is deleted; this one has never had the batch
+            self._remove_numbers()
+        if self._ids is not None and batch.sequence == NO_SEQUENCE and not self._number(batch, self._ids):
             return None
         if batch is self.open:
             self.seal()
@@ -209,110 +337,120 @@ class PartitionProducer:
         batch.attempts += 1
         return batch
 
-    def _number(self, batch: Batch, identities: Identities) -> bool:
-        if self._gap or self.identity is None:
+    def _number(self, batch: Batch, ids: ProducerIds) -> bool:
+        if self._needs_new_epoch or self.identity is None:
             if self.sent or self.in_flight:
-                return False  # what was sent under the old numbers is resolved first
-            identity = identities.after(self.identity)
+                return False  # batches with the old numbers are resolved first
+            identity = ids.newer_than(self.identity)
             if identity is None:
                 return False
-            self.identity, self._next_sequence, self._gap, self._introduced = identity, 0, False, False
-        batch.number(self.identity, self._next_sequence)
-        self._next_sequence = advance(self._next_sequence, batch.count)
+            self.identity, self._next_sequence = identity, 0
+            self._needs_new_epoch = self._pipelined = False
+        batch.identity, batch.sequence = self.identity, self._next_sequence
+        self._next_sequence = (self._next_sequence + batch.builder.count) & MAX_SEQUENCE
         return True
 
-    # Answers come back. A batch may have been given up in the meantime: then only its request is over.
+    def sent_to(self, batch: Batch, topic_id: bytes) -> None:
+        """The batch that was taken goes to the topic with this id; zero if it is sent by name."""
+        if batch.sent_to != ZERO_UUID:
+            batch.sent_to = topic_id
+
+    # Answers. A batch may have expired before its answer; then the answer only ends its request.
 
     def delivered(self, batch: Batch) -> Next:
-        """The broker has the batch; it leaves the partition."""
+        """The broker has written the batch, which leaves the partition."""
         self.in_flight -= 1
         if self._idempotent:
             self._prove_written_before(batch)
         if not batch.settled:
-            self.sent.remove(batch)  # the first one, as brokers answer in order
+            self.sent.remove(batch)  # the first one, because brokers answer in order
+            self._left(batch)
             self._backoff = None
-            self._introduced = self._introduced or batch.identity == self.identity
+            self._pipelined = self._pipelined or batch.identity == self.identity
         return self._after_answer()
 
     def _prove_written_before(self, batch: Batch) -> None:
-        """A broker takes no batch after a gap, so it has what was sent before one that it acknowledged.
+        """A broker accepts no batch after a gap, so it has written the batches sent before an acknowledged one.
 
-        A broker that has forgotten the producer takes anything, however: so nothing is proven of a batch that was
-        surely not written.
+        But a broker that has forgotten the producer accepts any sequence number. So this proves nothing for a batch
+        that was certainly not written.
         """
         for earlier in self.sent:
             if earlier is batch:
                 break
             if earlier.identity == batch.identity and precedes(earlier.sequence, batch.sequence):
-                earlier.written = earlier.uncertain
+                earlier.is_written = earlier.may_be_written
 
     def failed(self, batch: Batch, error: Exception, *, unknown_sequence: bool = False) -> Next:
         """The batch has to be sent again. ``unknown_sequence``: the broker refused its sequence numbers.
 
-        Behind a batch that failed, a refused sequence is only the consequence. For the first one it proves that the
-        broker has neither it nor any after it, so that all of them may be given new numbers; unless it is ``written``:
-        then the caller tells `delivered` instead.
+        Behind a batch that failed, a refused sequence is only the consequence. For the first batch it proves that the
+        broker has neither this batch nor any after it, so that all of them may get new numbers. If the batch
+        ``is_written``, the caller reports `delivered` instead.
         """
         self.in_flight -= 1
         if not batch.settled:
             batch.last_error = error
-            batch.uncertain = batch.uncertain or is_uncertain(error)
+            batch.may_be_written = batch.may_be_written or may_be_written(error)
             if unknown_sequence and batch is self.sent[0]:
                 self._renumber = True
-        self._failed = True
+        self._must_pause = True
         self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
     def outdated(self, batch: Batch, error: Exception) -> Next:
-        """The broker has seen a newer epoch of the batch's producer id: what goes on does so under another id.
+        """The broker knows a newer epoch of the batch's producer id. Unwritten batches continue under another id.
 
-        It has not written the batch now. If it may have before, under the same numbers, then it cannot be asked any
-        more, and the caller has to give the batch up (`expired`) first. Those behind it are asked about on their own.
+        The broker has not written the batch with this request. If an earlier request may have written it, the broker
+        can no longer be asked, and the caller fails the batch (`expired`) first. Batches behind it are asked for on
+        their own.
         """
-        if self._identities is not None:
-            self._identities.discard(batch.identity)
-        self._gap = self._gap or batch.identity == self.identity
+        if self._ids is not None:
+            self._ids.discard(batch.identity)
+        self._needs_new_epoch = self._needs_new_epoch or batch.identity == self.identity
         return self.failed(batch, error, unknown_sequence=True)
 
     def refused(self, batch: Batch) -> Next:
-        """The broker will never take the batch: the caller fails it, the partition forgets it."""
+        """The broker will never accept the batch. The caller fails it; it leaves the partition."""
         self.in_flight -= 1
         if not batch.settled:
             self._refuse(batch)
             self.sent.remove(batch)
+            self._left(batch)
         return self._after_answer()
 
     def split(self, batch: Batch, parts: list[Batch]) -> Next:
-        """The broker wants other batches in place of this one: ``parts`` take its place in the order."""
+        """The broker needs other batches instead of this one: ``parts`` take its place and share its memory."""
         self.in_flight -= 1
         if not batch.settled:
             self._refuse(batch)
             position = self.sent.index(batch)
-            self.sent.remove(batch)
-            for part in reversed(parts):
-                self.sent.insert(position, part)
+            self.sent[position : position + 1] = parts
+            self._left(batch)
+            share, rest = divmod(batch.reserved, len(parts))
+            for part in parts:
+                part.reserved = share
+            parts[0].reserved += rest
             self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
     def _refuse(self, batch: Batch) -> None:
         if self._idempotent:
-            # Not written, so nothing after it was written either: the first one may take the others along.
-            self._gap = True
+            # The batch is not written, so no batch after it is. The first batch may invalidate all numbers.
+            self._needs_new_epoch = True
             if batch is self.sent[0]:
                 self._renumber = True
                 if self.state is PartitionState.OPEN:
                     self._happened(PartitionEvent.FAILED)
 
     def expired(self, batch: Batch) -> Next:
-        """The batch's time is over: the caller fails it, the partition forgets it, answered or not."""
+        """The batch's time is over. The caller fails it; it leaves the partition, answered or not."""
         if batch is self.open:
             self.open = None
-        elif batch in self.sent:
-            self.sent.remove(batch)
-            self._gap = self._gap or (batch.sequence != NO_SEQUENCE and not batch.written)
         else:
-            self.unsent.remove(batch)
-            self._gap = self._gap or (batch.sequence != NO_SEQUENCE and not batch.written)
+            (self.sent if batch in self.sent else self.unsent).remove(batch)
+            self._needs_new_epoch = self._needs_new_epoch or (batch.sequence != NO_SEQUENCE and not batch.is_written)
+        self._left(batch)
         return Next.OFFER if self.is_ready else Next.NOTHING
 
     # The leader and the pace.
@@ -325,40 +463,40 @@ class PartitionProducer:
             batch.last_error = error
         if self.open is not None:
             self.open.last_error = error
-        self._failed = True
+        self._must_pause = True
         self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
     def led_by(self, leader: int | None, leader_epoch: int | None) -> Next:
-        """Metadata says who leads now."""
+        """Metadata names the leader; None if there is no leader."""
         known = self.leader_epoch
         newer = leader_epoch is not None and known is not None and leader_epoch > known
         self.leader, self.leader_epoch = leader, leader_epoch if leader_epoch is not None else known
         if self.state is PartitionState.LEADERLESS:
-            return self.backed_off()
+            return self.resume()
         if self.state is PartitionState.OPEN:
             if leader == self.broker:
                 return Next.NOTHING
             self._happened(PartitionEvent.LEADER_CHANGED)
             return self._after_answer()
-        # A leader newer than the one that failed is worth trying without the pause (KIP-951). Epochs only grow, so
-        # brokers that contradict one another cannot make a hot loop of it.
+        # A leader newer than the one that failed is worth an attempt without the pause (KIP-951). Epochs only grow, so
+        # brokers that contradict one another cannot cause a hot loop.
         if newer and leader is not None:
-            self._hurry = True
+            self._skip_pause = True
             if self.state is PartitionState.BACKING_OFF:
                 return Next.RESUME
         return Next.NOTHING
 
     def pause(self) -> float:
-        """How many seconds to back off for: none if only the leader moved."""
-        if self._hurry or not self._failed:
+        """The seconds to back off: 0 if only the leader moved."""
+        if self._skip_pause or not self._must_pause:
             return 0.0
         if self._backoff is None:
             self._backoff = self._make_backoff()
         return self._backoff.next()
 
-    def backed_off(self) -> Next:
-        """The pause is over, or a leader may have been found: go on if there is one."""
+    def resume(self) -> Next:
+        """The pause is over, or a leader may be known: continue if there is one."""
         if self.state not in (PartitionState.BACKING_OFF, PartitionState.LEADERLESS):
             return Next.NOTHING
         if self.leader is None:
@@ -367,29 +505,31 @@ class PartitionProducer:
         self._happened(PartitionEvent.LEADER_KNOWN)
         self.level += 1
         self.broker = self.leader
-        self._failed = self._hurry = False
+        self._must_pause = self._skip_pause = False
         return Next.OFFER if self.is_ready else Next.NOTHING
 
-    def new_topic(self, topic_id: bytes) -> None:
-        """The topic was deleted and created again: its log, and what brokers knew of sequences, are gone.
+    def topic_recreated(self, topic_id: bytes) -> None:
+        """The topic was deleted and created again: its log, and the sequence numbers in it, no longer exist.
 
-        So the partition begins afresh, with batches that were sent to the old topic by its id, too. Those that were
-        sent by name are resolved under their numbers, as the new log may have them already.
+        So the partition continues under a new epoch, with batches that were sent to the old topic by its id as well.
+        Batches that were sent by name are resolved under their numbers, because the new log may have them.
         """
         self.topic_id = topic_id
-        self._gap = self._idempotent
-        self._introduced = False
+        self._needs_new_epoch = self._idempotent
+        self._pipelined = False
         self.leader_epoch = None
 
     def retire(self) -> None:
-        """Be forgotten. Who writes to the partition next begins at sequence 0, so it must not be as the same one."""
-        if self._identities is not None and self.identity is not None:
-            self._identities.retire(self.identity)
+        """The partition is dropped. Its successor starts at sequence number 0, so it must use another identity."""
+        if self._ids is not None and self.identity is not None:
+            self._ids.retire(self.identity)
 
     def abandon(self) -> None:
-        """Forget all batches, for the caller to fail; answers may still come."""
+        """Drop all batches, which the caller fails. Answers may still arrive."""
         if any(batch.sequence != NO_SEQUENCE for batch in (*self.sent, *self.unsent)):
-            self._gap = True
+            self._needs_new_epoch = True
+        for batch in self.batches:
+            self._left(batch)
         self.sent.clear()
         self.unsent.clear()
         self.open = None
@@ -399,15 +539,15 @@ class PartitionProducer:
             self._happened(PartitionEvent.DRAINED)
             self.unsent[:0] = self.sent
             self.sent.clear()
-            self._take_numbers_back()
+            self._remove_numbers()
             return Next.PAUSE
         return Next.OFFER if self.is_ready else Next.NOTHING
 
-    def _take_numbers_back(self) -> None:
-        """With all answers in: unnumber what the broker surely lacks.
+    def _remove_numbers(self) -> None:
+        """With all requests answered: remove the numbers of the batches that the broker certainly does not have.
 
-        That is everything after a proven gap, and everything behind a batch without numbers (the parts of one that was
-        split), as it could not be written without what comes before it.
+        These are all batches after a proven gap, and all batches behind one without numbers (the parts of a split
+        batch), because they could not be written without the batches before them.
         """
         if not self._idempotent:
             return
@@ -415,7 +555,7 @@ class PartitionProducer:
         for batch in self.unsent:
             lacking = lacking or batch.sequence == NO_SEQUENCE
             if lacking:
-                self._gap = self._gap or batch.sequence != NO_SEQUENCE
+                self._needs_new_epoch = self._needs_new_epoch or batch.sequence != NO_SEQUENCE
                 batch.unnumber()
         self._renumber = False
 

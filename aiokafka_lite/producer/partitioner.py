@@ -1,31 +1,39 @@
-"""Which partition a record goes to."""
+"""Partitioners: they choose the partition of a record that names none."""
 
 from __future__ import annotations
 
 import random as _random
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
+from ..arguments import is_whole, must_be
 from ..cluster.metadata import ClusterView, TopicView
 from ..errors import ConfigurationError, IllegalStateError
 from ..protocol.records import partition_for_key
 
 STICKY_BYTES = 32 * 1024
-"""Bytes that go to one partition before records without a key go to the next: half of a full batch by default."""
+"""Bytes of records without a key that go to one partition before the next one is chosen: half of a full batch by
+default."""
 
+CACHED_KEYS = 4096
+"""Keys whose partitions are cached, those used last."""
 
-REMEMBERED_KEYS = 4096
-"""Keys whose partitions are remembered, those used last."""
-
-REMEMBERED_SIZE = 128
-"""Bytes of the longest key that is remembered: all of them together take about a megabyte at most."""
+CACHED_SIZE = 128
+"""Bytes of the longest key that is cached. The cache takes about a megabyte at most."""
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for records that name none. Called in the loop, so it must not block; one for each producer.
+    """Chooses partitions for records that name none. Runs in the event loop, so it must not block.
 
-    What it raises comes out of the send: a KafkaError as it is.
+    Each producer needs its own. An error of `partition` is raised by the send: a KafkaError unchanged, any other one as
+    the cause of an IllegalStateError. An error of `on_new_batch` is logged once per type, and harms no record.
+
+    Two more methods are optional. A producer calls them if the partitioner has them:
+
+     - ``use_load(load: BrokerLoad)``, when the producer starts: ``load`` reports how busy brokers are.
+     - ``on_topic_removed(topic: str)``, when the producer drops a topic that was idle for an hour: the partitioner can
+       drop its data about the topic.
     """
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
@@ -33,7 +41,7 @@ class Partitioner(Protocol):
         ...
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """The batch of that partition was closed with ``size`` bytes: the next record there begins a new one."""
+        """A batch of that partition, of ``size`` bytes, was sealed, and a record is about to begin the next one."""
         ...
 
 
@@ -41,29 +49,11 @@ class BrokerLoad(Protocol):
     """How busy brokers are, as this producer sees it."""
 
     def queued(self, node_id: int) -> int:
-        """Bytes of closed batches that wait for the broker, or for its answer."""
+        """Bytes of sealed batches that wait for the broker, or for its answer."""
         ...
 
     def is_reachable(self, node_id: int) -> bool:
         """False while connections to the broker fail."""
-        ...
-
-
-@runtime_checkable
-class LoadAware(Protocol):
-    """A partitioner that has this method is given the brokers' load when the producer starts."""
-
-    def use_load(self, load: BrokerLoad) -> None:
-        """Ask this one from now on."""
-        ...
-
-
-@runtime_checkable
-class Forgetful(Protocol):
-    """A partitioner that has this method is told when a topic has not been written to for long."""
-
-    def forget(self, topic: str) -> None:
-        """Nothing need be remembered of the topic."""
         ...
 
 
@@ -76,22 +66,23 @@ class _Idle:
 
 
 class _Candidates(NamedTuple):
-    """The partitions of a topic by their leaders; of all that it has, if none has a leader (under -1 then)."""
+    """The partitions of a topic by leader. If no partition has a leader, all of them are under -1."""
 
     view: TopicView
     by_leader: dict[int, list[int]]
 
 
 class DefaultPartitioner:
-    """By the key's hash, as the Java client places it; without a key, sticky.
+    """Chooses by the hash of the key, like Java's client; without a key, it is sticky.
 
     Sticky (KIP-480) means that records without a key stay on one partition, so that they fill batches, and then move to
-    one chosen at random. They move at the end of a batch, after ``sticky_bytes`` or more (KIP-794): a switch
-    at the end of *every* batch would give slow brokers, whose batches are larger, more than others.
+    a partition chosen at random. They move at the end of a batch, after at least ``sticky_bytes`` (KIP-794): a move at
+    the end of *every* batch would give slow brokers, whose batches are larger, more records than others.
 
-    The choice leaves out partitions without a leader and those whose broker cannot be reached. With ``adaptive``, a
-    broker's partitions are the less likely the more is queued for it: the weight of each is by how much the queue of
-    its broker falls short of the longest, plus ``sticky_bytes``, so that none is left out for good.
+    The choice excludes partitions without a leader and those whose broker cannot be reached. With ``adaptive``, a
+    partition is the less likely the more bytes are queued for its broker: its weight is the difference between the
+    longest queue and that of its broker, plus ``sticky_bytes``, so that none is excluded forever. ``random`` returns
+    numbers in [0, 1). Raises ConfigurationError for wrong ``sticky_bytes``.
     """
 
     def __init__(
@@ -101,26 +92,26 @@ class DefaultPartitioner:
         adaptive: bool = True,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        if sticky_bytes < 1:
-            raise ConfigurationError(f"sticky_bytes={sticky_bytes!r}: a whole number of bytes from 1 up")
+        if not is_whole(sticky_bytes) or sticky_bytes < 1:
+            raise ConfigurationError(must_be("sticky_bytes", "a whole number of bytes >= 1", sticky_bytes))
         self._sticky_bytes = sticky_bytes
         self._adaptive = adaptive
         self._random = random
-        # Most keys come again, and to look nine bytes up takes 0.07 µs, where to hash them takes 1.0.
-        self._placed = lru_cache(maxsize=REMEMBERED_KEYS)(partition_for_key)
+        # Most keys occur again. A look-up of nine bytes takes 0.07 µs, their hash 1.0 µs.
+        self._cached = lru_cache(maxsize=CACHED_KEYS)(partition_for_key)
         self._load: BrokerLoad = _Idle()
         self._sticky: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
         self._candidates: dict[str, _Candidates] = {}
 
     def use_load(self, load: BrokerLoad) -> None:
-        """Choose by this load from now on."""
+        """Use this load from now on."""
         self._load = load
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
         count = len(view.topics[topic].partitions)
         if key is not None:
-            return self._placed(key, count) if len(key) <= REMEMBERED_SIZE else partition_for_key(key, count)
+            return self._cached(key, count) if len(key) <= CACHED_SIZE else partition_for_key(key, count)
         sticky = self._sticky.get(topic, count)
         return sticky if sticky < count else self._switch(topic, view)
 
@@ -131,19 +122,19 @@ class DefaultPartitioner:
         if written >= self._sticky_bytes:
             self._switch(topic, view)
 
-    def forget(self, topic: str) -> None:
-        """Begin anew with the topic."""
-        for memory in (self._sticky, self._bytes, self._candidates):
-            memory.pop(topic, None)
+    def on_topic_removed(self, topic: str) -> None:
+        """Drop all data about the topic."""
+        for by_topic in (self._sticky, self._bytes, self._candidates):
+            by_topic.pop(topic, None)
 
     def _switch(self, topic: str, view: ClusterView) -> int:
-        """Choose anew, maybe the same again: of two partitions in strict turn, the slow one would get half."""
+        """Choose again, perhaps the same partition: if two took strict turns, the slow one would get half."""
         by_leader = self._by_leader(topic, view)
         leaders = [leader for leader in by_leader if self._load.is_reachable(leader)] or list(by_leader)
-        # First a leader, then one of its partitions: a topic may have thousands of those, a cluster few brokers.
+        # First a leader, then one of its partitions: a topic may have thousands of partitions, a cluster few brokers.
         shares = [weight * len(by_leader[leader]) for leader, weight in zip(leaders, self._weights(leaders))]
         point = self._random() * sum(shares)
-        for leader, share in zip(leaders, shares):  # noqa: B007 - the last one, should rounding reach past the end
+        for leader, share in zip(leaders, shares):  # noqa: B007 - the last one, if rounding reaches past the end
             if point < share:
                 break
             point -= share
@@ -174,7 +165,7 @@ class DefaultPartitioner:
 
 
 class RoundRobinPartitioner:
-    """Each record to the next partition that has a leader, whatever its key: even, at the price of small batches."""
+    """Chooses the next partition with a leader for each record, and ignores keys. Batches become small."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -192,20 +183,20 @@ class RoundRobinPartitioner:
         return partitions[position].partition
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """Nothing depends on batches here."""
+        """Does nothing: the choice does not depend on batches."""
 
-    def forget(self, topic: str) -> None:
-        """Begin anew with the topic."""
+    def on_topic_removed(self, topic: str) -> None:
+        """Drop all data about the topic."""
         self._next.pop(topic, None)
 
 
 class ExplicitPartitioner:
-    """Chooses nothing: every record has to name its partition, and IllegalStateError comes out of a send without."""
+    """Refuses to choose: every record has to name its partition, else the send raises IllegalStateError."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
         raise IllegalStateError(
-            f"a record for topic {topic!r} names no partition, and ExplicitPartitioner chooses none"
+            f"a record for topic {topic!r} names no partition, which ExplicitPartitioner requires; pass partition="
         )
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """Nothing depends on batches here."""
+        """Does nothing: the choice does not depend on batches."""

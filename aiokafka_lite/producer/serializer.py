@@ -159,6 +159,19 @@ def is_async(serializer: AnySerializer) -> bool:
     return inspect.iscoroutinefunction(serializer.serialize)
 
 
+class Serialization:
+    """The serializers of a producer. ``plain_keys`` and ``plain_values``: none was given, so bytes are taken as is."""
+
+    __slots__ = ("is_async", "key", "plain_keys", "plain_values", "value")
+
+    def __init__(self, key: GivenSerializer | None, value: GivenSerializer | None) -> None:
+        self.key = BytesSerializer() if key is None else as_serializer("key_serializer", key)
+        self.value = BytesSerializer() if value is None else as_serializer("value_serializer", value)
+        self.plain_keys = key is None
+        self.plain_values = value is None
+        self.is_async = is_async(self.key) or is_async(self.value)
+
+
 def serialize(serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]) -> bytes:
     """Run a serializer that is not async; ``part`` ("key" or "value") is for the error's text."""
     try:

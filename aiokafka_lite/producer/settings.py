@@ -26,9 +26,7 @@ class ProducerSettings(ClientSettings, total=False):
     max_block: float
 
 
-def configs(
-    bootstrap_servers: str | Iterable[str], settings: ProducerSettings
-) -> tuple[ClientConfig, ProducerConfig]:
+def configs(bootstrap_servers: str | Iterable[str], settings: ProducerSettings) -> tuple[ClientConfig, ProducerConfig]:
     """The settings as the validated configurations that they belong to; ConfigurationError for one that neither has."""
     of_client = {field.name for field in dataclasses.fields(ClientConfig)} - {"bootstrap_servers"}
     of_producer = {field.name for field in dataclasses.fields(ProducerConfig)}

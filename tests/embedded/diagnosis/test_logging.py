@@ -198,6 +198,6 @@ async def test_records_that_nobody_awaits_and_that_are_lost_in_an_outage(
         assert len(lost) == 2
         assert lost[0].startswith("ERROR producer.delivery: records for orders-")
         assert re.fullmatch(
-            r"ERROR producer\.delivery: records for orders were not delivered: \d{3,} batches in all", lost[1]
+            r"ERROR producer\.delivery: records for orders were not delivered: \d{3,} batches in total", lost[1]
         )
         assert producer.metrics().records_failed > 100

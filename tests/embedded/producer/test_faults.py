@@ -140,7 +140,7 @@ async def test_a_lasting_error_fails_the_batch_and_nothing_after_it(
         assert results[0].code is code
         assert "t-0" in str(results[0])
         assert [result.offset for result in results[1:]] == [1, 2, 3, 4]
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
     assert values_of(cluster, "t") == [b"first", *numbered(4, 1)]
 
 
@@ -307,7 +307,7 @@ async def test_a_fenced_producer_writes_no_more(cluster: EmbeddedCluster) -> Non
             await producer.send("t", b"v", partition=1)
         with pytest.raises(ProducerFenced):
             producer.send_nowait("t", b"v")
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
         await producer.flush()
     assert not cluster.history.of(ProduceRequest)
 
@@ -387,7 +387,7 @@ async def test_a_batch_that_is_too_large_is_split_in_order_until_only_the_culpri
         assert type(results[300]) is RecordTooLarge
         assert [result.offset for result in results if not isinstance(result, Exception)] == list(range(600))
         assert (await producer.send("t", b"%06d" % 600)).offset == 600
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
     assert values_of(cluster, "t") == numbered(601)
 
 
@@ -550,10 +550,10 @@ async def test_memory_is_bounded_while_a_broker_does_not_answer(cluster: Embedde
             *(producer.send("t", b"x" * 1_000, timeout=3.0) for _ in range(1_000)), return_exceptions=True
         )
         assert all(isinstance(result, KafkaTimeout) for result in results)
-        assert producer._budget.used <= 200_000
+        assert producer.metrics().buffered_bytes <= 200_000
         assert sum("max_block" in str(result) for result in results) > 700
         await producer.close(0.0)
-    assert producer._budget.used == 0
+    assert producer.metrics().buffered_bytes == 0
 
 
 def test_faults_are_what_they_say() -> None:

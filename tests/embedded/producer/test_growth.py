@@ -6,7 +6,7 @@ import asyncio
 
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.producer import DefaultPartitioner, RoundRobinPartitioner
-from aiokafka_lite.producer.producer import TOPIC_IDLE
+from aiokafka_lite.producer.accumulator import TOPIC_IDLE
 from aiokafka_lite.protocol.messages import ProduceRequest
 from tests.embedded.producer.logs import batches_of, producer_of, values_of
 
@@ -18,7 +18,7 @@ async def test_topics_that_nobody_writes_to_are_forgotten(cluster: EmbeddedClust
             await cluster.create_topic(f"t{number}", 2)
             await producer.send(f"t{number}", b"v")
             await asyncio.sleep(TOPIC_IDLE / 5)
-        assert len(producer._topics) < 10
+        assert len(producer._pipeline.accumulator.topics) < 10
         assert len(partitioner._sticky) < 10
         assert len(partitioner._candidates) < 10
 
@@ -31,7 +31,7 @@ async def test_a_topic_that_was_forgotten_is_written_to_under_a_newer_epoch(clus
             await producer.send("t", b"%d" % number)
         await asyncio.sleep(2 * TOPIC_IDLE)
         await producer.send("u", b"v")
-        assert set(producer._topics) == {"u"}
+        assert set(producer._pipeline.accumulator.topics) == {"u"}
         for number in range(3, 6):
             assert (await producer.send("t", b"%d" % number)).offset == number
     assert [(batch.producer_epoch, batch.base_sequence) for batch in batches_of(cluster, "t")] == [
@@ -48,7 +48,7 @@ async def test_a_topic_with_records_on_their_way_is_not_forgotten(cluster: Embed
             waiting = producer.send_nowait("t", b"1")
             await asyncio.sleep(2 * TOPIC_IDLE)
             await producer.send("u", b"v")
-            assert set(producer._topics) == {"t", "u"}
+            assert set(producer._pipeline.accumulator.topics) == {"t", "u"}
         assert (await waiting).offset == 1
     assert values_of(cluster, "t") == [b"0", b"1"]
 

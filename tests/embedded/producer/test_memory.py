@@ -84,7 +84,7 @@ async def test_memory_is_bounded_when_the_broker_stops_answering(
             slack = 32 * MIB if buffer_memory == 32 * MIB else buffer_memory + MIB
             assert meter.peak < buffer_memory + slack
             await producer.close(0.1)
-            assert producer._budget.used == 0
+            assert producer.metrics().buffered_bytes == 0
 
 
 async def test_ten_thousand_partitions_that_nobody_writes_to_cost_little() -> None:

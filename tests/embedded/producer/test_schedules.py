@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BufferFull, ErrorCode, KafkaError, KafkaTimeout
 from aiokafka_lite.producer import Delivery, Producer
 from aiokafka_lite.protocol.messages import ProduceRequest
@@ -109,9 +109,7 @@ async def write(producer: Producer, random: Random, count: int) -> list[list[tup
 async def one_schedule(seed: int) -> None:
     random = Random(seed)
     delivery_timeout = random.choice([4.0, 15.0, 120.0])
-    async with EmbeddedCluster(
-        brokers=3, tcp=False, seed=seed, config=ClusterConfig(broker_session_timeout=3.0)
-    ) as cluster:
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=seed, broker_session_timeout=3.0) as cluster:
         await cluster.create_topic("t", PARTITIONS, 3, configs={"min.insync.replicas": "2"})
         async with producer_of(
             cluster,
@@ -133,7 +131,7 @@ async def one_schedule(seed: int) -> None:
             cluster.faults.clear()
             for partition in range(PARTITIONS):
                 await producer.send("t", b"last", partition=partition, timeout=5.0)
-            assert producer._budget.used == 0
+            assert producer.metrics().buffered_bytes == 0
         await cluster.until_in_sync("t", 60.0)
         for partition, sent in enumerate(writing.result()):
             check([value for value in values_of(cluster, "t", partition) if value not in (b"first", b"last")], sent)

@@ -202,7 +202,7 @@ async def test_a_topic_that_does_not_appear_is_an_error_within_max_block(cluster
         with pytest.raises(UnknownTopic, match="nowhere"):
             await delivery
         assert 4.9 < loop.time() - before < 5.5
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
         await cluster.create_topic("nowhere", 1)
         assert (await producer.send("nowhere", b"v")).offset == 0
 
@@ -236,20 +236,20 @@ async def test_a_partitioner_that_raises_fails_the_record_and_nothing_else(clust
                 await producer.send("t", b"text")
         assert (await innocent).offset == 0
         assert (await producer.send("t", b"v", partition=0)).offset == 0
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
 
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_known: bool) -> None:
     await cluster.create_topic("t", 1)
     calls: list[tuple[type[Exception], str, Any, dict[str, Any]]] = [
-        (InvalidTopic, r"must be a string, got \['t'\]", ["t"], {}),
-        (InvalidTopic, "must be a string, got b't'", b"t", {}),
-        (SerializationError, r"partition='0'.*'t'", "t", {"partition": "0"}),
-        (SerializationError, r"partition=0\.0", "t", {"partition": 0.0}),
-        (SerializationError, "partition=True", "t", {"partition": True}),
+        (InvalidTopic, r"topic must be a string, got \['t'\]", ["t"], {}),
+        (InvalidTopic, "topic must be a string, got b't'", b"t", {}),
+        (SerializationError, r"partition .*'t' must be an int.*got '0'", "t", {"partition": "0"}),
+        (SerializationError, r"partition .*got 0\.0", "t", {"partition": 0.0}),
+        (SerializationError, "partition .*got True", "t", {"partition": True}),
         (SerializationError, "header.*no text", "t", {"headers": [("\ud800", b"v")]}),
-        (SerializationError, "timestamp='now'", "t", {"timestamp": "now"}),
+        (SerializationError, "timestamp .*got 'now'", "t", {"timestamp": "now"}),
     ]
     async with producer_of(cluster) as producer:
         if is_known:
@@ -267,9 +267,9 @@ async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_
                 producer.flush(timeout),  # type: ignore[arg-type]
                 producer.close(timeout),  # type: ignore[arg-type]
             ):
-                with pytest.raises(ConfigurationError, match="timeout="):
+                with pytest.raises(ConfigurationError, match="timeout must be a number of seconds"):
                     await call
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
         assert (await producer.send("t", b"v")).offset == 0
 
 
@@ -331,11 +331,11 @@ async def test_held_records_move_in_slices_and_before_newer_ones(cluster: Embedd
     async with producer_of(cluster, buffer_memory=10_000_000) as producer:
         deliveries = [producer.send_nowait("t", b"%06d" % number) for number in range(20_000)]
         await cluster.create_topic("t", 1)
-        topic = producer._topics["t"]
+        topic = producer._pipeline.accumulator.topics["t"]
         while not topic.is_known:
             await asyncio.sleep(0)
         turns = 0
-        while topic.held is not None:
+        while topic.pending is not None:
             for _ in range(700):  # a sender that does not let up
                 deliveries.append(producer.send_nowait("t", b"%06d" % len(deliveries)))
             await asyncio.sleep(0)
@@ -343,7 +343,7 @@ async def test_held_records_move_in_slices_and_before_newer_ones(cluster: Embedd
         assert 10 < turns < 50
         await producer.flush()
         assert [delivery.result().offset for delivery in deliveries] == list(range(len(deliveries)))
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
     assert values_of(cluster, "t") == [b"%06d" % number for number in range(len(deliveries))]
 
 
@@ -351,7 +351,7 @@ async def test_records_that_are_being_moved_wait_if_their_topic_vanishes_again(c
     async with producer_of(cluster, max_block=5.0) as producer:
         deliveries = [producer.send_nowait("t", b"%06d" % number) for number in range(5_000)]
         await cluster.create_topic("t", 1)
-        topic = producer._topics["t"]
+        topic = producer._pipeline.accumulator.topics["t"]
         while not topic.is_known:
             await asyncio.sleep(0)
         topic.update(ClusterView())
@@ -390,8 +390,8 @@ async def test_a_full_buffer_refuses_or_waits(cluster: EmbeddedCluster) -> None:
             with pytest.raises(KafkaTimeout, match=r"max_block=2 s.*buffer_memory=4000"):
                 await producer.send("t", b"x" * 900)
         await producer.drain()
-        assert producer._budget.used <= 4_000
-    assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes <= 4_000
+    assert producer.metrics().buffered_bytes == 0
 
 
 async def test_drain_waits_for_room(cluster: EmbeddedCluster) -> None:
@@ -462,7 +462,7 @@ async def test_close_returns_within_its_timeout_and_settles_every_delivery(clust
         for late in (delivery, held):
             with pytest.raises(KafkaTimeout, match="closed"):
                 await late
-    assert producer._budget.used == 0
+    assert producer.metrics().buffered_bytes == 0
     await producer.close()
 
 
@@ -559,7 +559,7 @@ async def test_a_send_cancelled_at_any_await_leaves_the_producer_in_order(cluste
             steps += 1
         assert steps > 3
         await producer.flush()
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
         await producer.send("t", b"9999")
     values = values_of(cluster, "t")
     assert values == sorted(values)  # type: ignore[type-var]
@@ -579,7 +579,7 @@ async def test_a_wait_cancelled_at_any_await_can_be_repeated(cluster: EmbeddedCl
             steps += 1
             await producer.flush()
         assert steps > 3
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
 
 
 @pytest.mark.parametrize("name", ["start", "close"])
@@ -731,7 +731,7 @@ async def test_a_partitioner_that_raises_at_a_new_batch_is_logged_and_harms_no_r
         deliveries = [producer.send_nowait("t", b"v" * 50) for _ in range(10)]
         assert [(await delivery).offset for delivery in deliveries] == list(range(1, 11))
     assert [line.message for line in caplog.records if line.levelname == "ERROR"] == [
-        "Broken.on_new_batch failed; not logged again"
+        "Broken.on_new_batch failed; this error is not logged again"
     ]
 
 
@@ -776,7 +776,7 @@ async def test_a_record_that_is_refused_at_the_call_gives_its_room_back(cluster:
         for arguments in ({"partition": 9}, {"partition": -1}, {"partition": "0"}, {"key": 5}, {"timestamp": -1}):
             with pytest.raises((UnknownTopic, SerializationError)):
                 producer.send_nowait("t", b"v", **arguments)  # type: ignore[arg-type]
-        assert producer._budget.used == 0
+        assert producer.metrics().buffered_bytes == 0
 
 
 async def test_tasks_that_drain_a_small_buffer_let_one_another_go_on(cluster: EmbeddedCluster) -> None:

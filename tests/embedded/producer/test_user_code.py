@@ -94,7 +94,7 @@ async def test_a_record_that_fails_or_is_given_up_holds_up_nobody(cluster: Embed
             await late
         assert (await well).offset == 0
         assert 2.0 <= loop.time() - before < 2.5
-        assert len(producer._turns) == 0
+        assert len(producer._acceptor.in_order) == 0
     assert values_of(cluster, "t") == [b"t 1 0"]
 
 
@@ -140,7 +140,7 @@ async def test_records_that_wait_for_room_keep_their_order_too(cluster: Embedded
 async def test_send_nowait_cannot_wait_for_a_serializer(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, key_serializer=Registry()) as producer:
-        with pytest.raises(IllegalStateError, match="async serializer: use send"):
+        with pytest.raises(IllegalStateError, match="async serializer; use put, send or send_many"):
             producer.send_nowait("t", b"v", key=0.0)
 
 

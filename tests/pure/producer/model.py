@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from aiokafka_lite.aio.retry import Backoff
+from aiokafka_lite.config import ProducerConfig
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
-from aiokafka_lite.producer.batch import Batch
-from aiokafka_lite.producer.idempotence import Identities, ProducerIdentity, advance
+from aiokafka_lite.producer.batch import Batch, BatchFactory
 from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState
+from aiokafka_lite.producer.producer_ids import ProducerIdAndEpoch, ProducerIds, advance
+from aiokafka_lite.producer.record import PreparedRecord
 from aiokafka_lite.protocol.records import BatchBuilder, RecordBatch
 from aiokafka_lite.types import TopicPartition
 
@@ -31,21 +33,31 @@ def a_partition(
     *, idempotent: bool = True, depth: int = 5, leader: int | None = 1, introduced: bool = True
 ) -> PartitionProducer:
     """A partition whose leader is known, unless that is None. ``introduced``: its first batch need not go alone."""
-    identities = Identities(lambda: None) if idempotent else None
+    identities = ProducerIds(lambda: None) if idempotent else None
     if identities is not None:
-        identities.arrived(ProducerIdentity(7, 0))
+        identities.received(ProducerIdAndEpoch(7, 0))
     partition = PartitionProducer(
         HERE,
-        identities=identities,
+        batches=BatchFactory(ProducerConfig()),
+        ids=identities,
+        load=Counter(),
         depth=depth,
         make_backoff=lambda: Backoff(0.1, 1.0, random=lambda: 0.0),
-        on_sealed=lambda batch: None,
+        now=lambda: 0.0,
     )
     if introduced and identities is not None:
-        partition.identity, partition._introduced = identities.newest, True
+        partition.identity, partition._pipelined = identities.newest, True
     if leader is not None:
         partition.led_by(leader, 0)
     return partition
+
+
+def append(partition: PartitionProducer, *values: bytes) -> Batch:
+    """Append a record for each value to the open batch of a partition, or to a new one. Returns the batch."""
+    for value in values:
+        batch, _, _ = partition.append(PreparedRecord("t", None, value, (), 0, 0, len(value)))
+    assert batch is not None
+    return batch
 
 
 @dataclass
@@ -56,7 +68,7 @@ class Log:
     epochs: dict[int, int] = field(default_factory=dict)
     batches: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
 
-    def append(self, identity: ProducerIdentity, sequence: int, values: list[bytes]) -> tuple[ErrorCode, int]:
+    def append(self, identity: ProducerIdAndEpoch, sequence: int, values: list[bytes]) -> tuple[ErrorCode, int]:
         """The answer to a batch: a code and a base offset."""
         producer_id, epoch = identity
         if producer_id >= 0:
@@ -87,7 +99,7 @@ class Simulation:
         self.log = Log()
         self.appended: list[Batch] = []
         self.values: dict[Batch, list[bytes]] = {}
-        self.wire: deque[tuple[Batch, ProducerIdentity, int]] = deque()  # written, not read by the broker
+        self.wire: deque[tuple[Batch, ProducerIdAndEpoch, int]] = deque()  # written, not read by the broker
         self.answers: deque[tuple[Batch, ErrorCode, int]] = deque()
         self.fatal = False
         self._number = 0
@@ -96,8 +108,7 @@ class Simulation:
     def append(self, count: int = 2) -> None:
         values = [b"%06d" % (self._number + index) for index in range(count)]
         self._number += count
-        batch = a_batch(*values)
-        self.partition.open = batch
+        batch = append(self.partition, *values)
         self.partition.seal()
         self.appended.append(batch)
         self.values[batch] = values
@@ -107,7 +118,7 @@ class Simulation:
         if batch is not None:
             data = RecordBatch(batch.encode())
             assert data.count == len(self.values[batch])
-            self.wire.append((batch, ProducerIdentity(data.producer_id, data.producer_epoch), data.base_sequence))
+            self.wire.append((batch, ProducerIdAndEpoch(data.producer_id, data.producer_epoch), data.base_sequence))
 
     def broker_writes(self) -> None:
         if self.wire:
@@ -132,7 +143,7 @@ class Simulation:
             following = self.partition.delivered(batch)
             if not batch.settled:
                 batch.deliver(offset)
-        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.written:
+        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.is_written:
             following = self.partition.delivered(batch)
             if not batch.settled:
                 batch.deliver(-1)
@@ -178,7 +189,7 @@ class Simulation:
         self._do(self.partition.led_by((self._epoch % 3) + 1 if known else None, self._epoch))
 
     def pause_ends(self) -> None:
-        self._do(self.partition.backed_off())
+        self._do(self.partition.resume())
 
     def oldest_expires(self) -> None:
         batch = next((batch for batch in self.appended if not batch.settled), None)
@@ -197,12 +208,12 @@ class Simulation:
 
     def _fail(self, batch: Batch) -> None:
         batch.fail(KafkaTimeout("too late"))
-        batch.observed = True
+        batch.observe()
 
     def _do(self, following: Next) -> None:
         if following is Next.RESUME:
-            self._do(self.partition.backed_off())
+            self._do(self.partition.resume())
         elif following is Next.PAUSE:
             assert self.partition.state is PartitionState.BACKING_OFF
             if self.partition.pause() == 0:
-                self._do(self.partition.backed_off())
+                self._do(self.partition.resume())

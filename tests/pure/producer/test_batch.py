@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafka_lite.protocol.schema import ZERO_UUID
-from tests.pure.producer.model import a_batch
+from tests.pure.producer.model import a_batch, a_partition
 
 OLD, NEW = b"o" * 16, b"n" * 16
 
@@ -15,7 +15,7 @@ OLD, NEW = b"o" * 16, b"n" * 16
     [([], False), ([OLD], True), ([NEW], False), ([OLD, NEW], False), ([ZERO_UUID], False), ([ZERO_UUID, OLD], False)],
 )
 def test_a_batch_went_elsewhere_only_if_the_new_topic_surely_lacks_it(sent_to: list[bytes], elsewhere: bool) -> None:
-    batch = a_batch(b"v")
+    batch, partition = a_batch(b"v"), a_partition()
     for topic_id in sent_to:
-        batch.note_topic(topic_id)
-    assert batch.went_elsewhere(NEW) is elsewhere
+        partition.sent_to(batch, topic_id)
+    assert batch.was_sent_elsewhere(NEW) is elsewhere

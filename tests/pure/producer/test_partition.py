@@ -8,21 +8,21 @@ from random import Random
 import pytest
 
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode
-from aiokafka_lite.producer.idempotence import MAX_EPOCH, MAX_SEQUENCE, Identities, ProducerIdentity, advance
 from aiokafka_lite.producer.partition import (
     START,
     Next,
     PartitionProducer,
     PartitionState,
 )
-from tests.pure.producer.model import Simulation, a_batch, a_partition
+from aiokafka_lite.producer.producer_ids import MAX_EPOCH, MAX_SEQUENCE, ProducerIdAndEpoch, ProducerIds, advance
+from tests.pure.producer.model import Simulation, a_batch, a_partition, append
 
 LOST = ConnectionLost("gone", sent=True)
 
 
 def with_sealed(partition: PartitionProducer, *names: bytes) -> PartitionProducer:
     for name in names:
-        partition.open = a_batch(name)
+        append(partition, name)
         partition.seal()
     return partition
 
@@ -53,7 +53,7 @@ def test_nothing_is_sent_while_draining_or_backing_off() -> None:
     assert partition.failed(second, LOST) is Next.PAUSE
     assert partition.state is PartitionState.BACKING_OFF
     assert partition.take() is None
-    assert partition.backed_off() is Next.OFFER
+    assert partition.resume() is Next.OFFER
     assert partition.take() is first
 
 
@@ -66,7 +66,7 @@ def test_a_retry_starts_one_level_higher_with_the_first_unsettled_batch() -> Non
     partition.delivered(first)
     first.deliver(0)
     assert partition.failed(second, LOST) is Next.PAUSE
-    partition.backed_off()
+    partition.resume()
     assert partition.level == level + 1
     assert values_of(partition) == [b"b", b"c"]
 
@@ -79,7 +79,7 @@ def test_order_is_kept_through_failures_in_a_row(failures: int) -> None:
         for batch in taken:
             assert batch is not None
             partition.failed(batch, LOST)
-        partition.backed_off()
+        partition.resume()
         with_sealed(partition, b"z")
     assert values_of(partition) == [b"a", b"b", b"c", b"d", *[b"z"] * failures]
 
@@ -92,7 +92,7 @@ def test_a_pause_grows_with_failures_and_is_short_again_after_a_success() -> Non
         assert batch is not None
         assert partition.failed(batch, LOST) is Next.PAUSE
         pauses.append(partition.pause())
-        partition.backed_off()
+        partition.resume()
     assert pauses == [0.1, 0.2, 0.4]
     batch = partition.take()
     assert batch is not None
@@ -112,7 +112,7 @@ def test_a_leader_that_moves_is_followed_without_a_pause_once_all_is_answered() 
     assert partition.broker == 1
     assert partition.delivered(batch) is Next.PAUSE
     assert partition.pause() == 0
-    assert partition.backed_off() is Next.OFFER
+    assert partition.resume() is Next.OFFER
     assert partition.broker == 2
 
 
@@ -123,14 +123,14 @@ def test_a_leader_newer_than_the_one_that_failed_ends_the_pause() -> None:
     assert partition.failed(batch, LOST) is Next.PAUSE
     assert partition.led_by(1, 0) is Next.NOTHING
     assert partition.led_by(2, 1) is Next.RESUME
-    assert partition.backed_off() is Next.OFFER
+    assert partition.resume() is Next.OFFER
     assert partition.broker == 2
 
 
 def test_a_partition_without_a_leader_waits_for_one_and_sends_nothing() -> None:
     partition = with_sealed(a_partition(), b"a")
     assert partition.led_by(None, 1) is Next.PAUSE
-    assert partition.backed_off() is Next.NOTHING
+    assert partition.resume() is Next.NOTHING
     assert partition.state is PartitionState.LEADERLESS
     assert partition.take() is None
     assert partition.led_by(1, 2) is Next.OFFER
@@ -164,7 +164,7 @@ def test_the_first_batch_under_an_identity_goes_alone() -> None:
     assert first is not None
     assert partition.take() is None
     partition.failed(first, LOST)
-    partition.backed_off()
+    partition.resume()
     assert partition.take() is first
     assert partition.take() is None
     assert partition.delivered(first) is Next.OFFER
@@ -174,10 +174,10 @@ def test_the_first_batch_under_an_identity_goes_alone() -> None:
 
 def test_an_open_batch_is_taken_only_when_it_is_due() -> None:
     partition = a_partition()
-    partition.open = batch = a_batch(b"a")
+    batch = append(partition, b"a")
     assert not partition.is_ready
     assert partition.take() is None
-    batch.due = True
+    assert partition.expedite()
     assert partition.is_ready
     assert partition.take() is batch
     assert partition.open is None
@@ -196,7 +196,7 @@ def test_sequences_are_given_when_a_batch_is_taken_and_kept_through_retries() ->
         assert (first.sequence, second.sequence) == (0, 1)
         partition.failed(first, LOST)
         partition.failed(second, LOST)
-        partition.backed_off()
+        partition.resume()
 
 
 def test_after_the_last_sequence_comes_zero() -> None:
@@ -204,7 +204,7 @@ def test_after_the_last_sequence_comes_zero() -> None:
     assert advance(MAX_SEQUENCE - 1, 3) == 1
     partition = with_sealed(a_partition(), b"a", b"b", b"c")
     partition._next_sequence = MAX_SEQUENCE - 1
-    partition.identity = ProducerIdentity(7, 0)
+    partition.identity = ProducerIdAndEpoch(7, 0)
     taken = [partition.take() for _ in range(3)]
     assert [batch.sequence for batch in taken if batch is not None] == [MAX_SEQUENCE - 1, MAX_SEQUENCE, 0]
 
@@ -212,13 +212,13 @@ def test_after_the_last_sequence_comes_zero() -> None:
 def test_nothing_is_taken_before_there_is_an_identity() -> None:
     asked: list[int] = []
     partition = with_sealed(a_partition(introduced=False), b"a")
-    partition._identities = identities = Identities(lambda: asked.append(1))
+    partition._ids = identities = ProducerIds(lambda: asked.append(1))
     assert partition.take() is None
     assert asked == [1]
-    identities.arrived(ProducerIdentity(9, 3))
+    identities.received(ProducerIdAndEpoch(9, 3))
     batch = partition.take()
     assert batch is not None
-    assert (batch.identity, batch.sequence) == (ProducerIdentity(9, 3), 0)
+    assert (batch.identity, batch.sequence) == (ProducerIdAndEpoch(9, 3), 0)
 
 
 def test_a_batch_that_expires_under_way_costs_an_epoch_once_the_others_are_resolved() -> None:
@@ -234,7 +234,7 @@ def test_a_batch_that_expires_under_way_costs_an_epoch_once_the_others_are_resol
     partition.delivered(second)
     third = partition.take()
     assert third is not None
-    assert (third.identity, third.sequence) == (ProducerIdentity(7, 1), 0)
+    assert (third.identity, third.sequence) == (ProducerIdAndEpoch(7, 1), 0)
 
 
 def test_a_batch_that_expires_before_it_was_sent_costs_nothing() -> None:
@@ -252,7 +252,7 @@ def test_a_refused_sequence_behind_a_failed_batch_keeps_its_numbers() -> None:
     assert second is not None
     partition.failed(first, BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS))
     partition.failed(second, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
-    partition.backed_off()
+    partition.resume()
     assert [(batch.identity.epoch, batch.sequence) for batch in partition.unsent] == [(0, 0), (0, 1)]
 
 
@@ -263,7 +263,7 @@ def test_a_refused_sequence_of_the_first_batch_gives_all_new_numbers_under_a_new
     assert second is not None
     for batch in (first, second):
         partition.failed(batch, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
-    partition.backed_off()
+    partition.resume()
     assert partition.take() is first
     partition.delivered(first)
     assert partition.take() is second
@@ -281,14 +281,14 @@ def test_a_batch_is_written_if_it_may_be_and_one_behind_it_was_acknowledged(
     first = partition.take()
     assert first is not None
     partition.failed(first, first_error)
-    partition.backed_off()
+    partition.resume()
     assert partition.take() is first
     second = partition.take()
     assert second is not None
     partition.failed(first, REFUSED)
-    assert not first.written
+    assert not first.is_written
     partition.delivered(second)
-    assert first.written is proven
+    assert first.is_written is proven
 
 
 def test_nothing_is_proven_across_epochs_or_of_later_batches() -> None:
@@ -298,11 +298,11 @@ def test_nothing_is_proven_across_epochs_or_of_later_batches() -> None:
     assert second is not None
     assert third is not None
     partition.failed(third, LOST)
-    first.identity = ProducerIdentity(7, 5)
-    first.uncertain = True
+    first.identity = ProducerIdAndEpoch(7, 5)
+    first.may_be_written = True
     partition.delivered(second)
-    assert not first.written
-    assert not third.written
+    assert not first.is_written
+    assert not third.is_written
 
 
 def test_a_batch_that_is_proven_written_leaves_no_gap_when_it_expires() -> None:
@@ -313,7 +313,7 @@ def test_a_batch_that_is_proven_written_leaves_no_gap_when_it_expires() -> None:
     partition.failed(first, LOST)
     partition.delivered(second)
     partition.expired(first)
-    partition.backed_off()
+    partition.resume()
     third = partition.take()
     assert third is not None
     assert (third.identity.epoch, third.sequence) == (0, 2)
@@ -349,12 +349,12 @@ def test_a_batch_that_the_broker_has_forgotten_is_not_written_again(again: int) 
 
 def test_a_new_epoch_for_one_partition_leaves_the_others_theirs() -> None:
     one, other = with_sealed(a_partition(), b"a"), with_sealed(a_partition(), b"b", b"c")
-    other._identities = one._identities
+    other._ids = one._ids
     first, second = one.take(), other.take()
     assert first is not None
     assert second is not None
     one.failed(first, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
-    one.backed_off()
+    one.resume()
     again, third = one.take(), other.take()
     assert again is not None
     assert third is not None
@@ -364,11 +364,11 @@ def test_a_new_epoch_for_one_partition_leaves_the_others_theirs() -> None:
 
 def test_another_producer_id_is_asked_for_when_the_epochs_are_used_up() -> None:
     asked: list[int] = []
-    identities = Identities(lambda: asked.append(1))
-    identities.arrived(ProducerIdentity(7, MAX_EPOCH - 1))
-    last = identities.after(ProducerIdentity(7, MAX_EPOCH - 1))
-    assert last == ProducerIdentity(7, MAX_EPOCH)
-    assert identities.after(last) is None
+    identities = ProducerIds(lambda: asked.append(1))
+    identities.received(ProducerIdAndEpoch(7, MAX_EPOCH - 1))
+    last = identities.newer_than(ProducerIdAndEpoch(7, MAX_EPOCH - 1))
+    assert last == ProducerIdAndEpoch(7, MAX_EPOCH)
+    assert identities.newer_than(last) is None
     assert asked == [1]
 
 
@@ -383,7 +383,7 @@ def test_the_parts_of_a_split_batch_take_its_place_and_all_get_new_numbers() -> 
     partition.split(second, parts)
     second.settled = True
     partition.failed(third, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), unknown_sequence=True)
-    partition.backed_off()
+    partition.resume()
     assert values_of(partition) == [b"a", b"1", b"2", b"c"]
     again = partition.take()
     assert again is first

@@ -1,0 +1,75 @@
+"""Tables of Arrow are accepted here: checked as a whole, divided by partition, and encoded batch by batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..aio.service import Service
+from ..config import ProducerConfig
+from ..protocol.records.columns import Rows, slices
+from .accept import largest_record, too_large
+from .accumulator import Accumulator, wrong_partition
+from .batch import BatchFactory
+from .bulk import ANY, BulkDelivery, by_partition, rows_of
+from .record import BATCH_OVERHEAD
+from .room import Room
+
+
+class ArrowAcceptor:
+    """Makes a `BulkDelivery` of an Arrow table. ``check_writable`` raises if the producer can write nothing more."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        room: Room,
+        batches: BatchFactory,
+        config: ProducerConfig,
+        clock: Callable[[], float],
+        service: Service,
+        check_writable: Callable[[], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._room = room
+        self._batches = batches
+        self._config = config
+        self._clock = clock
+        self._service = service
+        self._check_writable = check_writable
+
+    async def accept(self, topic: str, table: object) -> BulkDelivery:
+        """Accept all rows of a table, waiting for room. Nothing is sent if any row is wrong."""
+        self._check_writable()
+        parts = rows_of(topic, table, int(self._clock() * 1000))
+        for rows in parts:
+            if (largest := int(rows.sizes().max())) > largest_record(self._config):
+                raise too_large(self._config, topic, largest)
+        target = await self._service.while_running(self._accumulator.open_topic(topic))
+        count = len(target.partitions)
+        for rows in parts:
+            if (wrong := rows.partition_beyond(count)) is not None:
+                raise wrong_partition(topic, count, wrong)
+        delivery = BulkDelivery()
+        for rows in parts:
+            for number, share in by_partition(rows, count, self._accumulator.chooser(target)):
+                await self._accept_rows(topic, None if number == ANY else number, share, delivery)
+        return delivery
+
+    async def _accept_rows(self, topic: str, number: int | None, rows: Rows, delivery: BulkDelivery) -> None:
+        """Make batches of the rows for one partition, each when there is room for it."""
+        budget = self._room.budget
+        for start, stop in slices(rows.sizes(), self._batches.room):
+            encoded = rows.encode(start, stop)
+            size = min(len(encoded.records) + BATCH_OVERHEAD, budget.total)
+            if not budget.try_acquire(size):
+                await self._room.acquire(size, topic)
+            try:
+                target = await self._service.while_running(self._accumulator.open_topic(topic))
+                self._service.check()
+                self._check_writable()
+                batch = self._accumulator.append_encoded(target, number, encoded, size)
+            except BaseException:
+                budget.release(size)
+                raise
+            delivery.add(batch, len(encoded.records))
+            await asyncio.sleep(0)  # other tasks run, and the batches so far are sent

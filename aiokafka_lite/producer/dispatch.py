@@ -1,0 +1,149 @@
+"""Partitions with something to send go to the queue of their leader, now or when a timer ends.
+
+Rule 1: a queue holds *partitions*, each at most once, not batches. So it is bounded by the number of partitions that
+the broker leads, no partition delays another one, and a batch grows until the moment at which it is sent.
+
+Rule 2: a partition decides (`PartitionProducer` is pure), and `Dispatcher.act` does what it decided.
+
+Timers are cheap: one for each iteration of the loop when linger is 0, one per partition that lingers, one per partition
+that backs off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..aio.byte_budget import ByteBudget
+from ..cluster.client import Client
+from .batch import Batch
+from .partition import Next, PartitionProducer
+from .timers import Timers
+
+
+class Ready(NamedTuple):
+    """A partition that has something to send, and its level at that time. At another level the entry is stale."""
+
+    partition: PartitionProducer
+    level: int
+
+
+class ReadyQueue(asyncio.Queue[Ready]):
+    """Partitions in the order of their arrival, each once. An entry with a new level replaces the old entry."""
+
+    _queue: OrderedDict[PartitionProducer, int]
+
+    def _init(self, maxsize: int) -> None:
+        self._queue = OrderedDict()
+
+    def _put(self, item: Ready) -> None:
+        self._queue[item.partition] = item.level
+
+    def _get(self) -> Ready:
+        return Ready(*self._queue.popitem(last=False))
+
+
+class Dispatcher:
+    """Owner of the ready queues and of the timers of partitions.
+
+    ``start_sender(node_id, queue)`` is called for the first partition of a broker.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        timers: Timers,
+        budget: ByteBudget,
+        linger: float,
+        start_sender: Callable[[int, ReadyQueue], None],
+    ) -> None:
+        self._client = client
+        self._timers = timers
+        self._budget = budget
+        self._linger = linger
+        self._start_sender = start_sender
+        self._queues: dict[int, ReadyQueue] = {}
+        self._begun: list[tuple[PartitionProducer, Batch]] = []  # in this iteration of the loop, with linger 0
+        self._lingering: dict[PartitionProducer, asyncio.TimerHandle] = {}
+        self._pauses: dict[PartitionProducer, asyncio.TimerHandle] = {}
+
+    # From batches to queues.
+
+    def begun(self, partition: PartitionProducer, batch: Batch) -> None:
+        """The partition has a new open batch: send it after ``linger``, or after this iteration of the loop.
+
+        No batch lingers while senders wait for room.
+        """
+        if self._linger and not self._budget.is_short:
+            if partition not in self._lingering:
+                self._linger_until(partition, batch.opened + self._linger)
+            return
+        if not self._begun:
+            self._timers.soon(self._iteration_ended)
+        self._begun.append((partition, batch))
+
+    def _iteration_ended(self) -> None:
+        begun, self._begun = self._begun, []
+        for partition, batch in begun:
+            if partition.open is batch and partition.expedite():
+                self.offer(partition)
+
+    def _linger_until(self, partition: PartitionProducer, when: float) -> None:
+        self._lingering[partition] = self._timers.at(when, self._lingered, partition)
+
+    def _lingered(self, partition: PartitionProducer) -> None:
+        """The timer of a partition ended. Its open batch may be a later one, which lingers from its own start."""
+        del self._lingering[partition]
+        batch = partition.open
+        if batch is None:
+            return
+        if batch.opened + self._linger > self._timers.now():
+            self._linger_until(partition, batch.opened + self._linger)
+        else:
+            partition.expedite()
+            self.offer(partition)
+
+    def offer(self, partition: PartitionProducer) -> None:
+        """Put a partition into the queue of its leader, if it has something to send."""
+        if partition.is_ready and partition.broker is not None:
+            queue = self._queues.get(partition.broker)
+            if queue is None:
+                queue = self._queues[partition.broker] = ReadyQueue()
+                self._start_sender(partition.broker, queue)
+            queue.put_nowait(Ready(partition, partition.level))
+
+    def drop_broker(self, node_id: int) -> None:
+        """The broker's sender has ended."""
+        del self._queues[node_id]
+
+    # What partitions decided.
+
+    def act(self, partition: PartitionProducer, following: Next) -> None:
+        """Do what a partition has decided."""
+        if following is Next.OFFER:
+            self.offer(partition)
+        elif following is Next.RESUME:
+            self._resume(partition)
+        elif following is Next.PAUSE:
+            pause = partition.pause()
+            if pause <= 0:
+                self._resume(partition)
+            else:
+                self._pauses[partition] = self._timers.at(self._timers.now() + pause, self._resume, partition)
+
+    def _resume(self, partition: PartitionProducer) -> None:
+        timer = self._pauses.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+        self.act(partition, partition.resume())
+        if partition.leader is None and partition.has_batches:
+            self._client.request_refresh([partition.topic_partition.topic])
+
+    def stop(self) -> None:
+        """Cancel all timers."""
+        for timer in (*self._lingering.values(), *self._pauses.values()):
+            timer.cancel()
+        self._lingering.clear()
+        self._pauses.clear()

@@ -1,0 +1,42 @@
+"""A first-in, first-out lock per name: holders proceed in the order in which they joined the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class FifoLock:
+    """One queue for each name. Owned by one event loop.
+
+    A caller joins a queue, prepares its work while it waits, awaits its turn, does the work and leaves. It leaves in
+    any case, from the head or from the middle, so that a caller that fails or is cancelled blocks no other caller.
+    """
+
+    __slots__ = ("_queues",)
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
+
+    def join(self, name: str) -> asyncio.Future[None]:
+        """Join the end of the queue. The future is done when all callers before this one have left."""
+        turn = asyncio.get_running_loop().create_future()
+        queue = self._queues.get(name)
+        if queue is None:
+            self._queues[name] = queue = deque()
+            turn.set_result(None)
+        queue.append(turn)
+        return turn
+
+    def leave(self, name: str, turn: asyncio.Future[None]) -> None:
+        """Leave the queue and wake its new head."""
+        queue = self._queues[name]
+        queue.remove(turn)
+        if not queue:
+            del self._queues[name]
+        elif not queue[0].done():
+            queue[0].set_result(None)
+
+    def __len__(self) -> int:
+        """The number of callers in all queues."""
+        return sum(map(len, self._queues.values()))

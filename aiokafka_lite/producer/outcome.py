@@ -1,0 +1,62 @@
+"""What a broker's answer means for one batch. Pure: an error code goes in, an outcome comes out."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ..errors import BrokerError, ErrorCode
+
+
+class Outcome(Enum):
+    """What to do with a batch after its answer."""
+
+    DELIVERED = "the broker has written the batch"
+    RETRY = "send the batch again"
+    UNKNOWN_SEQUENCE = "the broker refused the sequence numbers; send the batch again, with new numbers if necessary"
+    OUTDATED_EPOCH = "the broker knows a newer epoch of the producer id; send the batch again under another id"
+    SPLIT = "the batch is too large; send its halves"
+    SOME_REFUSED = "the broker named the invalid records; fail those and send the others again"
+    REFUSED = "another attempt would fail in the same way"
+    FATAL = "this producer can write nothing more"
+
+
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_UNKNOWN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+_NOT_APPENDED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_PRODUCER_EPOCH, *_UNKNOWN_SEQUENCE)
+
+
+def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool) -> Outcome:
+    """Classify the answer to a batch of ``count`` records, ``refused`` of which the answer names as invalid (KIP-467).
+
+    Two answers are handled on purpose in their own way:
+
+     - DUPLICATE_SEQUENCE_NUMBER is a success without an offset, as in Java's client: the broker wrote the batch so long
+       ago that it no longer remembers the offset.
+     - INVALID_PRODUCER_EPOCH is not fatal. No other client writes under the id of a producer without transactions, so
+       the producer continues under another id. (Java's client continues too, under a newer epoch.) Only PRODUCER_FENCED
+       states that another producer has taken over.
+    """
+    if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return Outcome.DELIVERED
+    if code in _TOO_LARGE:
+        return Outcome.SPLIT if count > 1 else Outcome.REFUSED
+    if idempotent and code in _UNKNOWN_SEQUENCE:
+        return Outcome.UNKNOWN_SEQUENCE
+    if idempotent and code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        return Outcome.OUTDATED_EPOCH
+    if idempotent and code is ErrorCode.PRODUCER_FENCED:
+        return Outcome.FATAL
+    if code.retriable:
+        return Outcome.RETRY
+    if 0 < refused < count:
+        return Outcome.SOME_REFUSED
+    return Outcome.REFUSED
+
+
+def may_be_written(error: BaseException) -> bool:
+    """Whether the broker may have written a batch although its request ended in this error.
+
+    Only a few answers rule that out. A broker that no longer leads the partition may have appended the batch before,
+    and its followers may have copied it.
+    """
+    return not (isinstance(error, BrokerError) and error.code in _NOT_APPENDED)

@@ -1,0 +1,200 @@
+"""The stages of a producer that runs, wired together: a record goes through them from top to bottom.
+
+``accept`` → ``accumulator`` → ``partition`` → ``dispatch`` → ``sender`` → ``settle``. Calls go down this list, and each
+module imports only modules below it; ``partition`` is pure and is used by all of them. An answer comes up as far as the
+sender, which hands it to ``settle``, which hands a partition that has more to send to ``dispatch``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+
+from ..aio.byte_budget import ByteBudget
+from ..aio.retry import is_retriable
+from ..aio.service import Service, ServiceState
+from ..cluster.client import Client
+from ..cluster.metadata import ClusterView
+from ..config import ProducerConfig
+from ..errors import KafkaError, KafkaTimeout, error_for
+from ..protocol.messages import InitProducerIdRequest
+from .accept import Acceptor
+from .accept_arrow import ArrowAcceptor
+from .accumulator import Accumulator
+from .batch import BatchFactory
+from .delivery import BatchResult, FailureLog
+from .dispatch import Dispatcher, ReadyQueue
+from .interceptor import Interceptors
+from .metrics import Counters
+from .partitioner import Partitioner
+from .producer_ids import ProducerIdAndEpoch, ProducerIds
+from .room import Room
+from .sender import Sender, SenderContext, Senders
+from .serializer import Serialization
+from .settle import Settlement
+from .timers import Timers
+
+logger = logging.getLogger(__name__)
+
+_PLACE = "producer id"
+"""The name under which failed attempts are counted as an outage."""
+
+
+class Pipeline:
+    """The stages of one producer, from its start to its end. Made in the event loop, when metadata is there."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ProducerConfig,
+        partitioner: Partitioner,
+        serialization: Serialization,
+        interceptors: Interceptors,
+        clock: Callable[[], float],
+        service: Service,
+    ) -> None:
+        self._client = client
+        self._service = service
+        self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._id_requested = asyncio.Event()
+        self._timers = Timers(self._crash)
+        self.counters = Counters()
+        self.ids = ProducerIds(self._id_requested.set) if config.idempotence else None
+        budget = ByteBudget(config.buffer_memory)
+        batches = BatchFactory(config)
+        load: Counter[int] = Counter()  # bytes of sealed batches by broker
+        self._dispatcher = Dispatcher(client, self._timers, budget, config.linger, self._start_sender)
+        self.settlement = Settlement(
+            client, budget, batches, self._dispatcher, self._timers, self.counters, config.delivery_timeout
+        )
+        self.senders = Senders(
+            SenderContext(client, config, self._dispatcher, self.settlement, batches, self._timers, self.counters),
+            load,
+            self._spawn_sender,
+        )
+        self.accumulator = Accumulator(
+            client,
+            config,
+            partitioner,
+            budget=budget,
+            settlement=self.settlement,
+            dispatcher=self._dispatcher,
+            timers=self._timers,
+            batches=batches,
+            load=load,
+            ids=self.ids,
+            counters=self.counters,
+            spawn=self._spawn,
+        )
+        self.room = Room(budget, config.max_block, service, self.accumulator.flush)
+        self.acceptor = Acceptor(
+            self.accumulator, self.settlement, self.room, config, serialization, interceptors, clock, service
+        )
+        self.arrow_acceptor = ArrowAcceptor(
+            self.accumulator, self.room, batches, config, clock, service, self.acceptor.check_writable
+        )
+
+    # Tasks.
+
+    def start(self) -> None:
+        """Start the tasks of the pipeline, as children of the producer."""
+        self._client.on_view_change(self._view_changed)
+        self._spawn(self._fail_deliveries_at_end, "deliveries")
+        if self.ids is not None:
+            self._spawn(self._obtain_producer_ids, "producer id")
+
+    def _spawn(self, function: Callable[[], Coroutine[Any, Any, object]], name: str) -> anyio.CancelScope:
+        return self._service.start_child(function, name=f"Producer: {name}")
+
+    def _start_sender(self, node_id: int, queue: ReadyQueue) -> None:
+        self.senders.start(node_id, queue)
+
+    def _spawn_sender(self, sender: Sender) -> anyio.CancelScope:
+        return self._spawn(sender.run, f"broker {sender.node_id}")
+
+    def _view_changed(self, view: ClusterView) -> None:
+        if not self._timers.stopped:
+            self.accumulator.view_changed(view)
+            self.senders.keep(view.nodes)
+
+    def _crash(self, error: BaseException) -> None:
+        """A callback raised: end the producer with this error."""
+        if not self._crashed.done():
+            self._crashed.set_exception(error)
+            self._crashed.exception()  # mark it as retrieved: the producer may be ending already
+
+    async def _fail_deliveries_at_end(self) -> None:
+        """Raise the error of a callback; and when the producer ends for any reason, leave no delivery open."""
+        crash: BaseException | None = None
+        try:
+            await self._crashed
+        except Exception as crashed:
+            crash = crashed
+            raise
+        finally:
+            self._timers.stop()
+            self._dispatcher.stop()
+            self.settlement.stop()
+            error = crash or self._service.failure
+            if not isinstance(error, Exception):
+                error = KafkaTimeout("the producer was closed before the record was acknowledged")
+            log = FailureLog(error)
+            self.accumulator.fail_pending(error, log)
+            self.settlement.fail_all(error, log=log)
+
+    async def _obtain_producer_ids(self) -> None:
+        """Obtain a producer id before the first batch, and again when the epochs of one are used up."""
+        assert self.ids is not None
+        backoff = self._client.retry_backoff()
+        outages = self._client.outages
+        while True:
+            await self._id_requested.wait()
+            try:
+                self.ids.received(await self._request_producer_id())
+            except KafkaError as error:
+                if self._service.state not in (ServiceState.RUNNING, ServiceState.CLOSING):
+                    raise
+                if not is_retriable(error):
+                    self.settlement.fail_all(error, fatal=True)
+                    return
+                outages.report(logger, _PLACE, error, "could not obtain a producer id: %s", error)
+                await asyncio.sleep(backoff.next())
+                continue
+            outages.recovered(logger, _PLACE, "obtained a producer id")
+            self._id_requested.clear()
+            backoff.reset()
+            for partition in self.settlement.partitions():
+                self._dispatcher.offer(partition)
+
+    async def _request_producer_id(self) -> ProducerIdAndEpoch:
+        answer = await self._client.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
+        if answer.error_code:
+            raise error_for(
+                answer.error_code,
+                "obtaining a producer id, which idempotence needs; grant IDEMPOTENT_WRITE or set idempotence=False",
+            )
+        return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+    # Waiting.
+
+    async def flush(self) -> None:
+        """Wait until all records that are accepted now are settled; no batch lingers meanwhile."""
+        self.accumulator.flush()
+        waiting: list[BatchResult] = list(self.settlement.unsettled)
+        while waiting:
+            result = waiting.pop()
+            if not result.settled:
+                waiter = result.wait()
+                try:
+                    await waiter
+                except asyncio.CancelledError:
+                    result.stop_waiting(waiter)
+                    raise
+            if result.moved is not None:
+                waiting.extend(dict.fromkeys(place for place, _ in result.moved))
+                self.accumulator.flush()

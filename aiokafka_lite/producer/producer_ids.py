@@ -1,0 +1,82 @@
+"""Producer ids, epochs and sequence numbers (KIP-98, KIP-360). Pure bookkeeping: no requests are made here.
+
+A broker remembers the epoch and the sequence numbers of the last five batches per partition and producer id. It accepts
+a batch whose first sequence number is the next one, answers a repeated batch with success, and refuses a gap. A newer
+epoch of the same producer id starts at sequence number 0 again, and excludes all requests of older epochs.
+
+Therefore each partition keeps the id and epoch under which it started its sequence, and changes them only when none of
+its batches is unresolved. A partition whose sequence is broken takes a newer epoch for itself; the other partitions
+keep theirs, because a new epoch could write their unresolved batches twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+MAX_EPOCH = 2**15 - 1
+MAX_SEQUENCE = 2**31 - 1
+NO_SEQUENCE = -1
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """The identity under which a batch is written."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_PRODUCER_ID = ProducerIdAndEpoch(-1, -1)
+"""The identity of batches of a producer without idempotence."""
+
+
+def advance(sequence: int, count: int) -> int:
+    """The sequence number ``count`` records later. 0 follows 2147483647."""
+    return (sequence + count) & MAX_SEQUENCE
+
+
+def precedes(sequence: int, other: int) -> bool:
+    """Whether a sequence number comes before another one of the same identity. Both must be close together."""
+    return 0 < (other - sequence) & MAX_SEQUENCE < MAX_SEQUENCE // 2
+
+
+class ProducerIds:
+    """The newest identity of a producer. Partitions get their identities here; the producer owns it.
+
+    ``request`` is called when a partition needs an identity and there is none. ``received`` stores the one that a
+    broker assigned.
+    """
+
+    __slots__ = ("_request", "newest")
+
+    def __init__(self, request: Callable[[], None]) -> None:
+        self._request = request
+        self.newest: ProducerIdAndEpoch | None = None
+
+    def received(self, identity: ProducerIdAndEpoch) -> None:
+        """Store the identity that a broker assigned."""
+        self.newest = identity
+
+    def discard(self, identity: ProducerIdAndEpoch) -> None:
+        """Stop using this producer id: a broker knows a newer epoch of it than this producer does."""
+        if self.newest is not None and self.newest.producer_id == identity.producer_id:
+            self.newest = None
+
+    def retire(self, identity: ProducerIdAndEpoch) -> None:
+        """Give this identity to no other partition: the brokers still know sequence numbers of a dropped partition."""
+        if identity == self.newest:
+            self.newer_than(identity)
+
+    def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:
+        """An identity under which a partition may start at sequence number 0; None if it must be requested first.
+
+        ``used`` is the partition's previous identity. The epoch is increased locally, because brokers accept any higher
+        epoch of a producer id. Only when all epochs of an id are used up, another id is requested.
+        """
+        newest = self.newest
+        if newest is not None and newest == used:
+            newest = ProducerIdAndEpoch(newest.producer_id, newest.epoch + 1) if newest.epoch < MAX_EPOCH else None
+            self.newest = newest
+        if newest is None:
+            self._request()
+        return newest

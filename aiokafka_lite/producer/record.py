@@ -1,0 +1,36 @@
+"""A record on its way to a batch, and how much of ``buffer_memory`` it is charged for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+RECORD_OVERHEAD = 24
+"""Bytes of a record besides key, value and headers: its lengths and deltas need at most that many."""
+
+HEADER_OVERHEAD = 10
+"""Bytes of a header besides its name and value, at most."""
+
+BATCH_OVERHEAD = 1_000
+"""Approximate bytes of an unsettled batch besides its records. Records of batches smaller than eight times this are
+charged for a share of it."""
+
+PENDING_OVERHEAD = 256
+"""Additional bytes of a record while it is pending for its topic, because it consists of Python objects then."""
+
+
+class PreparedRecord(NamedTuple):
+    """A serialized record. ``timestamp`` is in milliseconds.
+
+    ``size`` is the number of bytes that the record holds of ``buffer_memory``. ``surplus`` of these are given back when
+    a pending record moves into a batch, where it takes less memory.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Iterable[tuple[str, bytes | None]]
+    partition: int | None
+    timestamp: int
+    size: int
+    surplus: int = 0

@@ -1,0 +1,398 @@
+"""One broker's sender: takes ready partitions from its queue, makes requests of their batches, reports the answers.
+
+Rule 1: a sender only sends. What an answer means is decided in `Settlement`; no code of the user runs in this loop.
+
+Rule 2: there is no await between taking a batch and writing the request, so a batch that was taken is sent.
+
+Rule 3: answers are handled by callbacks on their futures, in the order in which the broker answers. So the loop never
+waits for an answer, only for a free slot (``max_in_flight_requests_per_connection``) and for the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Container
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+
+from ..aio.retry import is_retriable
+from ..cluster.client import Client
+from ..config import ProducerConfig
+from ..errors import ConnectionLost, ErrorCode, KafkaError
+from ..net.connection import Connection, Purpose
+from ..protocol.messages import (
+    ProduceRequest,
+    ProduceRequestPartition,
+    ProduceRequestTopic,
+    ProduceResponse,
+    ProduceResponsePartition,
+)
+from ..protocol.records.compression import codec_of
+from ..protocol.schema import ZERO_UUID
+from ..types import Compression
+from .batch import REQUEST_OVERHEAD, BatchFactory
+from .dispatch import Dispatcher, Ready, ReadyQueue
+from .metrics import BrokerMetrics, Counters, Latencies
+from .partition import PartitionProducer
+from .settle import InFlightBatch, Settlement
+from .timers import Timers
+
+_WITH_NAMES = ProduceRequest.TOPIC_IDS - 1
+"""The last version in which a Produce request names topics. Later ones identify them by id."""
+
+BROKER_TIMEOUT_SHARE = 0.9
+"""The share of the request timeout that the broker has for the acknowledgements of all replicas. An error answer of the
+broker is better than a request that times out here, which costs the connection."""
+
+RECHECK_LEADER = 1.0
+"""Seconds between requests for metadata while a broker cannot be reached: another broker may lead its partitions."""
+
+AVOIDED_FOR = 5.0
+"""Seconds after a failed attempt to connect during which records without a key avoid a broker. Then some go there
+again: a broker for which nothing is queued is not connected to, and would be avoided forever."""
+
+
+@dataclass(slots=True, frozen=True)
+class SenderContext:
+    """What all senders of a producer share."""
+
+    client: Client
+    config: ProducerConfig
+    dispatcher: Dispatcher
+    settlement: Settlement
+    batches: BatchFactory
+    timers: Timers
+    counters: Counters
+
+
+class Sender:
+    """Sends to one broker. `run` is its task."""
+
+    def __init__(self, node_id: int, queue: ReadyQueue, context: SenderContext) -> None:
+        config = context.config
+        self.node_id = node_id
+        self._queue = queue
+        self._client = context.client
+        self._dispatcher = context.dispatcher
+        self._settlement = context.settlement
+        self._batches = context.batches
+        self._timers = context.timers
+        self._counters = context.counters
+        self._acks = config.required_acks
+        self._room = config.max_request_size - REQUEST_OVERHEAD
+        self._compresses = config.compression is not Compression.NONE
+        self._codec = Compression.parse(config.compression)
+        self._codec_since = codec_of(self._codec).produce if self._compresses else None
+        self._request_timeout = context.client.config.request_timeout
+        self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
+        self._connection: Connection | None = None
+        self._takes_topic_ids = False
+        self._avoid_until = 0.0
+        self._serving = False
+        self._in_flight = 0
+        self._requests = 0
+        self._latencies = Latencies()
+        self._throttle_time = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is queued or in flight."""
+        return not self._serving and not self._in_flight and self._queue.empty()
+
+    @property
+    def is_reachable(self) -> bool:
+        """False after a failed attempt to connect, or while an attempt takes long."""
+        return self._timers.now() >= self._avoid_until
+
+    def metrics(self, queued_bytes: int) -> BrokerMetrics:
+        """A snapshot of this broker."""
+        p50, p90, p99, highest = self._latencies.at(0.5, 0.9, 0.99, 1.0)
+        return BrokerMetrics(
+            node_id=self.node_id,
+            is_reachable=self.is_reachable,
+            requests=self._requests,
+            requests_in_flight=self._in_flight,
+            queued_bytes=queued_bytes,
+            latency_p50=p50,
+            latency_p90=p90,
+            latency_p99=p99,
+            latency_max=highest,
+            throttle_time=self._throttle_time,
+        )
+
+    # The loop.
+
+    async def run(self) -> None:
+        """Send what is ready, until the producer ends."""
+        while True:
+            ready = await self._queue.get()
+            self._serving = True
+            await self._serve(ready)
+            self._serving = False
+
+    async def _serve(self, first: Ready) -> None:
+        """Send one request, once there is a slot and a connection.
+
+        This has a frame of its own, so that no variable keeps the batches of the last request alive.
+        """
+        await self._slots.acquire()
+        try:
+            connection = await self._connect()
+        except KafkaError as error:
+            self._slots.release()
+            self._unreachable(first, error)
+            return
+        in_flight = self._collect(first)  # rule 2: no await from here to the writing
+        if not in_flight:
+            self._slots.release()
+        elif self._acks == 0:
+            self._send_without_answer(connection, in_flight)
+            with suppress(ConnectionLost):  # `_hung_up` handles that
+                await connection.drain()
+        else:
+            self._send(connection, in_flight)
+
+    async def _connect(self) -> Connection:
+        """The connection, once the broker allows the next request (KIP-219). Batches grow until then."""
+        while True:
+            connection = self._connection
+            if connection is None or not connection.ready:
+                connection = await self._reach()
+                self._use(connection)
+            if not connection.throttled_until:
+                return connection
+            throttled = connection.throttled_until - self._timers.now()
+            if throttled <= 0:
+                return connection
+            await asyncio.sleep(throttled)
+
+    async def _reach(self) -> Connection:
+        """Wait for the connection without a bound.
+
+        A dead or frozen broker takes long to be recognized. Another broker may lead its partitions by then, and no
+        event says so. So metadata is requested again and again meanwhile.
+        """
+        while True:
+            with anyio.move_on_after(RECHECK_LEADER):
+                connection = await self._client.broker(self.node_id).connection(Purpose.PRODUCE)
+                self._avoid_until = 0.0
+                return connection
+            self._avoid()
+            self._client.request_refresh()
+
+    def _use(self, connection: Connection) -> None:
+        """Look at a new connection: which versions it speaks, and, with acks=0, whether it is closed."""
+        if connection is self._connection:
+            return
+        self._connection = connection
+        self._takes_topic_ids = connection.versions.supports(ProduceRequest.TOPIC_IDS)
+        if self._acks == 0:
+            connection.closed.add_done_callback(self._hung_up)
+
+    def _avoid(self) -> None:
+        self._avoid_until = self._timers.now() + AVOIDED_FOR
+
+    def _unreachable(self, first: Ready, error: KafkaError) -> None:
+        """All partitions that are queued here back off, or move to another leader."""
+        self._avoid()
+        waiting = [first]
+        while not self._queue.empty():
+            waiting.append(self._queue.get_nowait())
+        for partition, level in waiting:
+            if level == partition.level:
+                self._settlement.unreachable(partition, error)
+
+    def _collect(self, first: Ready) -> list[InFlightBatch]:
+        """The content of the next request: one batch of each queued partition, until the request is full.
+
+        Partitions that have more to send are queued again behind the others.
+        """
+        collected: list[InFlightBatch] = []
+        again: dict[PartitionProducer, None] = {}
+        room = self._room
+        entry: Ready | None = first
+        while entry is not None:
+            partition, level = entry
+            # ``first`` left the queue before the connection was there, so its partition may be queued a second time.
+            if level == partition.level and partition not in again:
+                if collected and partition.next_size > room:
+                    again[partition] = None
+                    break
+                batch = partition.take()
+                if batch is not None:
+                    collected.append(InFlightBatch(partition, batch))
+                    room -= batch.builder.size
+                    again[partition] = None
+            entry = None if self._queue.empty() else self._queue.get_nowait()
+        for partition in again:
+            if partition.is_ready:
+                self._queue.put_nowait(Ready(partition, partition.level))
+        return collected
+
+    # Requests.
+
+    def _request(self, in_flight: list[InFlightBatch]) -> tuple[ProduceRequest, int | None]:
+        """The request, and the newest version that can carry it: topics without a known id need names."""
+        known = self._client.view.topics
+        topics: dict[str, ProduceRequestTopic] = {}
+        names_topics = False
+        count = size = 0
+        for partition, batch in in_flight:
+            name, number = partition.topic_partition
+            topic = topics.get(name)
+            if topic is None:
+                topic_id = known[name].topic_id
+                names_topics = names_topics or topic_id == ZERO_UUID
+                topic = topics[name] = ProduceRequestTopic(name=name, topic_id=topic_id, partition_data=[])
+            records = batch.encode()
+            topic.partition_data.append(ProduceRequestPartition(index=number, records=records))
+            count += batch.builder.count
+            size += len(records)
+            if self._compresses:
+                self._batches.measure(batch)
+        names_topics = names_topics or not self._takes_topic_ids
+        for partition, batch in in_flight:
+            # If the topic is created again, it matters which one a batch was sent to.
+            partition.sent_to(batch, ZERO_UUID if names_topics else topics[batch.topic].topic_id)
+        self._requests += 1
+        counters = self._counters
+        counters.requests_sent += 1
+        counters.batches_sent += len(in_flight)
+        counters.records_sent += count
+        counters.bytes_sent += size
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=self._acks,
+            timeout_ms=int(self._request_timeout * BROKER_TIMEOUT_SHARE * 1000),
+            topic_data=list(topics.values()),
+        )
+        return request, _WITH_NAMES if names_topics else None
+
+    def _send(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
+        request, at_most = self._request(in_flight)
+        try:
+            if self._codec_since is not None:
+                connection.versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
+            answer = connection.send_nowait(request, timeout=self._request_timeout, at_most=at_most)
+        except KafkaError as error:
+            self._slots.release()
+            self._failed(in_flight, error)
+            return
+        self._in_flight += 1
+        handle = partial(self._answered, connection, in_flight, self._timers.now())
+        answer.add_done_callback(partial(self._timers.run, handle))
+
+    def _answered(
+        self,
+        connection: Connection,
+        in_flight: list[InFlightBatch],
+        sent_at: float,
+        answer: asyncio.Future[ProduceResponse],
+    ) -> None:
+        self._in_flight -= 1
+        self._slots.release()
+        error = answer.exception()
+        if error is None:
+            response = answer.result()
+            self._latencies.add(self._timers.now() - sent_at)
+            self._throttle_time += response.throttle_time_ms / 1000
+            self._settle(connection, in_flight, response)
+        elif isinstance(error, KafkaError):
+            self._failed(in_flight, error)
+        else:
+            raise error
+
+    def _settle(self, connection: Connection, in_flight: list[InFlightBatch], response: ProduceResponse) -> None:
+        names = self._client.view.topic_names
+        answers: dict[tuple[str, int], ProduceResponsePartition] = {}
+        for topic in response.responses:
+            name = topic.name or names.get(topic.topic_id, "")
+            for answer in topic.partition_responses:
+                answers[name, answer.index] = answer
+        for each in in_flight:
+            found = answers.get((each.batch.topic, each.batch.partition))
+            if found is None:
+                found = ProduceResponsePartition(
+                    index=each.batch.partition,
+                    error_code=ErrorCode.NETWORK_EXCEPTION,
+                    base_offset=-1,
+                    error_message="the answer does not contain this partition",
+                )
+            self._settlement.answered(each, found, response.node_endpoints, connection)
+
+    def _failed(self, in_flight: list[InFlightBatch], error: KafkaError) -> None:
+        """A request ended without an answer. Whether the broker has written its batches is not known."""
+        self._client.request_refresh()
+        retriable = is_retriable(error)
+        for each in in_flight:
+            if retriable:
+                self._settlement.retry(each, error)
+            else:
+                self._settlement.refuse(each, error)
+
+    # Without acknowledgements.
+
+    def _send_without_answer(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
+        """With acks=0 a batch is delivered when it is written to the socket, because the broker does not answer."""
+        self._slots.release()
+        request, at_most = self._request(in_flight)
+        try:
+            if self._codec_since is not None:
+                connection.versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
+            connection.send_without_response(request, at_most=at_most)
+        except KafkaError as error:
+            self._failed(in_flight, error)
+            return
+        for each in in_flight:
+            self._settlement.delivered(each, -1, -1)
+
+    def _hung_up(self, closed: asyncio.Future[KafkaError | None]) -> None:
+        """With acks=0 a broker that refuses a batch can only close the connection, as when it no longer leads."""
+        if not self._timers.stopped and not closed.cancelled() and closed.result() is not None:
+            self._client.request_refresh()
+
+    def __repr__(self) -> str:
+        return f"<Sender broker={self.node_id} ready={self._queue.qsize()} in_flight={self._in_flight}>"
+
+
+class Senders:
+    """The senders of a producer, one per broker. Also the brokers' load, as a partitioner sees it (`BrokerLoad`)."""
+
+    def __init__(
+        self, context: SenderContext, load: Counter[int], spawn: Callable[[Sender], anyio.CancelScope]
+    ) -> None:
+        self._context = context
+        self._load = load
+        self._spawn = spawn
+        self._senders: dict[int, tuple[Sender, anyio.CancelScope]] = {}
+
+    def start(self, node_id: int, queue: ReadyQueue) -> None:
+        """Start the sender of a broker."""
+        sender = Sender(node_id, queue, self._context)
+        self._senders[node_id] = sender, self._spawn(sender)
+
+    def keep(self, listed: Container[int]) -> None:
+        """Stop the senders of brokers that metadata no longer lists, unless they have something to do."""
+        for node_id, (sender, scope) in list(self._senders.items()):
+            if node_id not in listed and sender.is_idle and not self._load[node_id]:
+                del self._senders[node_id]
+                del self._load[node_id]
+                self._context.dispatcher.drop_broker(node_id)
+                scope.cancel()
+
+    def queued(self, node_id: int) -> int:
+        """Bytes of sealed batches that wait for the broker, or for its answer."""
+        return self._load[node_id]
+
+    def is_reachable(self, node_id: int) -> bool:
+        """False while connections to the broker fail."""
+        entry = self._senders.get(node_id)
+        return entry is None or entry[0].is_reachable
+
+    def metrics(self) -> dict[int, BrokerMetrics]:
+        """A snapshot of each broker that records were sent to."""
+        return {node_id: sender.metrics(self._load[node_id]) for node_id, (sender, _) in self._senders.items()}

@@ -1,0 +1,378 @@
+"""Batches settle: an answer is classified, and the batch is delivered, sent again, split, failed or expired.
+
+Rule 1: `Settlement` owns the set of unsettled batches, and is the only writer of a batch's result. A batch enters it by
+`register` with its first record and leaves it once, by `_deliver`, `_fail` or `_replace`; then its bytes of
+``buffer_memory`` are released.
+
+Rule 2: the partition learns of an event first and decides what follows (`Next`); then the result is set, which wakes
+the callers; then the decision is carried out by the `Dispatcher`. A caller that is woken can send again at once, so the
+partition must be consistent before.
+
+Rule 3: a batch may expire while a request carries it. Its answer still arrives, and only ends the request.
+
+Invariants that once broke:
+
+ - A batch that is proven written (``is_written``) is delivered, without an offset, whatever the broker answers later:
+   the broker has only forgotten it. Under other sequence numbers it would be written twice.
+ - An answer may name records that the batch does not have. If such an answer were believed, the batch would be sent
+   again unchanged, without an end.
+ - Batches expire in the order in which they were begun, so one timer is enough. Only pending records (``is_ordered``)
+   and split batches can break that order, and the set is sorted then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ..aio.byte_budget import ByteBudget
+from ..aio.retry import is_retriable
+from ..cluster.client import Client
+from ..cluster.metadata import ClusterView
+from ..errors import ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
+from ..types import TopicPartition
+from .batch import Batch, BatchFactory
+from .delivery import UNKNOWN_OFFSET, BatchResult, ExpiryLog, FailureLog
+from .dispatch import Dispatcher
+from .metrics import Counters
+from .outcome import Outcome, classify
+from .partition import PartitionProducer, PartitionState
+from .split import Parts, halves, without
+from .timers import Timers
+
+logger = logging.getLogger(__name__)
+
+_PLACE = "writing"
+"""The name under which failed attempts are counted as an outage."""
+
+
+class InFlightBatch(NamedTuple):
+    """A batch that a request carries, and the partition that waits for the answer."""
+
+    partition: PartitionProducer
+    batch: Batch
+
+
+class Settlement:
+    """Owner of the unsettled batches of a producer. ``fatal`` is the error with which brokers fenced the producer."""
+
+    def __init__(
+        self,
+        client: Client,
+        budget: ByteBudget,
+        batches: BatchFactory,
+        dispatcher: Dispatcher,
+        timers: Timers,
+        counters: Counters,
+        delivery_timeout: float,
+    ) -> None:
+        self.fatal: KafkaError | None = None
+        self.unsettled: dict[BatchResult, None] = {}  # in the order of their deadlines if `_is_ordered`
+        self._client = client
+        self._budget = budget
+        self._batches = batches
+        self._dispatcher = dispatcher
+        self._timers = timers
+        self._counters = counters
+        self._delivery_timeout = delivery_timeout
+        self._partitions: dict[Batch, PartitionProducer] = {}
+        self._expiry: asyncio.TimerHandle | None = None
+        self._is_ordered = True
+        self._retrying: set[TopicPartition] = set()  # the last answer asked for another attempt
+        self._expiring: set[TopicPartition] = set()  # the last batch that was settled had expired
+        self._expiry_log = ExpiryLog()
+
+    # Batches in.
+
+    def register(self, batch: Batch, partition: PartitionProducer, *, is_ordered: bool = True) -> None:
+        """Add a new batch. ``is_ordered`` is False if an earlier batch may expire later than this one."""
+        self._is_ordered = self._is_ordered and is_ordered
+        self.unsettled[batch] = None
+        self._partitions[batch] = partition
+        if self._expiry is not None:
+            if batch.deadline >= self._expiry.when():
+                return
+            self._expiry.cancel()
+        self._expiry = self._timers.at(batch.deadline, self._expire)
+
+    def add_pending(self, records: BatchResult) -> None:
+        """Count records that are in no batch yet among the unsettled ones, so that a flush waits for them."""
+        self.unsettled[records] = None
+
+    def remove_pending(self, records: BatchResult) -> None:
+        """Pending records have failed, or have moved into batches."""
+        self.unsettled.pop(records, None)
+
+    def partitions(self) -> list[PartitionProducer]:
+        """The partitions that have unsettled batches."""
+        return list(dict.fromkeys(self._partitions.values()))
+
+    # Answers.
+
+    def answered(
+        self,
+        in_flight: InFlightBatch,
+        answer: ProduceResponsePartition,
+        endpoints: Collection[ProduceResponseNodeEndpoint],
+        peer: object,
+    ) -> None:
+        """A broker answered for one batch."""
+        partition, batch = in_flight
+        code = ErrorCode.of(answer.error_code)
+        if code is ErrorCode.NONE and answer.base_offset >= 0:
+            self.delivered(in_flight, answer.base_offset, answer.log_append_time_ms)
+            return
+        refused = {
+            error.batch_index: error.batch_index_error_message
+            for error in answer.record_errors
+            if 0 <= error.batch_index < batch.count
+        }
+        idempotent = partition.identity is not None
+        outcome = classify(code, count=batch.count, refused=len(refused), idempotent=idempotent)
+        if outcome is Outcome.DELIVERED:
+            self._note_missing_offset(in_flight, answer, peer)
+            self.delivered(in_flight, UNKNOWN_OFFSET, answer.log_append_time_ms)
+            return
+        if batch.is_written and outcome not in (Outcome.RETRY, Outcome.FATAL):
+            self.delivered(in_flight, UNKNOWN_OFFSET, -1)
+            return
+        attempt = f"writing {batch.count} records to {partition.topic_partition} on {peer}"
+        text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
+        error = error_for(answer.error_code, text)
+        if outcome in (Outcome.RETRY, Outcome.UNKNOWN_SEQUENCE):
+            if code.stale_metadata and not self._take_leader_hint(partition, answer, endpoints):
+                self._client.request_refresh()
+            self.retry(in_flight, error, unknown_sequence=outcome is Outcome.UNKNOWN_SEQUENCE)
+        elif outcome is Outcome.OUTDATED_EPOCH:
+            self._use_another_producer_id(in_flight, error)
+        elif outcome is Outcome.SPLIT:
+            self._split(in_flight)
+        elif outcome is Outcome.SOME_REFUSED:
+            self._refuse_records(in_flight, refused, answer.error_code, attempt)
+        elif outcome is Outcome.FATAL:
+            self.refuse(in_flight, error)
+            self.fail_all(error, fatal=True)
+        else:
+            self.refuse(in_flight, error)
+
+    def delivered(self, in_flight: InFlightBatch, base_offset: int, log_append_time: int) -> None:
+        """The broker has written a batch. ``log_append_time`` is in milliseconds, -1 if the broker sets none."""
+        partition, batch = in_flight
+        following = partition.delivered(batch)
+        if self._retrying or self._expiring:
+            self._recovered(partition)
+        if not batch.settled:
+            self._deliver(batch, base_offset, log_append_time)
+        self._dispatcher.act(partition, following)
+
+    def retry(self, in_flight: InFlightBatch, error: Exception, *, unknown_sequence: bool = False) -> None:
+        """A batch has to be sent again."""
+        partition, batch = in_flight
+        self._counters.retries += 1
+        self._retrying.add(partition.topic_partition)
+        self._client.outages.report(logger, _PLACE, error, "retrying %r: %s", batch, error, level=logging.INFO)
+        self._dispatcher.act(partition, partition.failed(batch, error, unknown_sequence=unknown_sequence))
+
+    def refuse(self, in_flight: InFlightBatch, error: Exception) -> None:
+        """A batch fails, because another attempt would fail as well."""
+        partition, batch = in_flight
+        following = partition.refused(batch)
+        self._fail(batch, error)
+        self._dispatcher.act(partition, following)
+
+    def unreachable(self, partition: PartitionProducer, error: KafkaError) -> None:
+        """The leader of a partition cannot be reached. The batches wait, unless the error is not retriable."""
+        self._client.request_refresh()
+        if not is_retriable(error):
+            for batch in partition.batches:
+                partition.expired(batch)
+                self._fail(batch, error)
+        self._dispatcher.act(partition, partition.unreachable(error))
+
+    def _recovered(self, partition: PartitionProducer) -> None:
+        """One outage for all partitions: a broker that is down affects each partition that it leads."""
+        self._retrying.discard(partition.topic_partition)
+        if not self._retrying:
+            self._client.outages.recovered(logger, _PLACE, "batches are written without a retry")
+        self._expiring.discard(partition.topic_partition)
+        if not self._expiring:
+            self._expiry_log.finish()
+
+    def _note_missing_offset(self, in_flight: InFlightBatch, answer: ProduceResponsePartition, peer: object) -> None:
+        """A success without an offset is strange, but no reason to write the batch again."""
+        if not answer.error_code:
+            error = ProtocolError(f"{peer!r} acknowledged {in_flight.batch!r} at offset {answer.base_offset}")
+            self._client.outages.report(
+                logger, f"offsets that {peer!r} answers", error, "%s; further cases are logged at DEBUG", error
+            )
+
+    def _use_another_producer_id(self, in_flight: InFlightBatch, error: KafkaError) -> None:
+        partition, batch = in_flight
+        if not batch.settled and batch.may_be_written:
+            partition.expired(batch)
+            self._fail(batch, error)
+        else:
+            self._counters.retries += 1
+        level = logging.WARNING if partition.state is PartitionState.OPEN else logging.DEBUG
+        logger.log(level, "requesting another producer id for %r: %s", batch, error)
+        self._dispatcher.act(partition, partition.outdated(batch, error))
+
+    def _take_leader_hint(
+        self,
+        partition: PartitionProducer,
+        answer: ProduceResponsePartition,
+        endpoints: Collection[ProduceResponseNodeEndpoint],
+    ) -> bool:
+        """Take the leader that the answer names (KIP-951). Returns whether it names one."""
+        hint = answer.current_leader
+        if hint.leader_id < 0 or hint.leader_epoch < 0:
+            return False
+        news = self._client.update_leader(partition.topic_partition, hint.leader_id, hint.leader_epoch, endpoints)
+        return news or partition.leader == hint.leader_id
+
+    # Batches that turn into others.
+
+    def _split(self, in_flight: InFlightBatch) -> None:
+        partition, batch = in_flight
+        if batch.settled:
+            self._dispatcher.act(partition, partition.split(batch, []))
+            return
+        error = error_for(ErrorCode.MESSAGE_TOO_LARGE, f"splitting {batch!r}, which is too large for the broker")
+        advice = "%s; lower batch_size; further cases for this topic are logged at DEBUG"
+        self._client.outages.report(logger, f"batches for topic {batch.topic}", error, advice, error)
+        self._replace(in_flight, halves(batch, self._batches))
+
+    def _refuse_records(
+        self, in_flight: InFlightBatch, refused: dict[int, str | None], code: int, attempt: str
+    ) -> None:
+        """Fail the records that the broker names, and send the others again (KIP-467)."""
+        partition, batch = in_flight
+        if batch.settled:
+            self._dispatcher.act(partition, partition.split(batch, []))
+            return
+        failed: dict[int, BatchResult] = {}
+        for index, message in refused.items():
+            failed[index] = result = BatchResult(batch.topic, batch.partition)
+            result.fail(error_for(code, f"{attempt}: record {index}: {message or 'refused'}"))
+        self._counters.records_failed += len(failed)
+        self._replace(in_flight, without(batch, self._batches, failed))
+
+    def _replace(self, in_flight: InFlightBatch, parts: Parts) -> None:
+        partition, batch = in_flight
+        following = partition.split(batch, parts.batches)
+        self._remove(batch)
+        for part in parts.batches:
+            self.register(part, partition)
+        self._sort()
+        batch.move(parts.places)
+        self._dispatcher.act(partition, following)
+
+    # Batches out.
+
+    def _deliver(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
+        self._remove(batch)
+        self._budget.release(batch.reserved)
+        self._counters.records_delivered += batch.builder.count
+        batch.deliver(base_offset, log_append_time)
+
+    def _fail(self, batch: Batch, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:
+        """Fail a batch. One that is proven written is delivered instead, without an offset."""
+        if batch.settled:
+            return
+        if batch.is_written:
+            self._deliver(batch, UNKNOWN_OFFSET, -1)
+            return
+        self._remove(batch)
+        self._budget.release(batch.reserved)
+        self._counters.records_failed += batch.count
+        batch.fail(error, log)
+
+    def _remove(self, batch: Batch) -> None:
+        self.unsettled.pop(batch, None)
+        self._partitions.pop(batch, None)
+
+    def fail_partition(self, partition: PartitionProducer, error: Exception) -> None:
+        """Fail all batches of a partition that no longer exists."""
+        batches = [batch for batch, owner in self._partitions.items() if owner is partition]
+        partition.abandon()
+        partition.retire()
+        for batch in batches:
+            self._fail(batch, error)
+
+    def fail_all(self, error: Exception, *, fatal: bool = False, log: FailureLog | None = None) -> None:
+        """Fail every batch; if ``fatal``, later records as well. ``log`` may be shared with other records."""
+        log = FailureLog(error) if log is None else log
+        if fatal and isinstance(error, KafkaError) and self.fatal is None:
+            self.fatal = error
+            logger.error("the producer can write nothing more: %s", error)
+        for partition in self.partitions():
+            partition.abandon()
+        for batch in list(self._partitions):
+            self._fail(batch, error, log)
+
+    def stop(self) -> None:
+        """Cancel the timer and end the log of expired batches."""
+        self._expiry_log.finish()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    # Expiry.
+
+    def _expire(self) -> None:
+        """Fail the batches whose delivery timeout is over, in flight or not."""
+        now = self._timers.now()
+        self._expiry = None
+        if not self._is_ordered:
+            self._sort()
+        due: list[Batch] = []
+        for batch in self.unsettled:
+            if not isinstance(batch, Batch):
+                continue  # pending records have a timeout of their own
+            if batch.deadline > now:
+                self._expiry = self._timers.at(batch.deadline, self._expire)
+                break
+            due.append(batch)
+        for batch in due:
+            partition = self._partitions[batch]
+            following = partition.expired(batch)
+            self._expiring.add(partition.topic_partition)
+            age, timeout = now - batch.opened, self._delivery_timeout
+            self._fail(batch, _expired_error(partition, batch, age, timeout, self._client.view), self._expiry_log)
+            self._dispatcher.act(partition, following)
+
+    def _sort(self) -> None:
+        self.unsettled = dict.fromkeys(sorted(self.unsettled, key=_deadline))
+        self._is_ordered = True
+
+
+def _deadline(result: BatchResult) -> float:
+    return result.deadline if isinstance(result, Batch) else float("-inf")
+
+
+def _expired_error(
+    partition: PartitionProducer, batch: Batch, age: float, timeout: float, view: ClusterView
+) -> KafkaTimeout:
+    error = KafkaTimeout(
+        f"{batch.count} records for {partition.topic_partition} were not acknowledged within"
+        f" delivery_timeout={timeout:g} s, after {age:.1f} s and {batch.attempts} attempts:"
+        f" {_why_expired(partition, batch, view)}"
+    )
+    error.__cause__ = batch.last_error
+    return error
+
+
+def _why_expired(partition: PartitionProducer, batch: Batch, view: ClusterView) -> str:
+    reasons: list[str] = []
+    if partition.leader is None:
+        topic = view.topics.get(batch.topic)
+        in_error = topic is not None and topic.error is not ErrorCode.NONE
+        reasons.append(f"the topic has error {topic.error.name}" if topic and in_error else "there is no leader")
+    if batch.last_error is not None:
+        reasons.append(f"last error: {batch.last_error}")
+    elif batch.attempts:
+        reasons.append("the broker did not answer")
+    return "; ".join(reasons) or "it was not sent: earlier batches, a connection or a producer id were not ready"

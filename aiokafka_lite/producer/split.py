@@ -1,0 +1,50 @@
+"""A batch turns into others: its halves, or the records that the broker did not refuse. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..protocol.records import RecordBatch
+from .batch import Batch, BatchFactory
+from .delivery import BatchResult
+
+_ALL = 2**62
+
+
+class Parts(NamedTuple):
+    """The batches that replace another one, and the new place of each of its records."""
+
+    batches: list[Batch]
+    places: list[tuple[BatchResult, int]]
+
+
+def halves(whole: Batch, factory: BatchFactory) -> Parts:
+    """The two halves of a batch that was too large (KIP-126). Each of them may be split again."""
+    half = whole.count // 2
+    return _replaced(whole, factory, [range(half), range(half, whole.count)], {})
+
+
+def without(whole: Batch, factory: BatchFactory, refused: Mapping[int, BatchResult]) -> Parts:
+    """A batch without the records that the broker refused (KIP-467). ``refused`` has their results, by index."""
+    return _replaced(whole, factory, [[index for index in range(whole.count) if index not in refused]], refused)
+
+
+def _replaced(
+    whole: Batch, factory: BatchFactory, groups: list[Sequence[int]], settled: Mapping[int, BatchResult]
+) -> Parts:
+    # Read back from the batch's bytes: Python objects are not kept for a case this rare.
+    records = RecordBatch(whole.encode()).columns(_ALL)
+    places: list[tuple[BatchResult, int]] = [
+        (settled[index], 0) if index in settled else (whole, 0) for index in range(whole.count)
+    ]
+    parts: list[Batch] = []
+    for group in groups:
+        part = factory.part_of(whole)
+        for index in group:
+            part.builder.append(
+                records.timestamps[index], records.keys[index], records.values[index], records.headers[index]
+            )
+            places[index] = (part, part.count - 1)
+        parts.append(part)
+    return Parts(parts, places)

@@ -1,0 +1,45 @@
+"""Callbacks of the event loop on behalf of a producer: an exception in one of them ends the producer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVarTuple
+
+Ts = TypeVarTuple("Ts")
+
+
+class Timers:
+    """Makes the producer's timers. A callback has no caller to raise to, so its exception goes to ``crash``.
+
+    After `stop` callbacks that are due run no more.
+    """
+
+    __slots__ = ("_crash", "_loop", "now", "stopped")
+
+    def __init__(self, crash: Callable[[BaseException], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._crash = crash
+        self.now: Callable[[], float] = self._loop.time
+        self.stopped = False
+
+    def at(self, when: float, function: Callable[[*Ts], object], *args: *Ts) -> asyncio.TimerHandle:
+        """Call ``function(*args)`` at the loop's time ``when``, in seconds."""
+        return self._loop.call_at(when, self.run, function, *args)
+
+    def soon(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call ``function(*args)`` in the next iteration of the loop."""
+        self._loop.call_soon(self.run, function, *args)
+
+    def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call ``function(*args)`` now, unless stopped; an exception ends the producer."""
+        if self.stopped:
+            return
+        try:
+            function(*args)
+        except Exception as error:  # noqa: BLE001 - a callback has no caller to raise to; the whole producer ends
+            self._crash(error)
+
+    def stop(self) -> None:
+        """Run nothing more."""
+        self.stopped = True
