@@ -1,4 +1,4 @@
-"""Assignment strategies: everything assigned once, evenly, to subscribers, moving little, as other clients do it."""
+"""Assignment strategies: each partition is assigned once and evenly, with few moves, as other clients do it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.group.strategies import (
+    BY_NAME,
     AssignmentStrategy,
     CooperativeStickyStrategy,
     GroupMember,
@@ -16,6 +18,7 @@ from aiokafka_lite.group.strategies import (
     RoundRobinStrategy,
     StickyStrategy,
     TopicRacks,
+    checked_strategies,
 )
 from aiokafka_lite.types import TopicPartition
 
@@ -70,7 +73,7 @@ def groups(draw: st.DrawFn) -> tuple[list[GroupMember], TopicRacks]:
 
 @pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
 @given(group=groups())
-def test_each_partition_goes_to_one_subscriber_whatever_the_order_of_members(
+def test_each_partition_goes_to_one_subscriber_in_any_order_of_members(
     strategy: AssignmentStrategy, group: tuple[list[GroupMember], TopicRacks]
 ) -> None:
     members, existing = group
@@ -85,7 +88,7 @@ def test_each_partition_goes_to_one_subscriber_whatever_the_order_of_members(
 
 @pytest.mark.parametrize("strategy", EVEN, ids=lambda strategy: strategy.name)
 @given(count=st.integers(1, 6), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4))
-def test_members_that_subscribe_alike_differ_by_one_partition_at_most(
+def test_members_with_equal_subscriptions_differ_by_one_partition_at_most(
     strategy: AssignmentStrategy, count: int, sizes: list[int]
 ) -> None:
     existing = topics(**{f"t{number}": size for number, size in enumerate(sizes)})
@@ -95,7 +98,7 @@ def test_members_that_subscribe_alike_differ_by_one_partition_at_most(
 
 
 @given(group=groups())
-def test_sticky_leaves_nobody_two_behind_where_one_could_be_taken_over(
+def test_sticky_leaves_no_member_two_partitions_behind_if_it_could_take_one(
     group: tuple[list[GroupMember], TopicRacks],
 ) -> None:
     members, existing = group
@@ -108,7 +111,7 @@ def test_sticky_leaves_nobody_two_behind_where_one_could_be_taken_over(
 
 @pytest.mark.parametrize("strategy", [StickyStrategy(), CooperativeStickyStrategy()], ids=lambda each: each.name)
 @given(group=groups())
-def test_sticky_moves_nothing_when_nothing_changed(
+def test_sticky_moves_nothing_if_nothing_changed(
     strategy: AssignmentStrategy, group: tuple[list[GroupMember], TopicRacks]
 ) -> None:
     members, existing = group
@@ -117,7 +120,7 @@ def test_sticky_moves_nothing_when_nothing_changed(
 
 
 @given(count=st.integers(2, 6), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4))
-def test_sticky_takes_from_a_member_only_what_a_newcomer_needs(count: int, sizes: list[int]) -> None:
+def test_sticky_moves_only_partitions_that_a_new_member_needs(count: int, sizes: list[int]) -> None:
     strategy = StickyStrategy()
     existing = topics(**{f"t{number}": size for number, size in enumerate(sizes)})
     members = [member(f"m{number}", *existing) for number in range(count)]
@@ -128,7 +131,7 @@ def test_sticky_takes_from_a_member_only_what_a_newcomer_needs(count: int, sizes
 
 
 @given(group=groups(), joined=st.integers(0, 3))
-def test_cooperative_gives_nothing_that_another_still_owns_and_settles_in_a_few_rounds(
+def test_cooperative_assigns_no_owned_partition_and_is_stable_after_a_few_rounds(
     group: tuple[list[GroupMember], TopicRacks], joined: int
 ) -> None:
     strategy = CooperativeStickyStrategy()
@@ -145,42 +148,42 @@ def test_cooperative_gives_nothing_that_another_still_owns_and_settles_in_a_few_
     assert strategy.assign(rejoin(strategy, owned, members, 5), existing) == owned
 
 
-def test_a_partition_that_two_claim_of_one_generation_is_given_to_neither_at_first() -> None:
+def test_a_partition_that_two_members_of_one_generation_claim_is_first_assigned_to_neither() -> None:
     claimed = tuple(partitions("t0"))
     members = [member(name, "t", owned=claimed, generation=3) for name in ("a", "b")]
     assert CooperativeStickyStrategy().assign(members, topics(t=1)) == {"a": [], "b": []}
 
 
-def test_the_later_generation_is_right_about_what_it_owns() -> None:
+def test_the_claim_of_the_later_generation_wins() -> None:
     claimed = tuple(partitions("t0"))
     members = [member("a", "t", owned=claimed, generation=3), member("b", "t", owned=claimed, generation=4)]
     assert CooperativeStickyStrategy().assign(members, topics(t=1)) == {"a": [], "b": partitions("t0")}
 
 
-def test_range_cuts_topics_of_one_size_at_the_same_places() -> None:
+def test_range_divides_topics_of_equal_size_at_the_same_places() -> None:
     assignment = RangeStrategy().assign([member("b", "t", "u"), member("a", "t", "u")], topics(t=3, u=3))
     assert assignment == {"a": partitions("t0", "t1", "u0", "u1"), "b": partitions("t2", "u2")}
 
 
-def test_range_gives_a_member_what_has_a_replica_in_its_rack() -> None:
+def test_range_prefers_partitions_with_a_replica_in_the_members_rack() -> None:
     racks = {"t": [frozenset("x"), frozenset("y"), frozenset("x"), frozenset("y")]}
     members = [member("a", "t", rack="y"), member("b", "t", rack="x")]
     assert RangeStrategy().assign(members, racks) == {"a": partitions("t1", "t3"), "b": partitions("t0", "t2")}
 
 
-def test_range_keeps_shares_even_when_all_replicas_are_in_one_rack() -> None:
+def test_range_keeps_the_shares_even_if_all_replicas_are_in_one_rack() -> None:
     members = [member("a", "t", rack="x"), member("b", "t", rack="y")]
     assignment = RangeStrategy().assign(members, {"t": [frozenset("x")] * 4})
     assert [len(got) for got in assignment.values()] == [2, 2]
 
 
-def test_sticky_prefers_the_rack_for_what_nobody_owns() -> None:
+def test_sticky_prefers_the_rack_for_partitions_without_an_owner() -> None:
     racks = {"t": [frozenset("x"), frozenset("y")]}
     members = [member("a", "t", rack="y"), member("b", "t", rack="x")]
     assert StickyStrategy().assign(members, racks) == {"a": partitions("t1"), "b": partitions("t0")}
 
 
-def test_static_members_come_first_and_in_order_of_their_instances() -> None:
+def test_static_members_come_first_in_order_of_their_instance_ids() -> None:
     members = [member("0", "t"), member("9", "t", instance_id="a"), member("8", "t", instance_id="b")]
     assert RoundRobinStrategy().assign(members, topics(t=3)) == {
         "9": partitions("t0"),
@@ -189,14 +192,26 @@ def test_static_members_come_first_and_in_order_of_their_instances() -> None:
     }
 
 
-def test_sticky_user_data_is_what_the_java_client_writes() -> None:
+def test_sticky_user_data_equals_that_of_the_java_client() -> None:
     data = StickyStrategy().user_data(partitions("t1", "t0"), 5)
     assert data == bytes.fromhex("00000001 0001 74 00000002 00000000 00000001 00000005")
 
 
-def test_user_data_of_before_generations_and_garbage_are_read_as_far_as_they_go() -> None:
+def test_user_data_without_a_generation_and_unreadable_user_data_are_accepted() -> None:
     strategy = StickyStrategy()
     old = strategy.user_data(partitions("t1"), 5)
     assert old is not None
     members = [member("a", "t", user_data=b"\xff"), member("b", "t", user_data=old[:-4])]
     assert strategy.assign(members, topics(t=2)) == {"a": partitions("t0"), "b": partitions("t1")}
+
+
+def test_strategies_are_found_by_protocol_name_and_by_the_name_of_javas_class() -> None:
+    java = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    assert [each.name for each in checked_strategies([java, "RangeAssignor"])] == ["cooperative-sticky", "range"]
+    assert [each.name for each in checked_strategies(list(BY_NAME))] == list(BY_NAME)
+
+
+@pytest.mark.parametrize("wrong", [["MyAssignor"], "range", [RangeStrategy], [], ["range", RangeStrategy()], None])
+def test_invalid_strategies_are_refused(wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match="strategies must be"):
+        checked_strategies(wrong)
