@@ -194,18 +194,9 @@ def _is_https(value: str) -> bool:
     return {"https": True, "": False, "none": False}[value.strip().lower()]
 
 
-_STRATEGIES = {
-    "rangeassignor": "range",
-    "roundrobinassignor": "roundrobin",
-    "stickyassignor": "sticky",
-    "cooperativestickyassignor": "cooperative-sticky",
-}
-
-
 def _strategies(value: str) -> tuple[str, ...]:
-    """Names of strategies from Java's class names, with or without package, or from the names in the protocol."""
-    names = [name.strip().rpartition(".")[2].lower() for name in value.split(",") if name.strip()]
-    found = tuple(_STRATEGIES[name] if name not in _STRATEGIES.values() else name for name in names)
+    """Names of strategies, which the consumer checks: its list is the one place that knows them."""
+    found = tuple(name.strip() for name in value.split(",") if name.strip())
     if not found:
         raise ValueError("none")
     return found
@@ -224,7 +215,7 @@ _EXPECTED: dict[Callable[[str], object], str] = {
     _boolean: "true or false",
     _acks: "0, 1 or all",
     _is_https: "https, or empty to disable the check of host names",
-    _strategies: "one or more of RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor",
+    _strategies: "one or more names of assignment strategies, as in RangeAssignor",
 }
 
 _CLIENT = {

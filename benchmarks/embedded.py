@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from aiokafka_lite.aio.framed_stream import FramedStreamReader
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.protocol.connection import ClientProtocol
 from aiokafka_lite.protocol.messages import ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
 from aiokafka_lite.protocol.records import encode_batch
@@ -57,7 +57,7 @@ def read(servers: str, topic: str, **settings: object) -> float:
 
 def on_embedded(replicas: int) -> tuple[float, float]:
     async def main() -> tuple[float, float]:
-        async with EmbeddedCluster(brokers=3, history_limit=0) as cluster:
+        async with EmbeddedCluster(brokers=3, config=ClusterConfig(history_limit=0)) as cluster:
             await cluster.create_topic("t", 3, replicas)
             servers = cluster.bootstrap_servers
             return await asyncio.to_thread(produce, servers, "t"), await asyncio.to_thread(read, servers, "t")
@@ -117,7 +117,9 @@ def virtual_hours_per_second() -> float:
     """A produce with acks=all every virtual second on three nodes."""
 
     async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, wall_clock=lambda: 1e9, history_limit=0) as cluster:
+        async with EmbeddedCluster(
+            brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1e9, history_limit=0)
+        ) as cluster:
             await cluster.create_topic("t", 1, 3)
             node, stream = cluster.nodes[cluster.leader_of("t", 0)], FramedStreamReader(1 << 20, "node")
             assert cluster.connector is not None

@@ -213,7 +213,7 @@ async def topic_authorization(cluster: EmbeddedCluster, servers: str) -> None:
     """The principal lacks a permission: WRITE to produce, READ to consume, DESCRIBE to see the topic. Grant it with
     `kafka-acls.sh`. The client does not retry.
     """
-    cluster.authoriser.deny_topic("orders")
+    cluster.authorizer.deny_topic("orders")
     async with Producer(servers) as producer:
         await producer.send("orders", b"two coffees")
 

@@ -6,7 +6,7 @@ import asyncio
 import signal
 
 from ..arguments import must_be
-from ..embedded import EmbeddedCluster, Refused
+from ..embedded import ClusterConfig, EmbeddedCluster, Refused
 from ..errors import ConfigurationError
 
 
@@ -18,7 +18,7 @@ async def broker(port: int, brokers: int, partitions: int, topics: list[str], as
         ports=port or None,
         default_partitions=partitions,
         as_kafka=as_kafka,
-        history_limit=0,  # no test reads it here, and it would keep all requests in memory
+        config=ClusterConfig(history_limit=0),  # no test reads it here, and it would keep all requests in memory
     )
     await _serve(cluster, wanted)
     return 0

@@ -1,8 +1,7 @@
-"""What a client is doing at one moment, to be read by a person or pasted into a bug report.
+"""A diagnosis: the state of a client at one moment, to print or to paste into a bug report.
 
-A diagnosis is facts alone, taken between two turns of the loop: nothing is asked of a broker, so it is there at once
-when brokers are down, and says so. No secret is in it: of a setting that is not shown anywhere, it says that it is set.
-Producers, consumers and the others add what is theirs, by a subclass.
+It is taken without waiting and without a request, so it works while brokers are down. It has no secrets: of a secret
+setting it only says that it is set. Producers and consumers add their own parts in subclasses.
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from ..version import VERSION
 from .client import Client
 
 HIDDEN = "(set, not shown)"
+
 MOST_SHOWN = 200
-"""Partitions, and other things that there may be thousands of; the first ones are shown, and how many are left out."""
+"""Partitions and topics that are listed. Of more, the first ones are listed with the number of the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionReport:
-    """A connection. Times are in seconds; ``versions`` are those agreed on, of what was sent so far."""
+    """A connection. Times are in seconds; ``versions`` has the version of each API that was sent so far."""
 
     purpose: str
     state: str
@@ -42,7 +42,7 @@ class ConnectionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerReport:
-    """A broker, or a bootstrap address. ``offers`` has the versions of each API that it named, by key."""
+    """A broker or a bootstrap address. ``offers`` has the versions that it offers, by API key."""
 
     broker: str
     connections: tuple[ConnectionReport, ...]
@@ -52,7 +52,7 @@ class BrokerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReport:
-    """What is known of the cluster; ``metadata_age`` is in seconds, None before the first answer."""
+    """The metadata of the cluster. ``metadata_age`` is in seconds, None before the first answer."""
 
     bootstrap_servers: str
     cluster_id: str | None
@@ -65,7 +65,10 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageReport:
-    """What went wrong in one place: how often, how many seconds ago first and last, and for how long without an end."""
+    """The failures of one place: their number, and how many seconds ago the first and the last one were.
+
+    ``lasts_for`` is the length of the present outage in seconds, None if there is none.
+    """
 
     place: str
     error: str
@@ -77,7 +80,7 @@ class OutageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopReport:
-    """How late the event loop was with a timer, in seconds: in the last minute on average and at most, and ever."""
+    """The delay of timers in the event loop, in seconds: average and maximum of the last minute, and maximum ever."""
 
     average: float | None
     longest_of_a_minute: float | None
@@ -87,7 +90,7 @@ class LoopReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A client at one moment. ``print(diagnosis)`` is ready to paste; ``to_dict`` is made of what JSON has."""
+    """A client at one moment. ``print(diagnosis)`` is text for a person; ``to_dict`` is for JSON."""
 
     client: str
     failure: str | None
@@ -100,7 +103,7 @@ class Diagnosis:
     tasks: tuple[str, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """Everything, in dicts, lists, strings and numbers."""
+        """All fields as dicts, lists, strings and numbers."""
         return {each.name: _plain(getattr(self, each.name)) for each in dataclasses.fields(self)}
 
     def __str__(self) -> str:
@@ -108,7 +111,7 @@ class Diagnosis:
 
 
 def common(service: Service, client: Client, *configs: object) -> dict[str, object]:
-    """What every diagnosis has, as arguments of a subclass. ``configs`` are those besides the client's own."""
+    """The common fields, as arguments of a subclass. ``configs`` are the configs besides the client's."""
     failure = service.failure or client.service.failure
     return {
         "client": repr(service),
@@ -124,7 +127,7 @@ def common(service: Service, client: Client, *configs: object) -> dict[str, obje
 
 
 def software() -> dict[str, str]:
-    """Versions of whatever may be at fault."""
+    """Versions of this library, of Python and of the libraries that this one uses."""
     found = {"aiokafka_lite": VERSION, "python": sys.version.split()[0], "system": platform.platform()}
     for name in ("anyio", "crc32c", "lz4", "zstandard", "cramjam", "uvloop", "pyarrow"):
         try:
@@ -135,7 +138,7 @@ def software() -> dict[str, str]:
 
 
 def changed(config: object) -> Iterator[tuple[str, str]]:
-    """The settings that are not what they are by default; of one that no repr shows, only that it is set."""
+    """The settings that differ from their defaults. The value of a secret is hidden."""
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, field.name)
         if value != field.default and value is not None and field.name != "bootstrap_servers":
@@ -143,7 +146,7 @@ def changed(config: object) -> Iterator[tuple[str, str]]:
 
 
 def counted(names: Iterable[str]) -> list[str]:
-    """Equal names once, with how many there are."""
+    """Each name once, with its number if there are several."""
     numbers: dict[str, int] = {}
     for name in names:
         numbers[name] = numbers.get(name, 0) + 1
@@ -151,20 +154,20 @@ def counted(names: Iterable[str]) -> list[str]:
 
 
 def bounded(lines: Iterable[str]) -> tuple[str, ...]:
-    """The first of many lines, and how many are not among them."""
+    """The first MOST_SHOWN lines, and the number of the others."""
     every = list(lines)
     left_out = len(every) - MOST_SHOWN
     return tuple(every) if left_out <= 0 else (*every[:MOST_SHOWN], f"... and {left_out} more")
 
 
 def now() -> float:
-    """The time of the loop that runs."""
+    """The time of the running loop."""
     return asyncio.get_running_loop().time()
 
 
 def _cluster(client: Client) -> ClusterReport:
     view = client.view
-    silence = [each.error for each in client.outages.all() if each.place == "metadata" and each.began is not None]
+    outages = [each.error for each in client.outages.all() if each.place == "metadata" and each.began is not None]
     return ClusterReport(
         bootstrap_servers=",".join(client.config.servers),
         cluster_id=view.cluster_id,
@@ -175,7 +178,7 @@ def _cluster(client: Client) -> ClusterReport:
             name: f"{len(topic.partitions)} partitions" if not topic.error else topic.error.name
             for name, topic in sorted(view.topics.items())[:MOST_SHOWN]
         },
-        unreachable=silence[0] if silence else None,
+        unreachable=outages[0] if outages else None,
     )
 
 
@@ -203,14 +206,14 @@ def _connection(purpose: str, connection: Connection) -> ConnectionReport:
 
 
 def _outages(client: Client) -> Iterator[OutageReport]:
-    for trouble in client.outages.all():
+    for outage in client.outages.all():
         yield OutageReport(
-            place=trouble.place,
-            error=trouble.error,
-            count=trouble.count,
-            first_ago=round(now() - trouble.first, 3),
-            last_ago=round(now() - trouble.last, 3),
-            lasts_for=None if trouble.began is None else round(now() - trouble.began, 3),
+            place=outage.place,
+            error=outage.error,
+            count=outage.count,
+            first_ago=round(now() - outage.first, 3),
+            last_ago=round(now() - outage.last, 3),
+            lasts_for=None if outage.began is None else round(now() - outage.began, 3),
         )
 
 
@@ -237,7 +240,7 @@ def _plain(value: object) -> object:
 
 
 def _lines(value: Mapping[str, object], indent: str) -> Iterator[str]:
-    """``name: value``, with what is in something below it and further to the right."""
+    """Lines ``name: value``. Nested values are on the lines below, indented."""
     for name, each in value.items():
         label = f"{indent}{name.replace('_', ' ')}:"
         if isinstance(each, dict) and each:
@@ -252,7 +255,7 @@ def _lines(value: Mapping[str, object], indent: str) -> Iterator[str]:
 
 
 def _item(item: object, indent: str) -> Iterator[str]:
-    """An element of a list: what is simple on one line, what is not below it."""
+    """An element of a list: its simple fields on one line, the nested ones below."""
     if not isinstance(item, dict):
         yield f"{indent}- {item}"
         return

@@ -1,4 +1,8 @@
-"""Records as columns: what ``Consumer.batches()`` gives."""
+"""Records as columns: the batches of ``Consumer.batches()``.
+
+The columns are lists of the decoded chunk, so a batch makes no object per record. ``protocol.records.columns`` turns
+them into buffers, NumPy arrays and Arrow.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Consecutive records of one partition, as columns of one length. Iterating over it gives records.
+    """Consecutive records of one partition, as columns of one length. Iterating over a batch yields ``Record`` objects.
 
-    Timestamps are in milliseconds, -1 where the log has none; keys and values are None where they are null. Offsets
-    rise, with gaps where a log was compacted or has transactions. The lists belong to whoever got the batch. What needs
-    NumPy or Arrow raises ConfigurationError without the extra ``arrow``.
+    Timestamps are in milliseconds, -1 if the log has none. Keys and values are None if they are null. Offsets rise,
+    with gaps from compaction and transactions. The lists belong to the caller. Methods that need NumPy or Arrow raise
+    ConfigurationError without the extra ``arrow``.
     """
 
     topic: str
@@ -57,11 +61,11 @@ class Batch:
         )
 
     def key_buffer(self) -> BytesColumn:
-        """All keys in one buffer, with where each begins."""
+        """All keys in one buffer, with the offsets of the keys in it."""
         return bytes_column(self.keys)
 
     def value_buffer(self) -> BytesColumn:
-        """All values in one buffer, with where each begins."""
+        """All values in one buffer, with the offsets of the values in it."""
         return bytes_column(self.values)
 
     def offsets_array(self) -> numpy.typing.NDArray[numpy.int64]:
@@ -77,9 +81,10 @@ class Batch:
     def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> pyarrow.RecordBatch:
         """An Arrow record batch with the columns, names and types of Spark's own Kafka source.
 
-        key and value: binary; topic: string; partition: int32; offset: int64; timestamp: microseconds of UTC, null
-        where there is none; timestampType: int32 (0 of the producer, 1 of the log, -1 none). ``headers`` adds a list of
-        key (string) and value (binary), null for a record without. ``columns`` are those wanted, in their order.
+        key and value: binary; topic: string; partition: int32; offset: int64; timestamp: microseconds of UTC, null if
+        there is none; timestampType: int32 (0 create time, 1 log append time, -1 none). ``headers=True`` adds a list of
+        key (string) and value (binary), null for a record without headers. ``columns`` selects columns, in their order.
+        ConfigurationError for an unknown column, and without pyarrow.
         """
         return to_arrow(self, columns, headers=headers)
 
@@ -89,9 +94,9 @@ class Batch:
 
 
 def take(chunk: Chunk, max_records: int) -> Batch:
-    """Deliver up to ``max_records`` of a chunk, which must be settled."""
+    """Deliver up to ``max_records`` of a chunk as a batch. The chunk must be settled."""
     taken = chunk.advance(max_records)
-    whole = taken.start == 0 and taken.stop == len(chunk.offsets)  # then the lists are handed over as they are
+    whole = taken.start == 0 and taken.stop == len(chunk.offsets)  # then the batch gets the lists without a copy
     return Batch(
         chunk.topic,
         chunk.partition,
@@ -106,7 +111,7 @@ def take(chunk: Chunk, max_records: int) -> Batch:
 
 
 def records_of(chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
-    """The next records of a chunk, which must be settled, with these keys and values, without delivering them."""
+    """The next records of a settled chunk, with these keys and values. They do not count as delivered."""
     some = slice(chunk.index, chunk.index + len(values))
     return map(
         make_record,
@@ -125,7 +130,7 @@ def records_of(chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -
 
 
 def continues(batch: Batch, chunk: Chunk) -> bool:
-    """Whether the records of ``chunk`` may join a batch: all of a batch shares partition, epoch and kind of time."""
+    """Whether a batch can be extended by ``chunk``: same partition, leader epoch and timestamp type."""
     return (
         batch.topic == chunk.topic
         and batch.partition == chunk.partition
@@ -135,7 +140,7 @@ def continues(batch: Batch, chunk: Chunk) -> bool:
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """One batch of several that continue one another; the first of them is used up."""
+    """One batch of several consecutive ones. It reuses the first of them."""
     first = batches[0]
     if len(batches) > 1:
         first.offsets = list(chain.from_iterable([batch.offsets for batch in batches]))

@@ -1,9 +1,10 @@
-"""A Kafka broker, and clusters of them, inside the process: for tests, demonstrations, and learning how one works."""
+"""Kafka brokers inside the process: for tests, for demonstrations, and to learn how a broker works."""
 
 from __future__ import annotations
 
 from .cluster import EmbeddedCluster, MemoryConnector
+from .cluster_config import ClusterConfig
 from .controller import Refused
 from .faults import Exchange, Fault
 
-__all__ = ["EmbeddedCluster", "Exchange", "Fault", "MemoryConnector", "Refused"]
+__all__ = ["ClusterConfig", "EmbeddedCluster", "Exchange", "Fault", "MemoryConnector", "Refused"]

@@ -1,6 +1,8 @@
-"""Topic and broker settings under Kafka's names: their types, defaults, and what the embedded broker reads of them.
+"""Topic and broker settings under Kafka's names: their types, their defaults, and the values in force.
 
-A setting is a string on the wire and in the tables here; ``TopicConfig`` is the parsed view that the hot path uses.
+A setting has one source. Its value is a string in the tables here and on the wire; ``ClusterSettings`` holds what was
+set, and DescribeConfigs, ``BrokerSettings`` and ``TopicConfig`` all read it there. ``TopicConfig`` is parsed once, for
+the hot path.
 """
 
 from __future__ import annotations
@@ -11,14 +13,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from ..arguments import INT16_MAX, INT32_MAX, INT64_MAX, must_be
 from ..types import Compression
-
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """Types as DescribeConfigs v3 numbers them."""
+    """Types of settings, numbered as in DescribeConfigs v3."""
 
     BOOLEAN = 1
     STRING = 2
@@ -32,7 +32,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as DescribeConfigs v1 numbers it."""
+    """Where a value comes from, numbered as in DescribeConfigs v1."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -43,7 +43,7 @@ class ConfigSource(IntEnum):
 
 
 class InvalidConfig(ValueError):
-    """A setting that does not exist, or a value that it does not take; the message names both."""
+    """The setting does not exist, or does not accept the value; the message names both."""
 
 
 class ConfigKey(NamedTuple):
@@ -59,7 +59,7 @@ class ConfigKey(NamedTuple):
     pattern: str = ""
 
     def canonical(self, value: str) -> str:
-        """A valid value as brokers show it."""
+        """A valid value in the form in which brokers show it."""
         match self.type:
             case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
                 return str(int(value))
@@ -72,25 +72,35 @@ class ConfigKey(NamedTuple):
         return value.strip()
 
     def check(self, name: str, value: str) -> None:
-        """Raise InvalidConfig unless the value fits."""
-        kind = self.type
-        if kind is ConfigType.BOOLEAN and value.lower() not in ("true", "false"):
-            raise InvalidConfig(f"{name}={value!r}: use true or false")
-        if kind in (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT, ConfigType.DOUBLE):
-            try:
-                number = float(value) if kind is ConfigType.DOUBLE else int(value)
-            except ValueError:
-                raise InvalidConfig(f"{name}={value!r}: not a number") from None
-            ceiling = {ConfigType.SHORT: 2**15 - 1, ConfigType.INT: INT32_MAX}.get(kind, INT64_MAX)
-            low, high = self.minimum, self.maximum if self.maximum is not None else ceiling
-            if number > high or (low is not None and number < low):
-                raise InvalidConfig(f"{name}={value}: must lie within {low if low is not None else '-'}..{high}")
+        """Raise InvalidConfig unless the setting accepts the value."""
+        if self.type is ConfigType.BOOLEAN and value.lower() not in ("true", "false"):
+            raise InvalidConfig(must_be(name, "true or false", value))
+        if self.type in _LARGEST:
+            self._check_number(name, value)
         if self.pattern and re.fullmatch(self.pattern, value) is None:
-            raise InvalidConfig(f"{name}={value!r}: must look like {self.pattern}")
+            raise InvalidConfig(must_be(name, f"a string that matches {self.pattern}", value))
         if self.allowed:
-            parts = [part.strip() for part in value.split(",") if value] if kind is ConfigType.LIST else [value]
+            parts = [part.strip() for part in value.split(",") if value] if self.type is ConfigType.LIST else [value]
             if not all(part in self.allowed for part in parts):
-                raise InvalidConfig(f"{name}={value!r}: use {', '.join(self.allowed)}")
+                raise InvalidConfig(must_be(name, f"one of {', '.join(self.allowed)}", value))
+
+    def _check_number(self, name: str, value: str) -> None:
+        try:
+            number = float(value) if self.type is ConfigType.DOUBLE else int(value)
+        except ValueError:
+            raise InvalidConfig(must_be(name, "a number", value)) from None
+        high = self.maximum if self.maximum is not None else _LARGEST[self.type]
+        if number > high or (self.minimum is not None and number < self.minimum):
+            low = "" if self.minimum is None else f">= {self.minimum} and "
+            raise InvalidConfig(must_be(name, f"a number {low}<= {high}", value))
+
+
+_LARGEST = {
+    ConfigType.SHORT: INT16_MAX,
+    ConfigType.INT: INT32_MAX,
+    ConfigType.LONG: INT64_MAX,
+    ConfigType.DOUBLE: INT64_MAX,
+}
 
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -149,8 +159,9 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     "default.replication.factor": ConfigKey(_INT, "1", read_only=True),
     "delete.topic.enable": ConfigKey(_BOOLEAN, "true", read_only=True),
     "fetch.max.bytes": ConfigKey(_INT, "57671680", minimum=1024, read_only=True),
-    "group.initial.rebalance.delay.ms": ConfigKey(_INT, "3000", read_only=True),
+    "group.initial.rebalance.delay.ms": ConfigKey(_INT, "3000", minimum=0, read_only=True),
     "group.max.session.timeout.ms": ConfigKey(_INT, "1800000", read_only=True),
+    "group.max.size": ConfigKey(_INT, str(INT32_MAX), minimum=1, read_only=True),
     "group.min.session.timeout.ms": ConfigKey(_INT, "6000", read_only=True),
     "log.cleaner.backoff.ms": ConfigKey(_LONG, "15000", minimum=0),
     "log.cleaner.threads": ConfigKey(_INT, "1", minimum=0),
@@ -159,6 +170,8 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, "1000", minimum=0, read_only=True),
     "node.id": ConfigKey(_INT, "-1", read_only=True),
     "num.partitions": ConfigKey(_INT, "1", minimum=1, read_only=True),
+    "offsets.retention.check.interval.ms": ConfigKey(_LONG, "600000", minimum=1, read_only=True),
+    "offsets.retention.minutes": ConfigKey(_INT, "10080", minimum=1, read_only=True),
     "offsets.topic.num.partitions": ConfigKey(_INT, "50", minimum=1, read_only=True),
     "offsets.topic.replication.factor": ConfigKey(ConfigType.SHORT, "3", minimum=1, read_only=True),
     "producer.id.expiration.ms": ConfigKey(_INT, "86400000", minimum=1),
@@ -171,13 +184,13 @@ BROKER_KEYS: dict[str, ConfigKey] = {
 
 
 def check_configs(keys: Mapping[str, ConfigKey], values: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfig for a name that ``keys`` lacks or a value that it refuses."""
+    """Raise InvalidConfig for a name that ``keys`` lacks, or a value that its setting does not accept."""
     for name, value in values.items():
         key = keys.get(name)
         if key is None:
-            raise InvalidConfig(f"there is no setting {name!r}")
+            raise InvalidConfig(f"unknown setting {name!r}")
         if value is None:
-            raise InvalidConfig(f"{name}: a value is needed")
+            raise InvalidConfig(f"{name} must have a value")
         key.check(name, value)
 
 
@@ -188,13 +201,13 @@ _COMPRESSIONS = {"uncompressed": Compression.NONE} | {
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic's settings, parsed; times are in milliseconds, sizes in bytes, negative limits are none."""
+    """The parsed settings of a topic. Times are in milliseconds, sizes in bytes; a negative limit is no limit."""
 
     compacted: bool
     deleted: bool
     log_append_time: bool
     compression: Compression | None
-    """What batches are compressed with, whatever their producer did; None leaves them as they come."""
+    """The codec that the broker compresses batches with; None keeps the codec of the producer."""
     max_message_bytes: int
     min_insync_replicas: int
     retention_ms: int
@@ -208,10 +221,10 @@ class TopicConfig:
 
     @classmethod
     def parse(cls, topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicConfig:
-        """The effective settings: the topic's own, else the broker's, else Kafka's default."""
+        """The settings in force: the topic's own, else the broker's, else Kafka's default."""
 
         def value(name: str) -> str:
-            return effective(name, topic, broker)[0] or ""
+            return topic_synonyms(name, topic, [(ConfigSource.STATIC_BROKER, broker)])[0].value or ""
 
         whole: Callable[[str], int] = lambda name: int(value(name))  # noqa: E731
         policy = {part.strip() for part in value("cleanup.policy").split(",")}
@@ -233,13 +246,8 @@ class TopicConfig:
         )
 
 
-def effective(name: str, topic: Mapping[str, str], broker: Mapping[str, str]) -> tuple[str | None, ConfigSource]:
-    """A topic setting's value and where it comes from, with all settings of the broker taken as one."""
-    return topic_synonyms(name, topic, [(ConfigSource.STATIC_BROKER, broker)])[0][1:]
-
-
 class Synonym(NamedTuple):
-    """One of the places that a setting's value may come from."""
+    """One of the values that a setting has, and where it comes from."""
 
     name: str
     value: str | None
@@ -247,11 +255,11 @@ class Synonym(NamedTuple):
 
 
 Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
-"""A broker's settings by where they come from, the strongest first."""
+"""The settings of a broker by their source; the source that wins comes first."""
 
 
 def topic_synonyms(name: str, topic: Mapping[str, str], layers: Layers) -> list[Synonym]:
-    """Every value that a topic setting has somewhere, the one in force first."""
+    """All values of a topic setting, the one in force first."""
     key = TOPIC_KEYS[name]
     found = [Synonym(name, topic[name], ConfigSource.DYNAMIC_TOPIC)] if name in topic else []
     if key.broker_name is None:
@@ -260,19 +268,75 @@ def topic_synonyms(name: str, topic: Mapping[str, str], layers: Layers) -> list[
 
 
 _WITHOUT_DEFAULT = frozenset({"log.retention.ms", "log.flush.interval.ms", "log.roll.ms", "log.roll.jitter.ms"})
-"""Settings whose default is that of a setting in another unit, such as hours."""
+"""Settings whose default comes from a setting in another unit, such as hours."""
 
 
 def has_default(name: str) -> bool:
-    """Whether a broker has a default for a setting under this name, which is one of a broker's or of a topic's."""
+    """Whether a broker setting has a default under exactly this name."""
     return name in BROKER_KEYS and name not in _WITHOUT_DEFAULT
 
 
 def broker_synonyms(name: str, layers: Layers, *, own: bool = False) -> list[Synonym]:
-    """Every value that a broker setting has somewhere, the one in force first.
+    """All values of a broker setting, the one in force first.
 
-    A default that is given in another unit counts, unless the broker is asked for its ``own`` settings.
+    A default that comes from a setting in another unit counts, except in the answer to a request for the broker's
+    ``own`` settings.
     """
     found = [Synonym(name, layer[name], source) for source, layer in layers if name in layer]
     default = None if own and not has_default(name) else BROKER_KEYS[name].default
     return [*found, Synonym(name, default, ConfigSource.DEFAULT)]
+
+
+class ClusterSettings:
+    """The broker settings of the cluster's configuration and of AlterConfigs. Owner: the cluster."""
+
+    def __init__(self, static: Mapping[str, str]) -> None:
+        self._static = dict(static)
+        self._dynamic: dict[str, dict[str, str]] = {}  # by broker id; "" is all brokers
+
+    @property
+    def shared(self) -> dict[str, str]:
+        """The settings that all brokers share, without defaults."""
+        return {**self._static, **self.dynamic("")}
+
+    def dynamic(self, broker: str) -> Mapping[str, str]:
+        """The settings that AlterConfigs gave one broker, or, with "", all brokers."""
+        return self._dynamic.get(broker, {})
+
+    def replace_dynamic(self, broker: str, configs: Mapping[str, str]) -> None:
+        self._dynamic[broker] = dict(configs)
+
+    def layers(self, broker: str = "") -> Layers:
+        """The settings of one broker, or, with "", of all brokers."""
+        own = {"broker.id": broker, "node.id": broker} if broker else {}
+        layers = [
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic("")),
+            (ConfigSource.STATIC_BROKER, {**self._static, **own}),
+        ]
+        if broker:
+            layers.insert(0, (ConfigSource.DYNAMIC_BROKER, self.dynamic(broker)))
+        return layers
+
+    def of(self, broker: str = "") -> BrokerSettings:
+        return BrokerSettings(self, broker)
+
+
+class BrokerSettings:
+    """The settings in force on one broker, or, with "", those that all brokers share. Each call reads them again."""
+
+    def __init__(self, settings: ClusterSettings, broker: str) -> None:
+        self._settings = settings
+        self._broker = broker
+
+    def value(self, name: str) -> str:
+        return broker_synonyms(name, self._settings.layers(self._broker))[0].value or ""
+
+    def number(self, name: str) -> int:
+        return int(self.value(name))
+
+    def seconds(self, name: str) -> float:
+        """The value, in seconds, of a setting that is in milliseconds."""
+        return self.number(name) / 1000
+
+    def enabled(self, name: str) -> bool:
+        return self.value(name).strip().lower() == "true"

@@ -1,19 +1,19 @@
-"""One coroutine per connection: read a request, apply faults, let its handler answer, write; one at a time, in order.
+"""One coroutine for each connection: read a request, apply a fault, run the handler, write the response, in order.
 
-A request that waits for something is an ``await`` in its handler. When the client goes away the await is cancelled, but
-what the client had sent before is still worked off, as acks=0 producers rely on.
+A request that has to wait is an ``await`` in its handler. If the client disconnects, the await is cancelled. Requests
+that the client sent before it disconnected are still handled: producers with acks=0 rely on that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import logging
 import socket
 import struct
 import time
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -28,114 +28,117 @@ from ..protocol.connection import (
 )
 from ..protocol.messages import ApiVersionsRequest
 from ..protocol.schema import Request, Response
-from .connection_signals import CloseConnection
-from .error_responses import error_response, merge_responses, split_request
-from .faults import Exchange, Fault, Outcome
-
-if TYPE_CHECKING:
-    from .node import BrokerNode
+from .error_responses import error_response
+from .faults import Exchange, Fault, Faults, History, Outcome
+from .handling import HANDLERS, Answer, BrokerParts, CloseConnection, RequestContext
+from .request_parts import merge_responses, split_request
 
 logger = logging.getLogger(__name__)
 
 
-class RequestContext:
-    """What a handler knows besides the request: the node, the connection, and what the header said."""
+class Server(Protocol):
+    """The part of a node that its connections use."""
 
-    __slots__ = ("client_id", "connection", "header", "node", "principal", "throttle_ms", "version")
+    node_id: int
+    parts: BrokerParts
+    faults: Faults
+    history: History
+    connection_ids: itertools.count[int]
 
-    def __init__(self, connection: ServerConnection, header: RequestHeader) -> None:
-        self.node = connection.node
-        self.connection = connection
-        self.header = header
-        self.version = header.version
-        self.client_id = header.client_id or ""
-        self.principal = connection.principal
-        self.throttle_ms = 0
+    @property
+    def is_frozen(self) -> bool: ...
+
+    async def until_thawed(self) -> None: ...
+
+    def connected(self, stream: ServerStream) -> None: ...
+
+    def disconnected(self, connection: ServerConnection) -> None: ...
 
 
 class ServerStream(FramedStreamReader):
-    """A connection's frames. What is parked for a client that has gone is woken."""
+    """The frames of a connection. It tells the connection when the client disconnects."""
 
-    def __init__(self, node: BrokerNode, max_size: int) -> None:
+    def __init__(self, server: Server, max_size: int) -> None:
         super().__init__(max_size, "a client")
-        self._node = node
+        self._server = server
         self.connection: ServerConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.peer = f"client {transport.get_extra_info('peername')}"
-        self._node.connected(self)
+        self._server.connected(self)
 
     def stream_ended(self, error: Exception | None) -> None:
         super().stream_ended(error)
         if self.connection is not None:
-            self.connection.client_gone()
+            self.connection.client_disconnected()
 
 
 class ServerConnection:
-    """A client's connection. Owner: its node."""
+    """The connection of a client. Owner: its node."""
 
-    def __init__(self, node: BrokerNode, stream: ServerStream) -> None:
-        self.connection_id = next(node.cluster.connection_ids)
-        self.node = node
+    def __init__(self, server: Server, stream: ServerStream) -> None:
+        self.connection_id = next(server.connection_ids)
+        self.server = server
         self.stream = stream
         self.principal = "User:ANONYMOUS"
         self.client_software = ("", "")
-        self.idle_since: float | None = node.time()  # None while a request is being handled
-        self._parked: anyio.CancelScope | None = None
-        self._gone = False
-        self._node_ended = False
+        self.idle_since: float | None = _now()  # None while a request is being handled
+        self._waiting: anyio.CancelScope | None = None  # around the await of a request that has to wait
+        self._client_disconnected = False
+        self._node_stopped = False
         stream.connection = self
 
     def __repr__(self) -> str:
-        return f"<ServerConnection {self.connection_id} node={self.node.node_id} {self.stream.peer}>"
+        return f"<ServerConnection {self.connection_id} node={self.server.node_id} {self.stream.peer}>"
 
     @property
     def client_host(self) -> str:
-        """The client's address as Kafka writes it."""
+        """The client's address, in Kafka's form."""
         transport = self.stream.transport
         address = None if transport is None else transport.get_extra_info("peername")
         return f"/{address[0]}" if isinstance(address, tuple) else "/memory"
 
-    def client_gone(self) -> None:
-        self._gone = True
-        if self._parked is not None:
-            self._parked.cancel()
+    def client_disconnected(self) -> None:
+        """Cancel the wait of the present request: there is no client to answer."""
+        self._client_disconnected = True
+        if self._waiting is not None:
+            self._waiting.cancel()
 
-    def node_gone(self) -> None:
-        """The broker has stopped: what it has not begun it does not do any more."""
-        self._node_ended = True
-        self.client_gone()
+    def node_stopped(self) -> None:
+        """Handle no more requests, not even those that have arrived."""
+        self._node_stopped = True
+        self.client_disconnected()
 
     async def serve(self) -> None:
-        """Answer requests until either side ends the connection. Raises nothing but cancellation."""
+        """Answer requests until either side closes the connection. Raises only cancellation."""
         try:
             while (frame := await self.stream.read_frame()) is not None:
                 self.idle_since = None
-                await self.node.until_thawed()
-                if self._node_ended:
+                await self.server.until_thawed()
+                if self._node_stopped:
                     break
                 await self._serve_frame(frame)
                 del frame
-                self.idle_since = self.node.time()
+                self.idle_since = _now()
             self.stream.close()
         except CloseConnection:
             self.stream.close()
         except (ProtocolError, ConnectionLost) as error:
-            logger.info("%r ends: %.300r", self, str(error))
+            logger.info("%r closed: %.300r", self, str(error))
             self.stream.abort()
         except Exception:
-            # A defect of the embedded broker, which must not take the other connections with it.
-            logger.exception("%r ends because a request could not be handled", self)
+            # A defect of the embedded broker. It must not end the other connections.
+            logger.exception("%r closed because a request failed", self)
             self.stream.abort()
         except BaseException:
             self.stream.abort()
             raise
         finally:
-            self.node.disconnected(self)
+            self.server.disconnected(self)
 
     def reset(self) -> None:
-        """End the connection so that the client sees a reset; a plain abort looks like an orderly end over TCP."""
+        """Close the connection so that the client sees a reset. Over TCP, a plain abort looks like a normal close."""
         transport = self.stream.transport
         sock = None if transport is None else transport.get_extra_info("socket")
         if sock is not None:
@@ -143,93 +146,88 @@ class ServerConnection:
         self.stream.abort()
 
     async def _serve_frame(self, frame: Frame) -> None:
+        server, parts = self.server, self.server.parts
         parsed = parse_request(frame)
         header = parsed.header
-        if isinstance(parsed, UnknownRequest) or not self.node.speaks(header.api_key, header.version):
+        if isinstance(parsed, UnknownRequest) or not parts.versions.has(header.api_key, header.version):
             self._refuse_version(header)
             return
         request = parsed.request
-        node = self.node
         exchange = Exchange(
-            node.node_id,
-            self.connection_id,
-            header.client_id,
-            header.version,
-            node.time(),
-            request,
-            size=len(frame),
+            server.node_id, self.connection_id, header.client_id, header.version, _now(), request, size=len(frame)
         )
-        node.cluster.history.add(exchange)
-        context = RequestContext(self, header)
-        fault = node.cluster.faults.match(node.node_id, request, node.topic_name)
+        server.history.add(exchange)
+        context = RequestContext(parts, self, header)
+        fault = server.faults.match(server.node_id, request, parts.metadata.topic_name)
         if fault is None:
             response = await self._handle_measured(context, request)
         else:
-            response = await self._suffer(fault, context, request, exchange)
-        if node.is_frozen:
-            await node.until_thawed()
+            response = await self._apply_fault(fault, context, request, exchange)
+        if server.is_frozen:
+            await server.until_thawed()
         if response is not None:
             exchange.response = response
             self.stream.write([encode_response(header, response)])
             await self.stream.drain()
         throttle = max(context.throttle_ms, getattr(response, "throttle_time_ms", 0))
         if throttle:
-            await self._mute(throttle / 1000)
+            await self._pause_reading(throttle / 1000)
 
-    async def _mute(self, seconds: float) -> None:
-        """A throttled client is not read from for as long as it was told to wait (KIP-219)."""
-        with anyio.CancelScope() as self._parked:
+    async def _pause_reading(self, seconds: float) -> None:
+        """Read nothing from a throttled client for its throttle time (KIP-219)."""
+        with anyio.CancelScope() as self._waiting:
             await asyncio.sleep(seconds)
-        self._parked = None
+        self._waiting = None
 
     def _refuse_version(self, header: RequestHeader) -> None:
         if header.api_key != ApiVersionsRequest.api_key:
-            raise ProtocolError(f"{header.name} version {header.version} is not spoken here")
-        self.stream.write([encode_unsupported_api_versions(header, self.node.unsupported_api_versions())])
+            raise ProtocolError(f"{header.name} version {header.version} is not supported")
+        self.stream.write([encode_unsupported_api_versions(header, self.server.parts.versions.refusal())])
 
     async def _handle_measured(self, context: RequestContext, request: Request[Any]) -> Response | None:
-        """Handle a request and count the work towards the client's share, if it has one."""
-        quotas = self.node.quotas
-        if not quotas.limits_requests(context):
+        """Handle a request. If the client has a request quota, count the work towards it."""
+        quotas = context.broker.quotas
+        if not quotas.limits_requests(context.principal, context.client_id):
             return await self._handle(context, request)
         began = time.thread_time()
         response = await self._handle(context, request)
-        context.throttle_ms = quotas.record_request(context, time.thread_time() - began)
+        busy = time.thread_time() - began
+        context.throttle_ms = quotas.record_request(context.principal, context.client_id, busy)
         if response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, context.throttle_ms)
         return response
 
     async def _handle(self, context: RequestContext, request: Request[Any]) -> Response | None:
-        """Run the handler; what it raises by mistake is answered with UNKNOWN_SERVER_ERROR, as Kafka does."""
+        """Run the handler. As in Kafka, the response to a defect in it is UNKNOWN_SERVER_ERROR."""
         try:
-            return await self._parking(self.node.handlers[request.api_key](context, request))
+            return await self._wait_for(HANDLERS[type(request)](context, request))
         except (CloseConnection, KafkaError):
             raise
         except Exception:
-            logger.exception("%r: %s failed", self, context.header.name)
+            logger.exception("%r: the handler of %s failed", self, type(request).__name__)
             failure = error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
             if failure is None:
                 raise CloseConnection from None
             return failure
 
-    async def _parking(self, answer: Response | Awaitable[Response | None] | None) -> Response | None:
-        """An answer, now or when it comes; None once there is nobody to give it to."""
+    async def _wait_for(self, answer: Answer) -> Response | None:
+        """The response, now or later; None if the client disconnects first."""
         if not inspect.isawaitable(answer):
             return answer
         response: Response | None = None
-        with anyio.CancelScope() as self._parked:
-            if self._gone:
-                self._parked.cancel()
+        with anyio.CancelScope() as self._waiting:
+            if self._client_disconnected:
+                self._waiting.cancel()
             response = await answer
-        self._parked = None
+        self._waiting = None
         return response
 
-    async def _suffer(
+    async def _apply_fault(
         self, fault: Fault, context: RequestContext, request: Request[Any], exchange: Exchange
     ) -> Response | None:
-        """Do to a request what a fault says."""
+        """Do what the fault says instead of, or besides, handling the request."""
         if fault.wait:
-            await self._mute(fault.wait)
+            await self._pause_reading(fault.wait)
         match fault.outcome:
             case Outcome.HANDLE:
                 return await self._handle_measured(context, request)
@@ -237,7 +235,7 @@ class ServerConnection:
                 return await self._fail(fault, context, request)
             case Outcome.ANSWER:
                 assert fault.function is not None
-                return await self._parking(fault.function(request))
+                return await self._wait_for(fault.function(request))
             case Outcome.DROP:
                 return None
             case Outcome.DISCONNECT:
@@ -257,13 +255,19 @@ class ServerConnection:
                 raise CloseConnection
 
     async def _fail(self, fault: Fault, context: RequestContext, request: Request[Any]) -> Response | None:
-        hit, rest = split_request(request, fault.is_about, self.node.topic_name)
+        """Fail the part of the request that the fault is about, and handle the rest."""
+        hit, rest = split_request(request, fault.is_about, context.broker.metadata.topic_name)
         failed = error_response(hit, fault.code, context.version)
         if rest is None:
             if failed is None:
-                raise CloseConnection  # acks=0: the only way to tell
+                raise CloseConnection  # acks=0 has no response: only a closed connection reports the error
             return failed
         handled = await self._handle_measured(context, rest)
         if failed is None or handled is None:
             raise CloseConnection
-        return merge_responses(failed, handled)
+        return merge_responses(request, failed, handled)
+
+
+def _now() -> float:
+    """Seconds of the loop's clock."""
+    return asyncio.get_running_loop().time()

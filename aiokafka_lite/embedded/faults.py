@@ -1,7 +1,7 @@
 """Faults on demand: ``cluster.on(ProduceRequest, topic="t", nth=2).apply_then_disconnect()``.
 
-A fault names the requests that it is about and what happens to them instead of, or besides, their handling. The
-connection asks for the first fault that matches; the handlers know nothing of faults.
+A fault names the requests that it hits, and what happens instead of, or besides, their handling. A connection uses the
+first fault that matches a request. Handlers do not know of faults.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from enum import Enum
 from typing import Any, Self
 
 from ..errors import ErrorCode
-from ..protocol.messages import FetchRequest, ListOffsetsRequest, ProduceRequest
 from ..protocol.schema import Request, Response
+from .request_parts import TopicName, partitions_of
 
 Answer = Callable[[Any], Response | Awaitable[Response | None] | None]
 
 HISTORY_BYTES = 64 * 1024 * 1024
-"""Frames that the history keeps alive, in bytes; older exchanges are forgotten first."""
+"""Bytes of request frames that the history keeps in memory; the oldest exchanges are dropped first."""
 
 
 class Outcome(Enum):
-    """What becomes of a request that a fault has hit."""
+    """What happens to a request that a fault hits."""
 
-    HANDLE = "handled as ever"
-    FAIL = "answered with an error code, not handled"
+    HANDLE = "handled as usual"
+    FAIL = "not handled; the response has an error code"
     DISCONNECT = "the connection is reset, the request not handled"
-    APPLY_THEN_DISCONNECT = "handled, then the connection is reset in place of the answer"
-    DROP = "neither handled nor answered; the connection stays"
-    TRUNCATE = "handled; the answer is cut short and the connection closed"
-    REPLY_BYTES = "not handled; raw bytes take the place of the answer, size prefix included"
-    ANSWER = "a function of the test answers"
+    APPLY_THEN_DISCONNECT = "handled, then the connection is reset instead of a response"
+    DROP = "not handled, no response; the connection stays open"
+    TRUNCATE = "handled; the response is truncated and the connection closed"
+    REPLY_BYTES = "not handled; raw bytes, with their size prefix, instead of a response"
+    ANSWER = "a function of the test makes the response"
 
 
 class Fault:
-    """One fault: whom it hits and what it does. Made by ``EmbeddedCluster.on``.
+    """One fault: which requests it hits and what it does. ``EmbeddedCluster.on`` makes it.
 
-    It hits the ``nth`` matching request (counting from 1) and the ``times - 1`` matching ones that follow;
-    ``times=None`` is for ever. ``hits`` counts, ``remove()`` ends it, and so does leaving it as a context manager.
+    It hits the ``nth`` matching request (counting from 1) and the ``times - 1`` matching requests that follow; with
+    ``times=None`` all that follow. ``hits`` counts. ``remove()`` disables it, as does the end of a ``with`` block.
     """
 
     def __init__(
@@ -84,18 +84,18 @@ class Fault:
         self.remove()
 
     def remove(self) -> None:
-        """Hit nothing any more."""
+        """Disable this fault."""
         self._remove(self)
 
-    # ---- what happens
+    # What it does. ``times`` replaces the ``times`` of ``EmbeddedCluster.on``.
 
     def fail(self, code: ErrorCode | int, times: int | None = 0) -> Fault:
-        """Answer with an error. With a ``topic`` or ``partition``, only there; the rest of the request is handled."""
+        """Answer with an error. With a ``topic`` or ``partition`` only that part fails, and the rest is handled."""
         self.code = ErrorCode.of(code)
         return self._with(Outcome.FAIL, times)
 
     def delay(self, seconds: float, times: int | None = 0) -> Fault:
-        """Wait before the request is handled, or before whatever else this fault does."""
+        """Wait this many seconds before the request is handled, or before the fault does anything else."""
         self.wait = seconds
         return self._with(self.outcome, times)
 
@@ -108,21 +108,21 @@ class Fault:
         return self._with(Outcome.APPLY_THEN_DISCONNECT, times)
 
     def drop(self, times: int | None = 0) -> Fault:
-        """Neither handle nor answer; the connection stays open."""
+        """Do not handle the request and send no response; the connection stays open."""
         return self._with(Outcome.DROP, times)
 
     def truncate(self, size: int, times: int | None = 0) -> Fault:
-        """Handle the request, send the first ``size`` bytes of the answer's frame, and close."""
+        """Handle the request, send the first ``size`` bytes of the response's frame, and close the connection."""
         self.size = size
         return self._with(Outcome.TRUNCATE, times)
 
     def reply_bytes(self, data: bytes, times: int | None = 0) -> Fault:
-        """Write ``data`` as it is in place of an answer; it is not framed."""
+        """Send ``data`` instead of a response, without adding a frame."""
         self.bytes = data
         return self._with(Outcome.REPLY_BYTES, times)
 
     def answer(self, function: Answer, times: int | None = 0) -> Fault:
-        """Let ``function(request)`` make the answer; it may be a coroutine function, and None is no answer."""
+        """Answer with the result of ``function(request)``, which may be a coroutine function; None is no response."""
         self.function = function
         return self._with(Outcome.ANSWER, times)
 
@@ -132,10 +132,10 @@ class Fault:
             self.times = times
         return self
 
-    # ---- whom it hits
+    # Which requests it hits.
 
-    def matches(self, node_id: int, request: Request[Any], topic_name: Callable[[bytes], str | None]) -> bool:
-        """Whether it hits this request; counts it if it is one that it is about."""
+    def matches(self, node_id: int, request: Request[Any], topic_name: TopicName) -> bool:
+        """Whether the fault hits this request. Counts every matching request."""
         if type(request) is not self.request or (self.node is not None and self.node != node_id):
             return False
         if (self.topic is not None or self.partition is not None) and not any(
@@ -151,38 +151,14 @@ class Fault:
         return True
 
     def is_about(self, topic: str | None, partition: int | None) -> bool:
+        """Whether the fault hits this partition, or, with None as the partition, this topic."""
         return (self.topic is None or self.topic == topic) and (
             self.partition is None or partition is None or self.partition == partition
         )
 
 
-def partitions_of(
-    request: Request[Any], topic_name: Callable[[bytes], str | None]
-) -> Iterator[tuple[str | None, int | None]]:
-    """The topics and partitions that a request names, as far as it names any."""
-    match request:
-        case ProduceRequest():
-            for produced in request.topic_data:
-                name = produced.name or topic_name(produced.topic_id)
-                yield from ((name, part.index) for part in produced.partition_data)
-        case FetchRequest():
-            for fetched in request.topics:
-                name = fetched.topic or topic_name(fetched.topic_id)
-                yield from ((name, part.partition) for part in fetched.partitions)
-        case ListOffsetsRequest():
-            for listed in request.topics:
-                yield from ((listed.name, part.partition_index) for part in listed.partitions)
-        case _:
-            for topic in getattr(request, "topics", None) or ():
-                name = getattr(topic, "name", None) or getattr(topic, "topic", None)
-                topic_id = getattr(topic, "topic_id", None)
-                if not name and isinstance(topic_id, bytes):
-                    name = topic_name(topic_id)
-                yield (name, None)
-
-
 class Faults:
-    """The faults in force, in the order in which they were made. Owner: the cluster."""
+    """The faults of a cluster, in the order in which they were made. Owner: the cluster."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -205,8 +181,8 @@ class Faults:
         if fault in self._faults:
             self._faults.remove(fault)
 
-    def match(self, node_id: int, request: Request[Any], topic_name: Callable[[bytes], str | None]) -> Fault | None:
-        """The fault that hits this request, if any."""
+    def match(self, node_id: int, request: Request[Any], topic_name: TopicName) -> Fault | None:
+        """The first fault that hits this request; None if none does."""
         for fault in self._faults:
             if fault.matches(node_id, request, topic_name):
                 return fault
@@ -218,7 +194,7 @@ class Faults:
 
 @dataclass(slots=True)
 class Exchange:
-    """A request and what became of it; ``response`` is None until it is answered, and where it never is."""
+    """A request and its response, which is None until it is sent. ``at`` is the loop's time, ``size`` bytes."""
 
     node_id: int
     connection_id: int
@@ -231,7 +207,7 @@ class Exchange:
 
 
 class History:
-    """What the cluster was asked and what it answered, oldest first. Owner: the cluster."""
+    """The requests to the cluster with their responses, oldest first. Owner: the cluster."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,8 +1,8 @@
-"""Fetch sessions (KIP-227): a reader names its partitions once and then only what changes.
+"""Fetch sessions (KIP-227): a reader names its partitions once, and then only the changes.
 
-A request with session id 0 and epoch 0 opens a session, epoch -1 asks without one (and ends the one it names), and any
-other is an increment: partitions added or moved, partitions forgotten. In an incremental answer, a partition that has
-nothing new is left out.
+A request with session id 0 and epoch 0 opens a session. Epoch -1 is a request without a session, and ends the session
+that it names. Any other request is incremental: it adds, moves and forgets partitions, and its response leaves out the
+partitions without news.
 """
 
 from __future__ import annotations
@@ -19,23 +19,21 @@ FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
 SLOTS = 1000
 MOST_PARTITIONS = 200_000
-"""Partitions that the sessions of a node remember together, some hundred bytes each. Each request may name as many as
-fit into it, and a session would remember those of all its requests."""
+"""The limit on partitions in all sessions of a node, some hundred bytes each. A session keeps the partitions of all its
+requests, so without a limit a client could fill the memory."""
 
 UNKNOWN_EPOCH = -1
-FIRST_VERSION = 7
-FIRST_VERSION_WITH_IDS = 13
 
 SlotKey = tuple[str, bytes, int]
 
 
 class SessionPartition:
-    """One partition of a session: what is asked, and what was told last."""
+    """One partition of a session: the wanted offset, and the values that the reader was sent last."""
 
-    __slots__ = ("high_watermark", "index", "log_start_offset", "topic", "topic_id", "wanted")
+    __slots__ = ("high_watermark", "index", "log_start_offset", "name", "topic_id", "wanted")
 
-    def __init__(self, topic: str, topic_id: bytes, index: int, wanted: FetchPartition) -> None:
-        self.topic = topic
+    def __init__(self, name: str, topic_id: bytes, index: int, wanted: FetchPartition) -> None:
+        self.name = name
         self.topic_id = topic_id
         self.index = index
         self.wanted = wanted
@@ -44,10 +42,10 @@ class SessionPartition:
 
     @property
     def key(self) -> SlotKey:
-        return (self.topic, self.topic_id, self.index)
+        return (self.name, self.topic_id, self.index)
 
-    def tell(self, fetched: FetchedPartition) -> bool:
-        """Note what is told now; tell whether any of it is news."""
+    def record(self, fetched: FetchedPartition) -> bool:
+        """Record what is sent now. True if any of it is news for the reader."""
         news = (
             len(fetched.records) > 0
             or fetched.error is not ErrorCode.NONE
@@ -59,7 +57,7 @@ class SessionPartition:
         self.high_watermark = fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
         if fetched.error is not ErrorCode.NONE:
-            self.high_watermark = -1  # so that the end of the error is news as well
+            self.high_watermark = -1  # the end of the error is news too
         return news
 
 
@@ -82,7 +80,7 @@ class FetchSession:
         return len(self._slots)
 
     def add(self, request: FetchRequest) -> None:
-        """Take over what a request names."""
+        """Add the partitions of a request, or update their offsets."""
         for topic in request.topics:
             for part in topic.partitions:
                 wanted = FetchPartition(
@@ -103,15 +101,15 @@ class FetchSession:
             for index in topic.partitions:
                 self._slots.pop((topic.topic, topic.topic_id, index), None)
 
-    def worth_telling(
+    def to_send(
         self, fetched: Sequence[tuple[SessionPartition, FetchedPartition]]
     ) -> Iterator[tuple[SessionPartition, FetchedPartition]]:
-        """All of it, or in an incremental answer what is new.
+        """The partitions of a response: all of them or, in an incremental session, those with news.
 
-        A partition that gave records goes to the end of the line, so that others get their turn when room is short.
+        A partition with records moves to the end, so that the others get their turn when a response is full.
         """
         for slot, each in fetched:
-            news = slot.tell(each)
+            news = slot.record(each)
             if news or not self.is_incremental:
                 yield slot, each
             if each.records and self.session_id and self._slots.get(slot.key) is slot:
@@ -120,16 +118,16 @@ class FetchSession:
 
 
 class FetchSessions:
-    """A node's sessions; the least recently used ones make room for others. Owner: the node.
+    """The sessions of a node; the least recently used ones make room for others. Owner: the node.
 
-    One that has no room even so is not kept: its first request is answered as one without a session, a later one with
-    FETCH_SESSION_ID_NOT_FOUND, and then the reader begins anew.
+    A session that is too large by itself is not kept: its first request is answered without a session, a later one with
+    FETCH_SESSION_ID_NOT_FOUND, after which the reader opens a new session.
     """
 
     def __init__(self, random: Random, slots: int = SLOTS, most_partitions: int = MOST_PARTITIONS) -> None:
         self._random = random
         self._slots = slots
-        self._most_partitions = most_partitions
+        self.most_partitions = most_partitions
         self._partitions = 0
         self._sessions: dict[int, FetchSession] = {}
 
@@ -137,14 +135,14 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, version: int) -> FetchSession:
-        """The session that a request is about; its ``error`` says what is wrong with it, if anything is."""
-        if version < FIRST_VERSION or request.session_epoch == FINAL_EPOCH:
+        """The session of a request. Its ``error`` is the error of the whole request."""
+        if version < FetchRequest.SESSIONS or request.session_epoch == FINAL_EPOCH:
             self._end(request.session_id)
             return self._begin(request, 0)
         if request.session_epoch == INITIAL_EPOCH:
             self._end(request.session_id)
             session = self._begin(request, self._new_id())
-            session.uses_ids = version >= FIRST_VERSION_WITH_IDS
+            session.uses_ids = version >= FetchRequest.TOPIC_IDS
             self._keep(session)
             if session.session_id not in self._sessions:
                 session.session_id = 0
@@ -162,7 +160,7 @@ class FetchSessions:
             return FetchSession(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             return FetchSession(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_ids != (version >= FIRST_VERSION_WITH_IDS):
+        if session.uses_ids != (version >= FetchRequest.TOPIC_IDS):
             return FetchSession(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
         session.is_incremental = True
@@ -175,12 +173,12 @@ class FetchSessions:
         return session
 
     def _keep(self, session: FetchSession) -> None:
-        """Put a session behind all others, as the most recently used one, and end those that there is no room for."""
-        if len(session) > self._most_partitions:
+        """Store a session as the most recently used one, and end the oldest sessions over the limits."""
+        if len(session) > self.most_partitions:
             return
         self._sessions[session.session_id] = session
         self._partitions += len(session)
-        while len(self._sessions) > self._slots or self._partitions > self._most_partitions:
+        while len(self._sessions) > self._slots or self._partitions > self.most_partitions:
             self._end(next(iter(self._sessions)))
 
     def _end(self, session_id: int) -> None:

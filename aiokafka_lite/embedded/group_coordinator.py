@@ -1,11 +1,13 @@
 """The groups of one node: those whose partition of ``__consumer_offsets`` the node leads.
 
-The coordinator's memory is a cache of that partition. When the node becomes its leader the groups are read from the log
-(members included, whose sessions begin anew); when it stops leading, they are buried and whoever waits is told
-NOT_COORDINATOR. So a group survives its coordinator, as long as the topic has another replica.
+Rules of this file:
 
-Offsets are acknowledged when all in-sync replicas have them. A generation is written without waiting for that: what may
-be lost with a coordinator that dies at that moment is a rebalance, and the members begin another.
+ 1. The memory of the coordinator is a cache of that partition. When the node becomes the leader, it reads the groups
+    from the log, and the sessions of their members restart. When it is no longer the leader, it drops the groups, and
+    requests that wait get NOT_COORDINATOR. So a group outlives its coordinator if the topic has another replica.
+ 2. An offset is acknowledged when all in-sync replicas have it. A generation is written without that wait: if the
+    coordinator dies at this moment, only a rebalance is lost, and the members start another one.
+ 3. Writing takes time. After it, the group may have been deleted, or belong to another node: check again.
 """
 
 from __future__ import annotations
@@ -13,15 +15,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from random import Random
 
 from ..errors import ErrorCode
-from ..protocol.codec import decode_versioned, encode_versioned
+from ..protocol.codec import Buffer, decode_versioned, encode_versioned
 from ..protocol.records import encode_batch, single_batch
 from ..types import Header
-from .group import Group, GroupState, JoiningMember, JoinResult, Member, SyncResult
+from .configs import BrokerSettings
+from .group import Group, GroupState
+from .group_members import JoiningMember, JoinResult, Member, SyncResult
 from .group_records import (
     OFFSETS_TOPIC,
     GroupMetadataKey,
@@ -35,30 +39,24 @@ from .group_records import (
     read_key,
 )
 from .log import MAX_DECOMPRESSED_SIZE
-from .replica_manager import ALL_ACKS, ProducedBatch
+from .metadata_view import MetadataView
+from .replica_manager import ALL_ACKS, ProducedBatch, ReplicaManager
 from .topics import PartitionKey
-
-if TYPE_CHECKING:
-    from ..protocol.codec import Buffer
-    from .node import BrokerNode
 
 logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT = 5.0
 """Seconds that a commit waits for the replicas (offsets.commit.timeout.ms)."""
 
-OFFSETS_CHECK_INTERVAL_MS = 600_000
-"""How often Kafka looks for groups that have nothing any more (offsets.retention.check.interval.ms)."""
-
 NEVER = 0
 
 Rows = Sequence[tuple[bytes, bytes | None]]
-"""Keys and values to write; a null value ends its key."""
+"""Keys and values to write; a null value deletes its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group committed for a partition. ``committed_at`` is in milliseconds."""
+    """The offset that a group committed for a partition. Times are in milliseconds since the epoch; -1 is none."""
 
     offset: int
     leader_epoch: int
@@ -69,7 +67,7 @@ class CommittedOffset:
 
 @dataclass(slots=True)
 class _Hosted:
-    """A group, its offsets, and when it last became empty (milliseconds, -1 while it has members)."""
+    """A group, its offsets, and when it became empty: milliseconds, -1 while it has members."""
 
     group: Group
     offsets: dict[PartitionKey, CommittedOffset]
@@ -77,27 +75,41 @@ class _Hosted:
 
 
 class GroupCoordinator:
-    """Owner: the node. Whether the node coordinates a group at all is asked first, with ``check``."""
+    """The groups of a node. Owner: the node. ``check`` tells whether the node coordinates a group at all."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataView,
+        replica_manager: ReplicaManager,
+        settings: BrokerSettings,
+        *,
+        now_ms: Callable[[], int],
+        random: Random,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._replica_manager = replica_manager
+        self._settings = settings
+        self._now_ms = now_ms
+        self._random = random
         self._led: dict[int, int] = {}  # partition of the offsets topic → leader epoch at which it was loaded
         self._hosted: dict[str, _Hosted] = {}
 
     def __repr__(self) -> str:
-        return f"<GroupCoordinator node={self._node.node_id} partitions={len(self._led)} groups={len(self._hosted)}>"
+        return f"<GroupCoordinator node={self._node_id} partitions={len(self._led)} groups={len(self._hosted)}>"
 
-    # ---- which groups are here
+    # Which groups are here.
 
     def apply(self) -> None:
-        """The topic's leaders have changed: read what is now led here, bury what is not."""
-        topic = self._node.topics.get(OFFSETS_TOPIC)
+        """The leaders of the topic changed: load the partitions that this node leads now, drop the others."""
+        topic = self._metadata.topics.get(OFFSETS_TOPIC)
         led = {}
         if topic is not None:
             led = {
                 index: state.leader_epoch
                 for index, state in enumerate(topic.partitions)
-                if state.leader == self._node.node_id
+                if state.leader == self._node_id
             }
         for index in [each for each in self._led if each not in led]:
             del self._led[index]
@@ -108,26 +120,26 @@ class GroupCoordinator:
                 self._load(index)
 
     def partition_for(self, group_id: str) -> int | None:
-        """The group's partition of the offsets topic; None before the topic exists."""
-        topic = self._node.topics.get(OFFSETS_TOPIC)
+        """The group's partition of the offsets topic; None if the topic does not exist yet."""
+        topic = self._metadata.topics.get(OFFSETS_TOPIC)
         return None if topic is None else partition_of(group_id, len(topic.partitions))
 
     def check(self, group_id: str) -> ErrorCode:
-        """Whether this node is the group's coordinator. The group without a name may have offsets, but no members."""
+        """Whether this node coordinates the group. The group with the empty name may have offsets, but no members."""
         return ErrorCode.NONE if self.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
 
     def stop(self) -> None:
-        """The node goes down: timers end, and what waits is cut off with its connections."""
+        """The node stops: cancel all timers. Requests that wait end with their connections."""
         for index in list(self._led):
             del self._led[index]
             self._unload(index)
 
     def _unload(self, index: int) -> None:
         for group_id in [each for each in self._hosted if self.partition_for(each) in (index, None)]:
-            self._hosted.pop(group_id).group.bury(ErrorCode.NOT_COORDINATOR)
+            self._hosted.pop(group_id).group.close(ErrorCode.NOT_COORDINATOR)
 
     def _load(self, index: int) -> None:
-        partition = self._node.replica_manager.partitions.get((OFFSETS_TOPIC, index))
+        partition = self._replica_manager.partitions.get((OFFSETS_TOPIC, index))
         if partition is None:
             return
         offsets: dict[OffsetKey, CommittedOffset] = {}
@@ -144,7 +156,7 @@ class GroupCoordinator:
         for group_id, metadata in groups.items():
             hosted = self._host(group_id)
             _restore(hosted.group, metadata)
-            # It has been empty since that was written, not since this node heard of it.
+            # The group has been empty since this was written, not since this node loaded it.
             hosted.empty_since = -1 if metadata.members else metadata.current_state_timestamp
 
     def _host(self, group_id: str) -> _Hosted:
@@ -153,29 +165,23 @@ class GroupCoordinator:
             group = Group(
                 group_id,
                 call_later=asyncio.get_running_loop().call_later,
-                new_id=self._new_id,
-                initial_delay=self._setting("group.initial.rebalance.delay.ms", 0) / 1000,
-                max_size=self._setting("group.max.size", 2**31 - 1),
+                new_id=lambda: str(uuid.UUID(bytes=self._random.randbytes(16), version=4)),
+                initial_delay=self._settings.seconds("group.initial.rebalance.delay.ms"),
+                max_size=self._settings.number("group.max.size"),
                 persist=self._persist,
             )
-            hosted = self._hosted[group_id] = _Hosted(group, {}, self._node.now_ms())
+            hosted = self._hosted[group_id] = _Hosted(group, {}, self._now_ms())
         return hosted
 
-    def _new_id(self) -> str:
-        return str(uuid.UUID(bytes=self._node.cluster.random.randbytes(16), version=4))
-
-    def _setting(self, name: str, default: int) -> int:
-        return int(self._node.cluster.controller.broker_configs.get(name, default))
-
-    # ---- membership
+    # Membership.
 
     def join(
         self, group_id: str, request: JoiningMember, *, require_member_id: bool
     ) -> JoinResult | asyncio.Future[JoinResult]:
-        """JoinGroup. A group comes into being with its first member."""
+        """JoinGroup. The first member creates the group."""
         error = self.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-        low = self._setting("group.min.session.timeout.ms", 6_000) / 1000
-        high = self._setting("group.max.session.timeout.ms", 1_800_000) / 1000
+        low = self._settings.seconds("group.min.session.timeout.ms")
+        high = self._settings.seconds("group.max.session.timeout.ms")
         if error is ErrorCode.NONE and not low <= request.session_timeout <= high:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
         if error is ErrorCode.NONE and group_id not in self._hosted and request.member_id:
@@ -226,14 +232,14 @@ class GroupCoordinator:
             return None, ErrorCode.UNKNOWN_MEMBER_ID
         return hosted.group, ErrorCode.NONE
 
-    # ---- offsets
+    # Offsets.
 
     def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, *, names_missing: bool
     ) -> ErrorCode:
-        """Whether to take a commit: from a member of this generation, or from outside while there are no members.
+        """Whether to accept a commit: from a member of this generation, or, if there are no members, from any client.
 
-        ``names_missing`` tells a group that there is not from one of another generation, as v9 and newer do.
+        With ``names_missing`` (OffsetCommit v9) a missing group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
         """
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
@@ -243,7 +249,7 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND if names_missing else ErrorCode.ILLEGAL_GENERATION
         if hosted is None:
             hosted = self._host(group_id)
-            hosted.empty_since = NEVER  # nobody sees it before something is committed
+            hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
         if generation < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.NONE
@@ -256,18 +262,18 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     async def commit(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> ErrorCode:
-        """Write offsets and, when the replicas have them, count them as committed."""
+        """Write offsets, and store them when the replicas have them."""
         rows = [(offset_key(group_id, *key), _versioned_offset(committed)) for key, committed in offsets.items()]
-        error = await self._write(group_id, rows) or self.check(group_id)  # another node may keep the group by now
+        error = await self._write(group_id, rows) or self.check(group_id)  # the group may have moved to another node
         if error is ErrorCode.NONE:
             hosted = self._host(group_id)
             hosted.offsets.update(offsets)
             if hosted.empty_since == NEVER:
-                hosted.empty_since = self._node.now_ms()
+                hosted.empty_since = self._now_ms()
         return error
 
     def committed(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
-        """Everything a group has committed that has not expired."""
+        """The committed offsets of a group that have not expired."""
         hosted = self._hosted.get(group_id)
         if hosted is None:
             return {}
@@ -275,11 +281,11 @@ class GroupCoordinator:
         return hosted.offsets
 
     def _expire_offsets(self, hosted: _Hosted) -> None:
-        """Offsets live as long as the group has members, and ``offsets.retention.minutes`` after that (KIP-211)."""
+        """Offsets expire ``offsets.retention.minutes`` after the group lost its last member (KIP-211)."""
         if hosted.group.state is not GroupState.EMPTY:
             return
-        now = self._node.now_ms()
-        retention = self._setting("offsets.retention.minutes", 10_080) * 60_000
+        now = self._now_ms()
+        retention = self._settings.number("offsets.retention.minutes") * 60_000
         expired = []
         for key, committed in hosted.offsets.items():
             expires_at = committed.expires_at
@@ -287,9 +293,9 @@ class GroupCoordinator:
                 expires_at = max(committed.committed_at, hosted.empty_since) + retention
             if now >= expires_at:
                 expired.append(key)
-        self._forget_offsets(hosted, expired)
+        self._drop_offsets(hosted, expired)
 
-    def _forget_offsets(self, hosted: _Hosted, keys: Sequence[PartitionKey]) -> None:
+    def _drop_offsets(self, hosted: _Hosted, keys: Sequence[PartitionKey]) -> None:
         for key in keys:
             del hosted.offsets[key]
         if keys:
@@ -297,38 +303,38 @@ class GroupCoordinator:
             self._append(group_id, [(offset_key(group_id, *key), None) for key in keys])
 
     async def delete_offsets(self, group_id: str, keys: Iterable[PartitionKey]) -> ErrorCode:
-        """Forget offsets, as OffsetDelete asks."""
+        """Delete committed offsets."""
         keys = list(keys)
         error = await self._write(group_id, [(offset_key(group_id, *key), None) for key in keys])
-        hosted = self._hosted.get(group_id)  # which may have been deleted or have moved meanwhile
+        hosted = self._hosted.get(group_id)  # the group may have been deleted or have moved meanwhile
         if error is ErrorCode.NONE and hosted is not None:
             for key in keys:
                 hosted.offsets.pop(key, None)
         return error
 
-    def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: so are the offsets committed for it."""
+    def drop_topic(self, topic: str) -> None:
+        """A topic was deleted: delete its committed offsets."""
         for hosted in self._hosted.values():
-            self._forget_offsets(hosted, [key for key in hosted.offsets if key[0] == topic])
+            self._drop_offsets(hosted, [key for key in hosted.offsets if key[0] == topic])
 
     def clean_up(self) -> None:
-        """Forget groups that have had neither members nor offsets for some minutes."""
+        """Delete groups that have had no members and no offsets for ``offsets.retention.check.interval.ms``."""
         alive = {group.group_id for group in self.groups()}
         for group_id in [each for each in self._hosted if each not in alive]:
             group = self._hosted[group_id].group
             if group.pending:
                 continue
             del self._hosted[group_id]
-            group.bury(ErrorCode.UNKNOWN_MEMBER_ID)
+            group.close(ErrorCode.UNKNOWN_MEMBER_ID)
             if group.generation > 0:
                 self._append(group_id, [(group_key(group_id), None)])
 
-    # ---- seen from outside
+    # Administration.
 
     def groups(self) -> list[Group]:
-        """The groups that live here; those without members and offsets for a few minutes more."""
+        """The groups of this node, also for some minutes those that lost their last member and offset."""
         found = []
-        recently = self._node.now_ms() - OFFSETS_CHECK_INTERVAL_MS
+        recently = self._now_ms() - self._settings.number("offsets.retention.check.interval.ms")
         for hosted in self._hosted.values():
             self._expire_offsets(hosted)
             if hosted.group.state is not GroupState.EMPTY or hosted.offsets or hosted.empty_since > recently:
@@ -339,7 +345,7 @@ class GroupCoordinator:
         return next((group for group in self.groups() if group.group_id == group_id), None)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        """DeleteGroups: only a group without members can be deleted."""
+        """DeleteGroups. The group must have no members."""
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error
@@ -349,42 +355,42 @@ class GroupCoordinator:
         if group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         hosted = self._hosted.pop(group_id)
-        group.bury(ErrorCode.UNKNOWN_MEMBER_ID)
+        group.close(ErrorCode.UNKNOWN_MEMBER_ID)
         ends: Rows = [(offset_key(group_id, *key), None) for key in hosted.offsets]
         return await self._write(group_id, [*ends, (group_key(group_id), None)])
 
-    # ---- the log
+    # The log.
 
     def _persist(self, group: Group) -> None:
-        now = self._node.now_ms()
+        now = self._now_ms()
         hosted = self._hosted.get(group.group_id)
         if hosted is not None and not group.members:
             hosted.empty_since = now
         self._append(group.group_id, [(group_key(group.group_id), _versioned_group(group, now))])
 
     def _batch(self, group_id: str, rows: Rows) -> tuple[PartitionKey, ProducedBatch]:
-        now = self._node.now_ms()
+        now = self._now_ms()
         no_headers: tuple[Header, ...] = ()
         data = encode_batch([(now, key, value, no_headers) for key, value in rows])
         return (OFFSETS_TOPIC, self.partition_for(group_id) or 0), ProducedBatch(data, single_batch(data))
 
     def _append(self, group_id: str, rows: Rows) -> None:
-        """Write without waiting for the replicas."""
+        """Write, without waiting for the replicas."""
         key, batch = self._batch(group_id, rows)
-        statuses = self._node.replica_manager.append_to_local_log(
-            1, {key: batch}, self._node.now_ms(), internal_topics_allowed=True
+        statuses = self._replica_manager.append_to_local_log(
+            1, {key: batch}, self._now_ms(), internal_topics_allowed=True
         )
         error = statuses[key].response.error
         if error is not ErrorCode.NONE:
-            logger.warning("%r could not write to %s-%d: %s", self, *key, error.name)
+            logger.warning("%r failed to write to %s-%d: %s", self, *key, error.name)
 
     async def _write(self, group_id: str, rows: Rows) -> ErrorCode:
-        """Write and wait for the replicas; the error is one that group members understand."""
+        """Write, and wait for the replicas. The error is one that group members expect."""
         if not rows:
             return ErrorCode.NONE
         key, batch = self._batch(group_id, rows)
-        responses = await self._node.replica_manager.append_records(
-            COMMIT_TIMEOUT, ALL_ACKS, {key: batch}, self._node.now_ms(), internal_topics_allowed=True
+        responses = await self._replica_manager.append_records(
+            COMMIT_TIMEOUT, ALL_ACKS, {key: batch}, self._now_ms(), internal_topics_allowed=True
         )
         return _FOR_MEMBERS.get(responses[key].error, responses[key].error)
 
@@ -399,7 +405,7 @@ _FOR_MEMBERS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What a failure to write means to a member; others are passed on as they are."""
+"""The errors of a write, as Kafka translates them for group members. Other errors stay as they are."""
 
 OffsetKey = tuple[str, str, int]
 """Group, topic, partition."""
@@ -457,7 +463,7 @@ def _versioned_group(group: Group, now_ms: int) -> bytes:
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=group.protocol,
-        leader=group.leader,
+        leader=group.members.leader,
         current_state_timestamp=now_ms,
         members=members,
     )

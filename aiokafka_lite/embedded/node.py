@@ -1,54 +1,56 @@
-"""One broker: its listener, its connections, its replicas, and its view of the cluster.
+"""One broker: its listener, its connections, its replicas, and its copy of the metadata.
 
-A node answers from its own view of the metadata, which is the controller's as long as the two reach each other.
+A node answers from its own copy of the metadata, which follows the controller's as long as the node reaches it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Any
 
-from ..errors import ConfigurationError, ErrorCode, IllegalStateError
-from ..protocol.messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, ProduceRequest
+from ..errors import ConfigurationError, IllegalStateError
 from ..protocol.state import next_state
-from .configs import broker_synonyms
+from .authorizer import Authorizer
+from .cluster_config import ClusterConfig
 from .connection import ServerConnection, ServerStream
-from .controller import Registration
+from .controller import Controller
+from .faults import Faults, History
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
 from .group_records import OFFSETS_TOPIC
-from .handlers import HANDLERS, REQUESTS_HANDLED
+from .handling import BrokerParts
+from .in_sync import InSyncSets
+from .leadership import PartitionLeadership
+from .metadata_view import MetadataView
 from .partition import Partition
-from .quotas import Quotas
+from .quotas import QuotaLimits, Quotas
 from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
-from .topics import PartitionKey, PartitionState, Topic
-from .versions import VersionRanges
-
-if TYPE_CHECKING:
-    from .cluster import EmbeddedCluster
-
-logger = logging.getLogger(__name__)
+from .replication import Network
+from .topics import NO_LEADER, PartitionKey
+from .versions import OfferedVersions, VersionRanges
 
 
 class NodeState(Enum):
     """What a broker is doing."""
 
-    STOPPED = "no listener, no connections; its logs are kept"
+    STOPPED = "no listener, no connections; the logs stay"
     RUNNING = "listens, answers, replicates"
-    FROZEN = "as if its process were suspended: connections stay, nothing is read, answered or replicated"
+    FROZEN = "as if the process were suspended: connections stay, nothing is read, answered or replicated"
 
 
 class NodeEvent(Enum):
     """What happens to a broker."""
 
-    START = "its process is started"
-    STOP = "its process ends, in order or not"
-    FREEZE = "its process is suspended"
-    THAW = "its process goes on"
+    START = "the process starts"
+    STOP = "the process ends, orderly or not"
+    FREEZE = "the process is suspended"
+    THAW = "the process continues"
 
 
 TRANSITIONS: dict[NodeState, dict[NodeEvent, NodeState]] = {
@@ -58,55 +60,95 @@ TRANSITIONS: dict[NodeState, dict[NodeEvent, NodeState]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterParts:
+    """The parts of a cluster that its nodes share. Owner: the EmbeddedCluster.
+
+    ``spawn`` runs a coroutine function as a task of the cluster, under a name. ``wake_fetcher`` takes a follower, a
+    leader and a partition that the follower may have to copy.
+    """
+
+    config: ClusterConfig
+    cluster_id: str
+    tcp: bool
+    random: Random
+    controller: Controller
+    leadership: PartitionLeadership
+    network: Network
+    authorizer: Authorizer
+    quota_limits: QuotaLimits
+    faults: Faults
+    history: History
+    connection_ids: itertools.count[int]
+    spawn: Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]
+    wake_fetcher: Callable[[int, int, PartitionKey], None]
+
+
 class BrokerNode:
     """A broker. Owner: the cluster."""
 
-    handlers = HANDLERS
-
     def __init__(
-        self,
-        cluster: EmbeddedCluster,
-        node_id: int,
-        *,
-        host: str,
-        port: int,
-        rack: str | None,
-        versions: VersionRanges,
-        spawn: Callable[..., object],
+        self, cluster: ClusterParts, node_id: int, port: int, *, rack: str | None, versions: VersionRanges
     ) -> None:
-        self.cluster = cluster
         self.node_id = node_id
-        self.host = host
+        self.host = cluster.config.host
         self.port = port
         self.rack = rack
-        self.versions = dict(versions)
-        self._spawn = spawn
         self.state = NodeState.STOPPED
-        self.topics: dict[str, Topic] = {}
-        self.names: dict[bytes, str] = {}
-        self.brokers: dict[int, Registration] = {}
-        self.connections: set[ServerConnection] = set()
-        self.replica_manager = ReplicaManager(node_id)
-        self.replica_manager.storage_limit = cluster.storage_limit
-        self.replica_manager.on_append = self._wake_followers
-        self.replica_manager.on_high_watermark = self._wake_followers
-        self.replica_manager.preferred_replica = self.preferred_replica
-        self.groups = GroupCoordinator(self)
-        self.fetch_sessions = FetchSessions(cluster.random)
-        self.fetch_max_bytes = 57671680
-        self.quotas = Quotas(cluster.quota_limits, self.time)
         self.clock_skew = 0.0
+        self.connections: set[ServerConnection] = set()
+        self.faults = cluster.faults
+        self.history = cluster.history
+        self.connection_ids = cluster.connection_ids
+        self.versions = OfferedVersions(versions)
+        self.settings = cluster.controller.settings.of(str(node_id))
+        self.metadata = MetadataView()
+        self.replica_manager = ReplicaManager(
+            node_id,
+            storage_limit=cluster.config.storage_limit,
+            wake_followers=lambda partition: self.in_sync.wake_followers(partition),
+            preferred_replica=self._preferred_replica,
+        )
+        self.in_sync = InSyncSets(
+            self.replica_manager,
+            cluster.leadership,
+            wake=lambda follower, key: cluster.wake_fetcher(follower, node_id, key),
+            is_running=lambda: self.is_running,
+            reaches_controller=lambda: cluster.network.reaches_controller(node_id),
+            lag_max=self.settings.seconds("replica.lag.time.max.ms"),
+        )
+        self.groups = GroupCoordinator(
+            node_id, self.metadata, self.replica_manager, self.settings, now_ms=self.now_ms, random=cluster.random
+        )
+        slots = self.settings.number("max.incremental.fetch.session.cache.slots")
+        self.fetch_sessions = FetchSessions(cluster.random, slots)
+        self.quotas = Quotas(cluster.quota_limits, self.time, self.settings)
+        self.parts = BrokerParts(
+            node_id=node_id,
+            cluster_id=cluster.cluster_id,
+            versions=self.versions,
+            settings=self.settings,
+            metadata=self.metadata,
+            replica_manager=self.replica_manager,
+            groups=self.groups,
+            fetch_sessions=self.fetch_sessions,
+            quotas=self.quotas,
+            quota_limits=cluster.quota_limits,
+            controller=cluster.controller,
+            leadership=cluster.leadership,
+            authorizer=cluster.authorizer,
+            fetch_max_bytes=self.settings.number("fetch.max.bytes"),
+            now_ms=self.now_ms,
+        )
+        self._cluster = cluster
         self._server: asyncio.Server | None = None
         self._thawed = asyncio.Event()
-        self._isr_timer: asyncio.TimerHandle | None = None
         self._cleanup_timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return (
             f"<BrokerNode {self.node_id} {self.host}:{self.port} {self.state.name} connections={len(self.connections)}>"
         )
-
-    # ---- what handlers ask
 
     @property
     def is_running(self) -> bool:
@@ -122,58 +164,23 @@ class BrokerNode:
 
     def now_ms(self) -> int:
         """Milliseconds of this broker's wall clock, for timestamps."""
-        return int((self.cluster.wall_clock() + self.clock_skew) * 1000)
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return self.names.get(topic_id)
-
-    def partition_state(self, key: PartitionKey) -> PartitionState | None:
-        topic = self.topics.get(key[0])
-        if topic is None or not 0 <= key[1] < len(topic.partitions):
-            return None
-        return topic.partitions[key[1]]
-
-    def endpoint(self, node_id: int) -> Registration | None:
-        return self.brokers.get(node_id)
+        return int((self._cluster.config.wall_clock() + self.clock_skew) * 1000)
 
     async def until_thawed(self) -> None:
-        """Return at once unless the node is frozen."""
+        """Wait while the node is frozen."""
         await self._thawed.wait()
 
-    # ---- versions
-
-    def speaks(self, api_key: int, version: int) -> bool:
-        spoken = self.versions.get(api_key)
-        return spoken is not None and spoken[0] <= version <= spoken[1]
-
-    def api_versions(self) -> list[ApiVersion]:
-        """What ApiVersions advertises."""
-        ranges = []
-        for key, (first, last) in sorted(self.versions.items()):
-            if key == ProduceRequest.api_key and last >= 12:
-                first = 0  # as Kafka 4 claims, for librdkafka takes a higher minimum for a broker without Produce
-            ranges.append(ApiVersion(api_key=key, min_version=first, max_version=last))
-        return ranges
-
-    def unsupported_api_versions(self) -> ApiVersionsResponse:
-        """The answer, in version 0, to an ApiVersions request that is too new; empty from brokers before 2.4."""
-        own = self.versions[ApiVersionsRequest.api_key]
-        keys = []
-        if own[1] >= 3:
-            keys.append(ApiVersion(api_key=ApiVersionsRequest.api_key, min_version=own[0], max_version=own[1]))
-        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
-
-    # ---- the listener
+    # The listener.
 
     async def start(self) -> None:
-        """Listen, on the port used before if there was one, and register with the controller."""
+        """Listen, on the same port as before. Raises ConfigurationError if the port cannot be used."""
         state = next_state(TRANSITIONS, self.state, NodeEvent.START)
-        if self.cluster.tcp:
+        if self._cluster.tcp:
             loop = asyncio.get_running_loop()
             try:
                 self._server = await loop.create_server(self.new_stream, self.host, self.port, backlog=1024)
             except OSError as error:
-                # asyncio's own text says the address once more; it has no number where a name has no address.
+                # The text of asyncio repeats the address. A name without an address has no error number.
                 reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
                 raise ConfigurationError(
                     f"broker {self.node_id} cannot listen on {self.host}:{self.port}: {reason}"
@@ -184,18 +191,18 @@ class BrokerNode:
         self._arm_cleanup()
 
     def new_stream(self) -> ServerStream:
-        """A connection's end on this side, for whoever accepts one."""
-        return ServerStream(self, self.cluster.max_request_size)
+        """The broker's end of a new connection."""
+        return ServerStream(self, self.settings.number("socket.request.max.bytes"))
 
     def connected(self, stream: ServerStream) -> None:
         """A client has connected."""
-        if self.state is NodeState.STOPPED or len(self.connections) >= self.cluster.max_connections:
+        if self.state is NodeState.STOPPED or len(self.connections) >= self.settings.number("max.connections"):
             stream.abort()
             return
         connection = ServerConnection(self, stream)
         self.connections.add(connection)
         try:
-            self._spawn(connection.serve, name=f"node {self.node_id} connection {connection.connection_id}")
+            self._cluster.spawn(connection.serve, f"node {self.node_id} connection {connection.connection_id}")
         except IllegalStateError:
             self.connections.discard(connection)
             stream.abort()
@@ -204,24 +211,24 @@ class BrokerNode:
         self.connections.discard(connection)
 
     def stop(self, *, abruptly: bool) -> None:
-        """Stop listening and end every connection; the logs stay."""
+        """Stop listening and close every connection. The logs stay."""
         self.state = next_state(TRANSITIONS, self.state, NodeEvent.STOP)
         if self._server is not None:
             self._server.close()
             self._server = None
         for connection in list(self.connections):
-            connection.node_gone()
+            connection.node_stopped()
             if abruptly:
                 connection.stream.abort()
             else:
                 connection.stream.close()
         self.fetch_sessions.clear()
         self.groups.stop()
+        self.in_sync.stop()
         self._thawed.set()  # so that coroutines of a frozen node can end
-        for timer in (self._isr_timer, self._cleanup_timer):
-            if timer is not None:
-                timer.cancel()
-        self._isr_timer = self._cleanup_timer = None
+        if self._cleanup_timer is not None:
+            self._cleanup_timer.cancel()
+            self._cleanup_timer = None
         self.replica_manager.produce_purgatory.complete_all()
         self.replica_manager.fetch_purgatory.complete_all()
 
@@ -233,136 +240,72 @@ class BrokerNode:
         self.state = next_state(TRANSITIONS, self.state, NodeEvent.THAW)
         self._thawed.set()
 
-    # ---- the view of the cluster
+    # Metadata.
 
-    def reaches(self, other: BrokerNode) -> bool:
-        return self.is_running and other.is_running and not self.cluster.network.is_cut(self.node_id, other.node_id)
+    def update_brokers(self) -> None:
+        """Copy the controller's list of brokers."""
+        self.metadata.brokers = dict(self._cluster.controller.brokers)
 
-    def hear_of_brokers(self) -> None:
-        self.brokers = dict(self.cluster.controller.brokers)
-
-    def hear_of_topic(self, name: str) -> None:
-        """Take over what the controller has decided about a topic."""
-        known = self.topics.get(name)
-        topic = self.cluster.controller.topics.get(name)
+    def update_topic(self, name: str) -> None:
+        """Apply the controller's decision about a topic: create, change or delete its replicas here."""
+        known = self.metadata.topics.get(name)
+        topic = self._cluster.controller.topics.get(name)
         if known is not None and (topic is None or topic.topic_id != known.topic_id):
-            del self.topics[name]
-            self.names.pop(known.topic_id, None)
+            self.metadata.remove(known)
             for index in range(len(known.partitions)):
                 self.replica_manager.drop((name, index))
-            self.groups.forget_topic(name)
-        if name == OFFSETS_TOPIC and topic is None:
-            self.groups.apply()
-        if topic is None:
-            return
-        self.topics[name] = topic
-        self.names[topic.topic_id] = name
-        self.replica_manager.apply(topic, self.time())
-        for index, state in enumerate(topic.partitions):
-            if state.leader not in (self.node_id, -1) and self.node_id in state.replicas:
-                self.cluster.fetcher(self.node_id, state.leader).wake((name, index))
+            self.groups.drop_topic(name)
+        if topic is not None:
+            self.metadata.put(topic)
+            self.replica_manager.apply(topic, self.time())
+            for index, state in enumerate(topic.partitions):
+                if state.leader not in (self.node_id, NO_LEADER) and self.node_id in state.replicas:
+                    self._cluster.wake_fetcher(self.node_id, state.leader, (name, index))
         if name == OFFSETS_TOPIC:
             self.groups.apply()
 
     def catch_up(self) -> None:
-        """Take over everything that the controller has decided, after a time without it."""
-        self.hear_of_brokers()
-        for name in list(self.topics):
-            if name not in self.cluster.controller.topics:
-                self.hear_of_topic(name)
-        for name in self.cluster.controller.topics:
-            self.hear_of_topic(name)
+        """Apply all decisions of the controller, after a time without it."""
+        self.update_brokers()
+        for name in {**self.metadata.topics, **self._cluster.controller.topics}:
+            self.update_topic(name)
 
-    # ---- housekeeping
+    # Housekeeping.
 
     def _arm_cleanup(self) -> None:
-        interval = int(self._config("log.retention.check.interval.ms")) / 1000
-        self._cleanup_timer = asyncio.get_running_loop().call_later(interval, self._clean_up)
+        interval = self.settings.seconds("log.retention.check.interval.ms")
+        self._cleanup_timer = asyncio.get_running_loop().call_later(interval, self._clean_up_periodically)
 
-    def _clean_up(self) -> None:
-        """What a broker does every few minutes; a frozen one makes up for it later."""
-        if self.is_running:
+    def _clean_up_periodically(self) -> None:
+        if self.is_running:  # a frozen broker does it in the next interval
             self.clean_up()
             self._close_idle_connections()
         self._arm_cleanup()
 
     def _close_idle_connections(self) -> None:
-        """A connection that has sent no whole request for long is closed, also one that trickles bytes."""
-        before = self.time() - int(self._config("connections.max.idle.ms")) / 1000
+        """Close connections without a whole request for ``connections.max.idle.ms``, even if they send single bytes."""
+        before = self.time() - self.settings.seconds("connections.max.idle.ms")
         for connection in list(self.connections):
             if connection.idle_since is not None and connection.idle_since < before:
                 connection.stream.close()
 
     def clean_up(self) -> None:
-        """Apply retention, compaction and the expiration of producers, groups and quotas' samples now."""
+        """Apply retention and compaction, and drop expired producers, groups and quota samples, now."""
         self.groups.clean_up()
         self.quotas.clean_up()
-        self.replica_manager.clean_up(self.now_ms(), int(self._config("producer.id.expiration.ms")))
+        self.replica_manager.clean_up(self.now_ms(), self.settings.number("producer.id.expiration.ms"))
 
-    def _config(self, name: str) -> str:
-        return broker_synonyms(name, self.cluster.controller.layers(str(self.node_id)))[0].value or ""
-
-    # ---- leading
-
-    def _wake_followers(self, partition: Partition) -> None:
-        for node_id in partition.followers:
-            self.cluster.fetcher(node_id, self.node_id).wake(partition.key)
-        if partition.followers and self._isr_timer is None and partition.is_behind:
-            self._arm_isr_timer()
-
-    def follower_fetched(self, partition: Partition, node_id: int, end_offset: int) -> None:
-        """A follower has copied everything before ``end_offset``."""
-        moved = partition.update_follower(node_id, end_offset, self.time())
-        if partition.may_join_isr(node_id):
-            self._propose_isr(partition, (*partition.state.isr, node_id))
-            moved = partition.try_advance_high_watermark() or moved
-        if moved:
-            self.replica_manager.complete_delayed(partition.key)
-            self._wake_followers(partition)
-
-    def _arm_isr_timer(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._isr_timer = loop.call_later(self.cluster.replica_lag_time_max / 2, self._check_isr)
-
-    def _check_isr(self) -> None:
-        """Put followers that lag out of the in-sync sets, as often as half of the lag allowed."""
-        self._isr_timer = None
-        if self.state is NodeState.STOPPED:
-            return
-        any_behind = False
-        for partition in list(self.replica_manager.leading()):
-            lagging = partition.lagging(self.time(), self.cluster.replica_lag_time_max)
-            if lagging and self.is_running:
-                self._propose_isr(partition, tuple(node for node in partition.state.isr if node not in lagging))
-            any_behind = any_behind or partition.is_behind
-        if any_behind:
-            self._arm_isr_timer()
-
-    def _propose_isr(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        """Ask the controller for another in-sync set; without it the set stays, and so does the high watermark."""
-        if not self.cluster.network.reaches_controller(self.node_id):
-            return
-        state = partition.state
-        self.cluster.controller.alter_partition(
-            self.node_id, partition.key, state.leader_epoch, state.partition_epoch, isr
-        )
-
-    def preferred_replica(self, partition: Partition, parameters: FetchParameters, wanted: FetchPartition) -> int:
+    def _preferred_replica(self, partition: Partition, parameters: FetchParameters, wanted: FetchPartition) -> int:
         """An in-sync follower in the reader's rack, or -1 for this leader (KIP-392)."""
         if not parameters.rack or not partition.is_leader or parameters.rack == self.rack:
             return -1
-        if not self.cluster.rack_aware_fetch:
+        if not self._cluster.config.rack_aware_fetch:
             return -1
         for node_id in partition.state.isr:
-            registration = self.brokers.get(node_id)
+            registration = self.metadata.brokers.get(node_id)
             follower = partition.followers.get(node_id)
             if registration is None or follower is None or not registration.alive:
                 continue
             if registration.rack == parameters.rack and follower.end_offset >= wanted.fetch_offset:
                 return node_id
         return -1
-
-
-def default_versions() -> dict[int, tuple[int, int]]:
-    """Every API that has a handler, in every version spoken here."""
-    return {cls.api_key: (cls.versions.first, cls.versions.last) for cls in REQUESTS_HANDLED}

@@ -1,8 +1,8 @@
-"""Byte rates and request shares that clients may use up, and for how long they must wait then (KIP-124, 219).
+"""Quotas: byte rates and request shares of clients, and how long a client over its limit must wait (KIP-124, KIP-219).
 
-Limits belong to the cluster and change at run time; what was used is measured by each node for itself. A rate is an
-average over eleven windows of one second, as Kafka's defaults have it. Who is over is told to wait until the average is
-back at the limit, and is not read from in the meantime.
+Limits belong to the cluster and change at run time; each node measures the usage on its own. A rate is an average over
+``quota.window.num`` windows. A client over its limit has to wait until the average is back at the limit, and the broker
+does not read from it meanwhile.
 """
 
 from __future__ import annotations
@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .connection import RequestContext
+from .configs import BrokerSettings
 
-WINDOWS = 11
-WINDOW_SECONDS = 1.0
 LONGEST_THROTTLE = (2**31 - 1) // 1000
-"""Seconds: as much as the answer's milliseconds can say."""
-FORGET_AFTER = 3600.0
-"""Seconds of silence after which a client's use is forgotten, as Kafka's sensors are."""
+"""Seconds: the largest throttle time that a response can carry."""
+DROP_AFTER = 3600.0
+"""Seconds without requests after which the usage of a client is dropped, as Kafka drops its sensors."""
 
 USER = "user"
 CLIENT_ID = "client-id"
@@ -32,7 +28,7 @@ KEYS = (PRODUCE, FETCH, REQUEST, "controller_mutation_rate", "connection_creatio
 DEFAULT = None
 
 Entity = frozenset[tuple[str, str | None]]
-"""Whom a limit is for: ``{("user", name), ("client-id", name)}`` or a part of it; None as a name is the default."""
+"""What a limit applies to: ``{("user", name), ("client-id", name)}`` or a part of it; None as a name is the default."""
 
 
 class QuotaLimits:
@@ -54,7 +50,7 @@ class QuotaLimits:
             self._limits.pop(entity, None)
 
     def find(self, user: str, client_id: str, key: str) -> tuple[Entity, float] | None:
-        """The most specific limit for a client, and whom it counts together."""
+        """The most specific limit for a client, and the entity whose usage it counts."""
         if not self._limits:
             return None
         for name, client in (
@@ -67,7 +63,7 @@ class QuotaLimits:
             ("", client_id),
             ("", DEFAULT),
         ):
-            # "" stands for a part that the entity does not have; None for its default.
+            # "" is a part that the entity does not have; None is its default.
             parts = [part for part in ((USER, name), (CLIENT_ID, client)) if part[1] != ""]
             limit = self._limits.get(frozenset(parts), {}).get(key)
             if limit is not None:
@@ -77,25 +73,27 @@ class QuotaLimits:
 
 
 class Usage:
-    """What one entity has used lately, in samples of one second."""
+    """The recent usage of one entity, in ``windows`` samples of ``window`` seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, windows: int, window: float) -> None:
+        self._windows = windows
+        self._window = window
         self._samples: deque[tuple[float, float]] = deque()
 
     def add(self, amount: float, now: float) -> None:
-        if self._samples and now - self._samples[-1][0] < WINDOW_SECONDS:
+        if self._samples and now - self._samples[-1][0] < self._window:
             began, used = self._samples[-1]
             self._samples[-1] = (began, used + amount)
         else:
             self._samples.append((now, amount))
 
     def throttle_seconds(self, limit: float, now: float) -> float:
-        """How long to wait until the average is at ``limit`` a second again."""
-        while self._samples and now - self._samples[0][0] >= WINDOWS * WINDOW_SECONDS:
+        """Seconds to wait until the average is at ``limit`` per second again."""
+        while self._samples and now - self._samples[0][0] >= self._windows * self._window:
             self._samples.popleft()
         used = sum(amount for _, amount in self._samples)
         oldest = self._samples[0][0] if self._samples else now
-        span = max(now - oldest, (WINDOWS - 1) * WINDOW_SECONDS)
+        span = max(now - oldest, (self._windows - 1) * self._window)
         return min(max(0.0, used / limit - span), LONGEST_THROTTLE)
 
     @property
@@ -104,56 +102,58 @@ class Usage:
 
 
 class Quotas:
-    """What clients have used of a node. Owner: the node."""
+    """The usage of one node by its clients. Owner: the node. ``clock`` gives the loop's time in seconds."""
 
-    def __init__(self, limits: QuotaLimits, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: QuotaLimits, clock: Callable[[], float], settings: BrokerSettings) -> None:
         self._limits = limits
         self._clock = clock
+        self._windows = settings.number("quota.window.num")
+        self._window = float(settings.number("quota.window.size.seconds"))
         self._usage: dict[tuple[str, Entity], Usage] = {}
 
-    def record_produce(self, context: RequestContext, size: int) -> int:
-        """Note bytes produced; gives the milliseconds that the client must wait."""
-        return self._record(context, PRODUCE, size)
+    def record_produce(self, principal: str, client_id: str, size: int) -> int:
+        """Count produced bytes. Returns the milliseconds that the client must wait."""
+        return self._record(principal, client_id, PRODUCE, size)
 
-    def record_fetch(self, context: RequestContext, size: int) -> int:
-        """Note bytes about to be sent; gives the milliseconds to wait before they may be, and then takes them back."""
-        wait = self._record(context, FETCH, size)
+    def record_fetch(self, principal: str, client_id: str, size: int) -> int:
+        """Count bytes to send. Returns the milliseconds to wait first; if not 0, the bytes are not counted."""
+        wait = self._record(principal, client_id, FETCH, size)
         if wait:
-            self._record(context, FETCH, -size)
+            self._record(principal, client_id, FETCH, -size)
         return wait
 
-    def record_request(self, context: RequestContext, busy: float) -> int:
-        """Note seconds of work; gives the milliseconds that the client must wait."""
-        return min(self._record(context, REQUEST, busy * 100), int(WINDOW_SECONDS * 1000))
+    def record_request(self, principal: str, client_id: str, busy: float) -> int:
+        """Count seconds of work. Returns the milliseconds that the client must wait."""
+        return min(self._record(principal, client_id, REQUEST, busy * 100), int(self._window * 1000))
 
-    def fetch_limit(self, context: RequestContext) -> int | None:
-        """As many bytes as a fetch may give at once without being over for ever."""
-        found = self._limits.find(user_of(context.principal), context.client_id, FETCH)
-        return None if found is None else int(found[1] * (WINDOWS - 1) * WINDOW_SECONDS)
+    def fetch_limit(self, principal: str, client_id: str) -> int | None:
+        """Bytes that one fetch may return: more would never fit into the limit. None without a limit."""
+        found = self._limits.find(_user_of(principal), client_id, FETCH)
+        return None if found is None else int(found[1] * max(self._windows - 1, 1) * self._window)
 
-    def limits_requests(self, context: RequestContext) -> bool:
-        """Whether the client's work has to be measured at all."""
-        return self._limits.find(user_of(context.principal), context.client_id, REQUEST) is not None
+    def limits_requests(self, principal: str, client_id: str) -> bool:
+        """Whether a request quota applies to the client, so that its work has to be measured."""
+        return self._limits.find(_user_of(principal), client_id, REQUEST) is not None
 
     def clean_up(self) -> None:
-        """Forget clients that have long been silent."""
-        before = self._clock() - FORGET_AFTER
+        """Drop the usage of clients that sent nothing for an hour."""
+        before = self._clock() - DROP_AFTER
         for each in [each for each, usage in self._usage.items() if usage.last_used < before]:
             del self._usage[each]
 
-    def _record(self, context: RequestContext, key: str, amount: float) -> int:
-        found = self._limits.find(user_of(context.principal), context.client_id, key)
+    def _record(self, principal: str, client_id: str, key: str, amount: float) -> int:
+        found = self._limits.find(_user_of(principal), client_id, key)
         if found is None:
             return 0
         entity, limit = found
         now = self._clock()
         usage = self._usage.get((key, entity))
         if usage is None:
-            usage = self._usage[key, entity] = Usage()
+            usage = self._usage[key, entity] = Usage(self._windows, self._window)
         usage.add(amount, now)
         return int(usage.throttle_seconds(limit, now) * 1000)
 
 
-def user_of(principal: str) -> str:
+def _user_of(principal: str) -> str:
     """The name in ``User:name``."""
     return principal.partition(":")[2]

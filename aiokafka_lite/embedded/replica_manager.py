@@ -1,7 +1,7 @@
-"""The replicas of one node: produce and fetch as Kafka's ReplicaManager does them.
+"""The replicas of one node: produce and fetch, as in Kafka's ReplicaManager.
 
-Owns the node's partitions and its purgatories. It knows requests' contents by partition, never their wire form: the
-handlers translate.
+Owns the node's partitions and its purgatories. It works on partitions and batches; the handlers translate from and to
+the messages of the protocol.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..arguments import must_be
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer
 from ..protocol.records import RecordBatch
@@ -28,7 +29,7 @@ _REFUSED_UNSEEN = {
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""Refusals that come without a log start offset; all others tell it."""
+"""Errors whose response has no log start offset; all other errors have it."""
 UNKNOWN_OFFSET = -1
 
 
@@ -53,7 +54,7 @@ class PartitionResponse:
 
 @dataclass(slots=True)
 class ProduceStatus:
-    """A partition of a parked produce: what it will answer, and what it still waits for."""
+    """One partition of a produce request that waits: its response so far, and the offset that it waits for."""
 
     required_offset: int
     response: PartitionResponse
@@ -61,7 +62,7 @@ class ProduceStatus:
 
 
 class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
-    """A produce with acks=all that waits until every in-sync replica has what the leader appended."""
+    """A produce request with acks=all. It waits until every in-sync replica has what the leader appended."""
 
     def __init__(self, timeout: float, statuses: dict[PartitionKey, ProduceStatus], manager: ReplicaManager) -> None:
         super().__init__(timeout)
@@ -75,8 +76,8 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
         for key, status in self.statuses.items():
             if not status.acks_pending:
                 continue
-            settled, error = self._check(key, status.required_offset)
-            if settled:
+            is_over, error = self._check(key, status.required_offset)
+            if is_over:
                 status.acks_pending = False
                 status.response.error = error
                 if error is not ErrorCode.NONE:
@@ -86,7 +87,7 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
         return not pending and self.force_complete()
 
     def _check(self, key: PartitionKey, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether a partition has its answer, and which."""
+        """Whether the wait for a partition is over, and its error."""
         partition = self.manager.partitions.get(key)
         if partition is None:
             return True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -114,7 +115,7 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
 
 
 class FetchPartition(NamedTuple):
-    """What a reader asks of one partition."""
+    """What a fetch request wants from one partition."""
 
     fetch_offset: int
     max_bytes: int
@@ -124,7 +125,7 @@ class FetchPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchParameters:
-    """What a reader asks of the request as a whole; sizes in bytes, ``max_wait`` in seconds."""
+    """What a fetch request wants as a whole; sizes in bytes, ``max_wait`` in seconds."""
 
     max_wait: float
     min_bytes: int
@@ -137,7 +138,7 @@ class FetchParameters:
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What a reader gets from one partition."""
+    """What a fetch response has for one partition."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
@@ -148,14 +149,14 @@ class FetchedPartition:
     preferred_read_replica: int = -1
     message: str | None = None
     has_aborted: bool = False
-    """Whether the list of aborted transactions is empty rather than null."""
+    """Whether the list of aborted transactions is empty instead of null."""
 
 
 FetchResult = dict[PartitionKey, FetchedPartition]
 
 
 class DelayedFetch(DelayedOperation[FetchResult]):
-    """A fetch that waits for ``min_bytes``, for an error on one of its partitions, or for its time to pass."""
+    """A fetch request that waits for ``min_bytes``, for an error in a partition, or for its ``max_wait``."""
 
     def __init__(
         self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition], manager: ReplicaManager
@@ -193,34 +194,43 @@ class DelayedFetch(DelayedOperation[FetchResult]):
 
 
 class ReplicaManager:
-    """All replicas of one node. Owner: the node."""
+    """All replicas of one node. Owner: the node.
 
-    def __init__(self, node_id: int) -> None:
+    ``wake_followers`` is called when a leader has something new for its followers. ``preferred_replica`` chooses the
+    replica that a reader should use instead of the leader, or -1. ``storage_limit`` is in bytes.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        storage_limit: int | None,
+        wake_followers: Callable[[Partition], None],
+        preferred_replica: Callable[[Partition, FetchParameters, FetchPartition], int],
+    ) -> None:
         self.node_id = node_id
+        self.storage_limit = storage_limit
         self.partitions: dict[PartitionKey, Partition] = {}
         self.produce_purgatory = DelayedOperationPurgatory()
         self.fetch_purgatory = DelayedOperationPurgatory()
-        self.storage_limit: int | None = None
-        # What the node does when a leader has something new for its followers, and for reads from followers.
-        self.on_append: Callable[[Partition], None] = lambda partition: None
-        self.on_high_watermark: Callable[[Partition], None] = lambda partition: None
-        self.preferred_replica: Callable[[Partition, FetchParameters, FetchPartition], int] = lambda *_: -1
+        self._wake_followers = wake_followers
+        self._preferred_replica = preferred_replica
 
     def __repr__(self) -> str:
         return f"<ReplicaManager node={self.node_id} partitions={len(self.partitions)}>"
 
     @property
     def stored_bytes(self) -> int:
-        """What all logs hold. Added up when asked, which is only under a limit: logs also shrink by themselves."""
+        """Bytes in all logs. Computed at each call, because retention and compaction change them too."""
         return sum(partition.log.size for partition in self.partitions.values())
 
     def leading(self) -> Iterator[Partition]:
         return (partition for partition in self.partitions.values() if partition.is_leader)
 
-    # ---- what the controller says
+    # Changes from the controller.
 
     def apply(self, topic: Topic, now: float) -> None:
-        """Take over a topic's states; parked requests that the change answers are completed."""
+        """Apply a topic's states, and complete the waiting requests that they answer."""
         for index, state in enumerate(topic.partitions):
             key = (topic.name, index)
             partition = self.partitions.get(key)
@@ -241,10 +251,10 @@ class ReplicaManager:
         partition.become(state, now)
         self.complete_delayed(partition.key)
         if partition.is_leader:
-            self.on_append(partition)
+            self._wake_followers(partition)
 
     def drop(self, key: PartitionKey) -> None:
-        """Forget a replica: its topic was deleted, or it was moved away."""
+        """Drop a replica: its topic was deleted, or the partition moved to other nodes."""
         partition = self.partitions.pop(key, None)
         if partition is not None:
             self.complete_delayed(key)
@@ -253,7 +263,7 @@ class ReplicaManager:
         self.produce_purgatory.check_and_complete(key)
         self.fetch_purgatory.check_and_complete(key)
 
-    # ---- produce
+    # Produce.
 
     async def append_records(
         self,
@@ -264,9 +274,9 @@ class ReplicaManager:
         *,
         internal_topics_allowed: bool = False,
     ) -> dict[PartitionKey, PartitionResponse]:
-        """Append to the leaders' logs and, for acks=all, wait until the in-sync replicas have it too."""
+        """Append to the leaders' logs. With acks=all, wait up to ``timeout`` seconds for the in-sync replicas."""
         if required_acks not in (-1, 0, 1):
-            refusal = f"acks={required_acks} is not -1, 0 or 1"
+            refusal = must_be("acks", "-1, 0 or 1", required_acks)
             return {key: PartitionResponse(ErrorCode.INVALID_REQUIRED_ACKS, message=refusal) for key in entries}
         statuses = self.append_to_local_log(
             required_acks, entries, now_ms, internal_topics_allowed=internal_topics_allowed
@@ -285,7 +295,7 @@ class ReplicaManager:
         *,
         internal_topics_allowed: bool = False,
     ) -> dict[PartitionKey, ProduceStatus]:
-        """Append what may be appended; one result per partition."""
+        """Append every batch that may be appended. One result for each partition."""
         now = asyncio.get_running_loop().time()
         statuses: dict[PartitionKey, ProduceStatus] = {}
         for key, entry in entries.items():
@@ -312,11 +322,11 @@ class ReplicaManager:
         info = partition.append_records_to_leader(entry.batch, entry.records, required_acks, now, now_ms)
         if partition.log.end_offset > before:
             if partition.try_advance_high_watermark():
-                self.on_high_watermark(partition)
+                self._wake_followers(partition)
                 self.produce_purgatory.check_and_complete(key)
             self.fetch_purgatory.check_and_complete(key)
             if partition.followers:
-                self.on_append(partition)
+                self._wake_followers(partition)
         return info
 
     def _refusal(self, key: PartitionKey, error: NotLeader | RecordsRejected | SequenceRejected) -> PartitionResponse:
@@ -329,7 +339,7 @@ class ReplicaManager:
         return response
 
     def require(self, key: PartitionKey) -> Partition:
-        """The replica held here; raises NotLeader."""
+        """The replica on this node. Raises NotLeader if there is none, or if its log is offline."""
         partition = self.partitions.get(key)
         if partition is None:
             raise NotLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} has no replica of {key}")
@@ -338,26 +348,26 @@ class ReplicaManager:
         return partition
 
     def delete_records(self, partition: Partition, offset: int) -> None:
-        """Raise the start of a log that this node leads, up to the high watermark."""
+        """Move the start of a leader's log to ``offset``, at most to the high watermark."""
         partition.log.delete_before(offset)
         self.fetch_purgatory.check_and_complete(partition.key)
-        self.on_append(partition)
+        self._wake_followers(partition)
 
     def clean_up(self, now_ms: int, producer_expiration_ms: int) -> None:
-        """Apply retention and compaction to every log, and forget producers that have been silent for long."""
+        """Apply retention and compaction to every log, and drop the state of expired producers."""
         for partition in list(self.partitions.values()):
             if partition.clean_up(now_ms, producer_expiration_ms):
                 self.fetch_purgatory.check_and_complete(partition.key)
 
-    # ---- fetch
+    # Fetch.
 
     async def fetch_messages(
         self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition]
     ) -> FetchResult:
-        """Read now; wait when that is too little and the reader has time."""
+        """Read now, or wait up to ``max_wait`` if there are fewer than ``min_bytes``."""
         result = self.read_from_log(parameters, wanted)
         size = 0
-        answer_now = parameters.max_wait <= 0 or not wanted
+        respond_now = parameters.max_wait <= 0 or not wanted
         for fetched in result.values():
             size += len(fetched.records)
             if (
@@ -365,13 +375,13 @@ class ReplicaManager:
                 or fetched.diverging_epoch is not None
                 or fetched.preferred_read_replica >= 0
             ):
-                answer_now = True
-        if answer_now or size >= parameters.min_bytes:
+                respond_now = True
+        if respond_now or size >= parameters.min_bytes:
             return result
         return await self.fetch_purgatory.wait(DelayedFetch(parameters, wanted, self), wanted)
 
     def read_from_log(self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition]) -> FetchResult:
-        """Read each partition in turn until ``max_bytes`` are full; the first batch is given whatever its size."""
+        """Read the partitions in turn, up to ``max_bytes``. The first batch is returned whatever its size."""
         room = parameters.max_bytes
         result: FetchResult = {}
         found = False
@@ -397,16 +407,16 @@ class ReplicaManager:
         fetched.diverging_epoch = partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch)
         if fetched.diverging_epoch is not None:
             if fetched.diverging_epoch.end_offset < 0:
-                unknown = f"no leader here knows epoch {wanted.last_fetched_epoch}"
+                unknown = f"leader epoch {wanted.last_fetched_epoch} is unknown"
                 return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, message=unknown)
             return fetched
-        fetched.preferred_read_replica = self.preferred_replica(partition, parameters, wanted)
+        fetched.preferred_read_replica = self._preferred_replica(partition, parameters, wanted)
         if fetched.preferred_read_replica >= 0:
             return fetched
         fetched.has_aborted = parameters.read_committed
         size = min(wanted.max_bytes, room)
         if size < 0 and log.start_offset <= wanted.fetch_offset < self.end_for(partition, parameters):
-            return FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR, message=f"{size} bytes cannot be read")
+            return FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR, message=must_be("max_bytes", ">= 0", size))
         try:
             fetched.records = log.read(
                 wanted.fetch_offset,
@@ -419,16 +429,16 @@ class ReplicaManager:
         return fetched
 
     def may_read(self, partition: Partition, parameters: FetchParameters) -> bool:
-        """Consumers that know of follower reads may use any replica (KIP-392); everyone else needs the leader."""
+        """Consumers that support follower fetching may use any replica (KIP-392); other readers need the leader."""
         return partition.is_leader or (parameters.from_any_replica and partition.state.leader >= 0)
 
     def end_for(self, partition: Partition, parameters: FetchParameters) -> int:
-        """The offset before which a reader may see records."""
+        """The end of the records that the reader may see."""
         if parameters.replica_id >= 0:
             return partition.log.end_offset
         return partition.last_stable_offset if parameters.read_committed else partition.log.high_watermark
 
 
 def delayed_produce_required(required_acks: int, statuses: Mapping[PartitionKey, ProduceStatus]) -> bool:
-    """acks=all, something to append, and at least one partition that took it."""
+    """Whether to wait for replicas: acks=all, and at least one partition appended its batch."""
     return required_acks == ALL_ACKS and any(status.response.error is ErrorCode.NONE for status in statuses.values())

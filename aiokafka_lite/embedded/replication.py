@@ -1,44 +1,112 @@
-"""Followers copy from leaders, one fetcher for each pair of nodes, woken by what happens instead of by a poll.
+"""Followers copy from leaders: one fetcher for each pair of nodes, woken by events instead of by a poll.
 
-A wake runs in the loop's next turn, so that all appends of this turn travel together, as one fetch. Idle fetchers cost
-nothing, which is what lets an hour of virtual time pass in a moment.
+A wake runs in the next turn of the loop, so all appends of this turn are copied together. An idle fetcher costs
+nothing: an hour of virtual time passes in a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
 
+from .in_sync import InSyncSets
 from .partition import Partition
+from .replica_manager import ReplicaManager
 from .topics import PartitionKey
-
-if TYPE_CHECKING:
-    from .node import BrokerNode
 
 MAX_BYTES_PER_FETCH = 16 * 1024 * 1024
 
 
-class ReplicaFetcher:
-    """Copies what ``leader`` leads to ``follower``. Owner: the cluster."""
+class ReplicatingBroker(Protocol):
+    """The part of a node that replication uses."""
 
-    def __init__(self, follower: BrokerNode, leader: BrokerNode) -> None:
+    node_id: int
+    replica_manager: ReplicaManager
+    in_sync: InSyncSets
+
+    @property
+    def is_running(self) -> bool: ...
+
+
+class Network:
+    """Which brokers reach one another and the controller. Clients reach all of them. Owner: the cluster."""
+
+    def __init__(self) -> None:
+        self._groups: list[frozenset[int]] = []
+
+    def split(self, groups: Iterable[Collection[int]]) -> None:
+        """Cut all links between brokers of different groups. The controller is with the largest group."""
+        self._groups = [frozenset(group) for group in groups]
+
+    def heal(self) -> None:
+        self._groups = []
+
+    def is_cut(self, one: int, other: int) -> bool:
+        return bool(self._groups) and one != other and self._group_of(one) is not self._group_of(other)
+
+    def reaches_controller(self, node_id: int) -> bool:
+        return not self._groups or self._group_of(node_id) is max(self._groups, key=len)
+
+    def _group_of(self, node_id: int) -> frozenset[int] | None:
+        return next((group for group in self._groups if node_id in group), None)
+
+
+class Replication:
+    """All fetchers between the brokers. Owner: the cluster.
+
+    ``delay`` is the time in seconds between an append and its copy; it may be changed while the cluster runs.
+    """
+
+    def __init__(self, brokers: Mapping[int, ReplicatingBroker], network: Network, delay: float) -> None:
+        self.delay = delay
+        self._brokers = brokers
+        self._network = network
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+
+    def wake(self, follower: int, leader: int, key: PartitionKey) -> None:
+        """A follower may have something to copy from the leader."""
+        fetcher = self._fetchers.get((follower, leader))
+        if fetcher is None:
+            fetcher = ReplicaFetcher(self, self._brokers[follower], self._brokers[leader])
+            self._fetchers[follower, leader] = fetcher
+        fetcher.wake(key)
+
+    def reaches(self, one: ReplicatingBroker, other: ReplicatingBroker) -> bool:
+        return one.is_running and other.is_running and not self._network.is_cut(one.node_id, other.node_id)
+
+    def resume(self) -> None:
+        """Continue all fetchers whose nodes reach each other again."""
+        for fetcher in self._fetchers.values():
+            fetcher.resume()
+
+    def stop(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+
+
+class ReplicaFetcher:
+    """Copies the partitions that ``leader`` leads to ``follower``. Owner: the Replication."""
+
+    def __init__(self, replication: Replication, follower: ReplicatingBroker, leader: ReplicatingBroker) -> None:
         self.follower = follower
         self.leader = leader
-        self._dirty: dict[PartitionKey, None] = {}
+        self._replication = replication
+        self._marked: dict[PartitionKey, None] = {}
         self._handle: asyncio.Handle | None = None
 
     def __repr__(self) -> str:
-        return f"<ReplicaFetcher {self.leader.node_id} -> {self.follower.node_id} dirty={len(self._dirty)}>"
+        return f"<ReplicaFetcher {self.leader.node_id} -> {self.follower.node_id} marked={len(self._marked)}>"
 
     def wake(self, key: PartitionKey) -> None:
-        """There may be something to copy of this partition."""
-        self._dirty[key] = None
+        """Mark a partition: there may be something to copy."""
+        self._marked[key] = None
         self.resume()
 
     def resume(self) -> None:
-        """Go on with what is marked, if the two nodes reach each other."""
-        if self._dirty and self._handle is None and self.follower.reaches(self.leader):
-            loop, delay = asyncio.get_running_loop(), self.follower.cluster.replication_delay
+        """Copy the marked partitions soon, if the two nodes reach each other."""
+        if self._marked and self._handle is None and self._replication.reaches(self.follower, self.leader):
+            loop, delay = asyncio.get_running_loop(), self._replication.delay
             self._handle = loop.call_later(delay, self._run) if delay else loop.call_soon(self._run)
 
     def stop(self) -> None:
@@ -48,10 +116,10 @@ class ReplicaFetcher:
 
     def _run(self) -> None:
         self._handle = None
-        if not self.follower.reaches(self.leader):
-            return  # what is marked stays marked until resume()
-        dirty, self._dirty = self._dirty, {}
-        for key in dirty:
+        if not self._replication.reaches(self.follower, self.leader):
+            return  # the marks stay until resume()
+        marked, self._marked = self._marked, {}
+        for key in marked:
             self._copy(key)
 
     def _copy(self, key: PartitionKey) -> None:
@@ -60,11 +128,11 @@ class ReplicaFetcher:
         if mine is None or theirs is None or mine.is_leader or not theirs.is_leader:
             return
         if mine.state.leader_epoch != theirs.state.leader_epoch or mine.offline or theirs.offline:
-            return  # one of the two has not heard of the election yet; hearing of it wakes this again
+            return  # one of the two does not know of the election yet; the news of it wakes this fetcher again
         if mine.must_truncate:
             truncate_as_follower(mine, theirs)
         complete = self._copy_batches(mine, theirs)
-        self.leader.follower_fetched(theirs, self.follower.node_id, mine.log.end_offset)
+        self.leader.in_sync.follower_fetched(theirs, self.follower.node_id, mine.log.end_offset)
         if mine.log.advance_high_watermark(theirs.log.high_watermark):
             self.follower.replica_manager.fetch_purgatory.check_and_complete(key)
         mine.log.delete_before(min(theirs.log.start_offset, mine.log.high_watermark))
@@ -72,7 +140,7 @@ class ReplicaFetcher:
             self.wake(key)
 
     def _copy_batches(self, mine: Partition, theirs: Partition) -> bool:
-        """Copy up to a limit; tell whether that was all."""
+        """Copy batches up to a limit. True if the follower then has everything."""
         if mine.log.end_offset < theirs.log.start_offset:
             mine.log.reset_to(theirs.log.start_offset)
         if mine.log.end_offset >= theirs.log.end_offset:
@@ -91,7 +159,7 @@ class ReplicaFetcher:
 
 
 def truncate_as_follower(mine: Partition, theirs: Partition) -> None:
-    """Go back to where this replica's log and the new leader's are the same (KIP-101, KIP-279)."""
+    """Truncate this replica's log to where it and the new leader's log are the same (KIP-101, KIP-279)."""
     mine.must_truncate = False
     while mine.log.last_epoch >= 0:
         epoch = mine.log.last_epoch

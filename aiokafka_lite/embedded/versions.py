@@ -1,13 +1,15 @@
-"""Which versions of which APIs the releases of Kafka speak, so that the embedded cluster can speak like any of them.
+"""The API versions that a broker offers, and those of Kafka's releases, so that a broker can act as any release.
 
-Read from each release's own ``ApiKeys`` class; APIs between brokers are left out.
+The versions are read from each release's own ``ApiKeys`` class; APIs between brokers are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import ConfigurationError
+from ..arguments import must_be
+from ..errors import ConfigurationError, ErrorCode
+from ..protocol.messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, ProduceRequest
 
 VersionRanges = Mapping[int, tuple[int, int]]
 
@@ -72,19 +74,45 @@ def _parse(text: str) -> dict[int, tuple[int, int]]:
 
 
 KAFKA_RELEASES = {release: _parse(text) for release, text in _RELEASES.items()}
-"""Release to {API key: (first, last version)}."""
+"""By release: {API key: (first, last version)}."""
+
+
+class OfferedVersions(dict[int, tuple[int, int]]):
+    """The versions of each API that one broker offers: {API key: (first, last)}."""
+
+    def has(self, api_key: int, version: int) -> bool:
+        offered = self.get(api_key)
+        return offered is not None and offered[0] <= version <= offered[1]
+
+    def advertised(self) -> list[ApiVersion]:
+        """The content of an ApiVersions response."""
+        ranges = []
+        for key, (first, last) in sorted(self.items()):
+            if key == ProduceRequest.api_key and last >= 12:
+                # Kafka 4 claims version 0: librdkafka takes a higher minimum for a broker without Produce.
+                first = 0
+            ranges.append(ApiVersion(api_key=key, min_version=first, max_version=last))
+        return ranges
+
+    def refusal(self) -> ApiVersionsResponse:
+        """The response, in version 0, to an ApiVersions request that is too new; empty from brokers before 2.4."""
+        first, last = self[ApiVersionsRequest.api_key]
+        keys = []
+        if last >= ApiVersionsRequest.SOFTWARE_NAME:
+            keys.append(ApiVersion(api_key=ApiVersionsRequest.api_key, min_version=first, max_version=last))
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
 
 
 def as_kafka(release: str, spoken: VersionRanges) -> dict[int, tuple[int, int]]:
-    """What of ``spoken`` a release speaks: ``"2.8"`` or ``"2.8.2"``. Raises ConfigurationError."""
+    """The part of ``spoken`` that a release, ``"2.8"`` or ``"2.8.2"``, speaks. Raises ConfigurationError."""
     for known, ranges in KAFKA_RELEASES.items():
         if known == release or known.startswith(f"{release}."):
             return in_common(ranges, spoken)
-    raise ConfigurationError(f"as_kafka={release!r}: use one of {', '.join(KAFKA_RELEASES)}")
+    raise ConfigurationError(must_be("as_kafka", f"one of {', '.join(KAFKA_RELEASES)}", release))
 
 
 def in_common(theirs: VersionRanges, ours: VersionRanges) -> dict[int, tuple[int, int]]:
-    """The APIs that both speak, in the versions that both speak."""
+    """The APIs and versions that both sides speak."""
     common = {}
     for key, (first, last) in ours.items():
         if key in theirs:

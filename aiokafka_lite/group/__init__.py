@@ -1,6 +1,6 @@
-"""Consumer groups: membership decided by a pure machine, driven by one task; assignment by strategies.
+"""Consumer groups: a pure state machine decides about the membership, one task drives it, strategies assign.
 
-Each name is imported when it is first asked for: who reads without a group has no use for the machine.
+Names are imported on first use: a consumer without a group does not load the state machine.
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ __all__ = [
     "StickyStrategy",
 ]
 
-if not TYPE_CHECKING:  # a checker would take any name whatever for one of ours
+if not TYPE_CHECKING:  # type checkers would otherwise accept any name
     __getattr__ = lazy.attributes(__name__, _HOMES)

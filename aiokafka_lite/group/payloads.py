@@ -1,13 +1,14 @@
-"""What members tell one another, as bytes that the coordinator carries unread: subscriptions and assignments.
+"""Subscriptions and assignments: bytes between the members of a group, which the coordinator does not read. Pure.
 
-Pure. Subscriptions are written in the newest version, since each only adds to the end of the one before and every
-client reads what it knows; assignments in the oldest, since that format never changed.
+Subscriptions are written in the newest version: each version only appends to the one before, and every client reads the
+part that it knows. Assignments are written in the oldest version, since their format never changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
+from ..arguments import by_topic
 from ..errors import ProtocolError
 from ..protocol.codec import decode_versioned, encode_versioned
 from ..protocol.messages import (
@@ -20,7 +21,7 @@ from ..types import TopicPartition
 from .strategies import GroupMember
 
 PROTOCOL_TYPE = "consumer"
-"""What groups of consumers are called in JoinGroup; Connect's workers, for one, call theirs otherwise."""
+"""The protocol type of consumer groups in JoinGroup. Kafka Connect, for example, uses another one."""
 
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 0
@@ -33,14 +34,14 @@ def write_subscription(
     rack: str | None,
     user_data: bytes | None,
 ) -> bytes:
-    """A member's subscription: what it wants, what it has and since which generation, and where it is."""
+    """A member's subscription: its topics, the partitions that it owns since ``generation``, and its rack."""
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(topics),
             user_data=user_data,
             owned_partitions=[
                 ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=numbers)
-                for topic, numbers in _by_topic(owned).items()
+                for topic, numbers in by_topic(sorted(owned)).items()
             ],
             generation_id=generation,
             rack_id=rack,
@@ -50,7 +51,7 @@ def write_subscription(
 
 
 def read_subscription(member_id: str, instance_id: str | None, metadata: bytes) -> GroupMember:
-    """What another member subscribed to, for the strategy; ProtocolError if it is no subscription."""
+    """Another member's subscription, for the strategy. Raises ProtocolError if it cannot be read."""
     try:
         read, _ = decode_versioned(ConsumerProtocolSubscription, metadata)
     except ProtocolError as error:
@@ -62,12 +63,12 @@ def read_subscription(member_id: str, instance_id: str | None, metadata: bytes) 
 
 
 def write_assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    """What a member gets."""
+    """The partitions of one member."""
     return encode_versioned(
         ConsumerProtocolAssignment(
             assigned_partitions=[
                 ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
-                for topic, numbers in _by_topic(partitions).items()
+                for topic, numbers in by_topic(sorted(partitions)).items()
             ]
         ),
         ASSIGNMENT_VERSION,
@@ -75,17 +76,10 @@ def write_assignment(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """What this member got; nothing at all is what the coordinator hands out where the leader left a member out."""
+    """The partitions of this member. Empty data is an empty assignment: the leader left this member out."""
     if not data:
         return frozenset()
     read, _ = decode_versioned(ConsumerProtocolAssignment, data)
     return frozenset(
         TopicPartition(each.topic, number) for each in read.assigned_partitions for number in each.partitions
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        topics.setdefault(topic, []).append(number)
-    return topics

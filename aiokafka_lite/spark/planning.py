@@ -7,9 +7,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from ..aio.retry import Backoff
+from ..aio.retry import Backoff, is_retriable
 from ..cluster.client import Client
-from ..consumer.offsets import EARLIEST, LATEST, is_passing, list_offsets
+from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..errors import ConfigurationError, ErrorCode, KafkaError, error_for
 from ..protocol.messages import MetadataRequest
 from ..types import IsolationLevel, TopicPartition
@@ -141,7 +141,7 @@ class Planner:
                     return loop.run(_awaited(request, client))
                 except KafkaError as error:
                     failures += 1
-                    if failures > self._read.offset_retries or not is_passing(error):
+                    if failures > self._read.offset_retries or not is_retriable(error):
                         raise
                 loop.run(asyncio.sleep(self._read.offset_retry_interval))
 

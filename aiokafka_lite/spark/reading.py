@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from ..aio.retry import Backoff
+from ..aio.retry import Backoff, is_retriable
 from ..aio.service import Component
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import MIB, ConsumerConfig
 from ..consumer.fetched import AbortedTransactions
 from ..consumer.fetching import Fetching
-from ..consumer.offsets import EARLIEST, LATEST, is_passing, list_offsets
+from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..consumer.partition import PartitionState, Reset
 from ..consumer.subscription import Subscription
 from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, error_for
@@ -214,7 +214,7 @@ class RangeReader(Component):
                 request, node=leader.node_id, purpose=Purpose.OTHER, timeout=PROBE_TIMEOUT, retry=False
             )
         except KafkaError as error:
-            if is_passing(error):
+            if is_retriable(error):
                 return  # the leader may have moved; the fetchers follow it, and the next probe repeats the request
             raise
         for given in (each for of_topic in answer.responses for each in of_topic.partitions):

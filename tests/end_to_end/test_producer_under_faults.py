@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import BrokerError, EmbeddedCluster, ErrorCode, KafkaTimeout, TopicPartition
+from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.protocol.messages import ProduceRequest
 from tests.end_to_end.breakable import BreakableCluster, BreakableEmbedded, BreakableKafka
@@ -63,8 +64,7 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BreakableClus
         async with EmbeddedCluster(
             brokers=3,
             auto_create_topics=False,
-            broker_session_timeout=BreakableEmbedded.session_timeout,
-            replication_delay=0.005,  # so that batches are on their way for a while, as they are elsewhere
+            config=ClusterConfig(broker_session_timeout=BreakableEmbedded.session_timeout, replication_delay=0.005),
         ) as embedded:
             yield BreakableEmbedded(embedded)
         return
@@ -141,7 +141,9 @@ async def test_leaders_move_while_records_are_sent(cluster: BreakableCluster, to
 async def test_single_requests_fail_among_others_that_do_not() -> None:
     """The embedded cluster can do what no real one can be told to: fail one request, and serve the next one."""
     topics = Topics()
-    async with EmbeddedCluster(brokers=3, auto_create_topics=False, replication_delay=0.005) as embedded:
+    async with EmbeddedCluster(
+        brokers=3, auto_create_topics=False, config=ClusterConfig(replication_delay=0.005)
+    ) as embedded:
         cluster = BreakableEmbedded(embedded)
         await make(cluster, topics)
         for number in range(5, 300, 5):

@@ -29,6 +29,7 @@ from aiokafka_lite import (
 )
 from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.aio import virtual_time
+from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.protocol import messages
 from tests.embedded.producer.logs import values_of
 from tests.simulation.schedule import NODES, PARTITIONS, Step, schedule
@@ -203,9 +204,8 @@ class _World:
     async def run(self) -> Result:
         complaints: list[str] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(str(context)))
-        async with EmbeddedCluster(
-            brokers=3, tcp=False, seed=self._seed, broker_session_timeout=3.0, history_limit=1_000_000
-        ) as self.cluster:
+        config = ClusterConfig(broker_session_timeout=3.0, history_limit=1_000_000)
+        async with EmbeddedCluster(brokers=3, tcp=False, seed=self._seed, config=config) as self.cluster:
             await self.cluster.create_topic(TOPIC, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
             async with self.client(Admin) as self._admin:
                 await self._live()

@@ -8,6 +8,7 @@ import pytest
 
 from aiokafka_lite import ClientConfig, ConsumerConfig, EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.errors import KafkaTimeout, UnknownTopic
 from aiokafka_lite.spark import reading
 from aiokafka_lite.spark.offsets import Range
@@ -65,7 +66,7 @@ async def test_the_loss_of_a_leader_during_a_probe_finishes_no_range(
     monkeypatch.setattr(reading, "PROBE_INTERVAL", 0.05)
     config = ConsumerConfig(auto_offset_reset="none", fetch_max_wait=0.1)
     partition = TopicPartition("t", 0)
-    async with EmbeddedCluster(brokers=3, broker_session_timeout=0.5) as cluster:
+    async with EmbeddedCluster(brokers=3, config=ClusterConfig(broker_session_timeout=0.5)) as cluster:
         servers = cluster.bootstrap_servers
         await cluster.create_topic("t", partitions=1, replication_factor=3)
         client_config = ClientConfig(bootstrap_servers=servers, request_timeout=1.0, metadata_max_age=0.2)

@@ -1,13 +1,12 @@
-"""One module for each family of APIs; each opens with what the APIs do and what changed by version."""
+"""One module for each family of APIs. Each opens with what the APIs do, and what changed by version.
+
+A new module needs a row here: the import registers its handlers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-from ...protocol.messages import REQUESTS
-from ...protocol.schema import Request, Response
-from . import (
+from ..handling import HANDLERS
+from . import (  # noqa: F401
     api_versions,
     configs,
     coordinator,
@@ -26,32 +25,7 @@ from . import (
     topics,
 )
 
-FAMILIES = (
-    api_versions,
-    configs,
-    coordinator,
-    fetch,
-    group_admin,
-    group_membership,
-    group_offsets,
-    leadership,
-    logs,
-    metadata,
-    offsets,
-    produce,
-    producer_id,
-    quotas,
-    topic_partitions,
-    topics,
-)
 
-Answer = Response | None | Awaitable[Response | None]
-Handler = Callable[[Any, Any], Answer]
-"""Takes the RequestContext and the request. None leaves the request unanswered; an awaitable parks it."""
-
-HANDLERS: dict[int, Handler] = {
-    request.api_key: handler for family in FAMILIES for request, handler in family.HANDLERS.items()
-}
-"""API key to handler."""
-
-REQUESTS_HANDLED: list[type[Request[Any]]] = [REQUESTS[key] for key in sorted(HANDLERS)]
+def default_versions() -> dict[int, tuple[int, int]]:
+    """Every API that has a handler, in all versions of its messages: {API key: (first, last)}."""
+    return {cls.api_key: (cls.versions.first, cls.versions.last) for cls in HANDLERS}

@@ -2,8 +2,8 @@
 
 - Resource types: 2 topic, 4 broker (its id, or "" for all brokers).
 - DescribeConfigs v1 adds sources and synonyms (KIP-226), v3 types and documentation.
-- AlterConfigs replaces all of a resource's settings; what it does not name falls back to its default. Incremental ones
-  (KIP-339) set (0), delete (1), append to (2) or subtract from (3) a list.
+- AlterConfigs replaces all settings of a resource; a setting that it does not name falls back to its default.
+  IncrementalAlterConfigs (KIP-339) sets (0), deletes (1), appends to a list (2) or subtracts from one (3).
 - An unknown setting or a bad value is INVALID_CONFIG, an unknown topic UNKNOWN_TOPIC_OR_PARTITION.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -30,7 +29,7 @@ from ...protocol.messages import (
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseResource,
 )
-from ..authoriser import CLUSTER, Operation, Resource, ResourceType
+from ..authorizer import CLUSTER, Operation, Resource, ResourceType
 from ..config_documentation import DOCUMENTATION
 from ..configs import (
     BROKER_KEYS,
@@ -44,17 +43,15 @@ from ..configs import (
     topic_synonyms,
 )
 from ..controller import Refused
+from ..handling import RequestContext, handles
 from ..topics import is_legal_name
-
-if TYPE_CHECKING:
-    from ..connection import RequestContext
 
 TOPIC = 2
 BROKER = 4
 
 
 class Change(IntEnum):
-    """What an incremental change does."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -62,10 +59,11 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
+@handles(DescribeConfigsRequest)
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     unknown = [each.resource_type for each in request.resources if each.resource_type not in (TOPIC, BROKER)]
-    if unknown:  # the others, too, are refused then
-        message = f"resources of type {unknown[0]} have no settings here"
+    if unknown:  # then all resources are refused
+        message = f"resources of type {unknown[0]} have no settings"
         results = [_refused(resource, ErrorCode.INVALID_REQUEST, message) for resource in request.resources]
     else:
         results = [_describe(context, request, resource) for resource in request.resources]
@@ -97,17 +95,19 @@ def _describe(
 
 
 def _settings(context: RequestContext, resource_type: int, name: str) -> Sequence[tuple[str, ConfigKey, list[Synonym]]]:
-    """A resource's settings with the places that they come from; raises Refused."""
-    controller = context.node.cluster.controller
+    """The settings of a resource, each with all its values. Raises Refused."""
+    controller = context.broker.controller
     if resource_type == TOPIC:
         if not is_legal_name(name):
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no legal topic name")
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
         own = controller.require(name).configs
-        return [(each, key, topic_synonyms(each, own, controller.layers())) for each, key in TOPIC_KEYS.items()]
-    if name and name != str(context.node.node_id):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"this is broker {context.node.node_id}, not {name}")
+        return [
+            (each, key, topic_synonyms(each, own, controller.settings.layers())) for each, key in TOPIC_KEYS.items()
+        ]
+    if name and name != str(context.broker.node_id):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"this is broker {context.broker.node_id}, not {name}")
     settings = [
-        (each, key, broker_synonyms(each, controller.layers(name), own=True))
+        (each, key, broker_synonyms(each, controller.settings.layers(name), own=True))
         for each, key in sorted(BROKER_KEYS.items())
     ]
     if name:
@@ -121,12 +121,13 @@ def _setting(
 ) -> DescribeConfigsResourceResult:
     in_force = synonyms[0]
     described = []
-    if request.include_synonyms and context.version >= 1:
+    if request.include_synonyms and context.version >= DescribeConfigsRequest.SYNONYMS:
         described = [
             DescribeConfigsSynonym(name=each.name, value=_shown(key, each.value), source=each.source)
             for each in synonyms
             if each.source is not ConfigSource.DEFAULT or has_default(each.name)
         ]
+    wants_documentation = request.include_documentation and context.version >= DescribeConfigsRequest.DOCUMENTATION
     return DescribeConfigsResourceResult(
         name=name,
         value=_shown(key, in_force.value),
@@ -135,7 +136,7 @@ def _setting(
         is_sensitive=key.type is ConfigType.PASSWORD,
         synonyms=described,
         config_type=key.type,
-        documentation=DOCUMENTATION[name] if request.include_documentation and context.version >= 3 else None,
+        documentation=DOCUMENTATION[name] if wants_documentation else None,
     )
 
 
@@ -143,6 +144,7 @@ def _shown(key: ConfigKey, value: str | None) -> str | None:
     return None if key.type is ConfigType.PASSWORD or value is None else key.canonical(value)
 
 
+@handles(AlterConfigsRequest)
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     responses = []
     for resource in request.resources:
@@ -156,7 +158,7 @@ def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Alte
             _check_names(context, resource.resource_type, resource.resource_name, _names(resource.configs))
             nulls = [each.name for each in resource.configs if each.value is None]
             if nulls:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"without a value: {', '.join(nulls)}")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{', '.join(nulls)} must have a value")
             values = {each.name: each.value for each in resource.configs if each.value is not None}
             _replace(context, resource.resource_type, resource.resource_name, values, request.validate_only)
         except Refused as refusal:
@@ -165,6 +167,7 @@ def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Alte
     return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
+@handles(IncrementalAlterConfigsRequest)
 def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
@@ -189,11 +192,11 @@ def incremental_alter_configs(
 
 
 def _own(context: RequestContext, resource_type: int, name: str) -> Mapping[str, str]:
-    controller = context.node.cluster.controller
+    controller = context.broker.controller
     if resource_type == TOPIC:
         topic = controller.topics.get(name)
-        return {} if topic is None else topic.configs  # one that there is not is refused last, as in Kafka
-    return controller.dynamic_configs.get(name, {})
+        return {} if topic is None else topic.configs  # as in Kafka, an unknown topic is refused last
+    return controller.settings.dynamic(name)
 
 
 def _names(settings: Iterable[AlterConfigsRequestConfig | IncrementalAlterConfigsRequestConfig]) -> list[str]:
@@ -201,32 +204,35 @@ def _names(settings: Iterable[AlterConfigsRequestConfig | IncrementalAlterConfig
 
 
 def _check_names(context: RequestContext, resource_type: int, resource_name: str, names: Sequence[str]) -> None:
-    """Raise Refused for a resource that cannot have settings, and for a setting that is named twice."""
+    """Raise Refused if the resource has no settings, or if a setting is named twice."""
     if len(set(names)) < len(names):
         raise Refused(ErrorCode.INVALID_REQUEST, "a setting is named twice")
     if resource_type not in (TOPIC, BROKER):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
-    brokers = {str(broker) for broker in context.node.cluster.controller.brokers}
+        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings")
+    brokers = {str(broker) for broker in context.broker.controller.brokers}
     if resource_type == BROKER and resource_name and resource_name not in brokers:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"there is no broker {resource_name!r}")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"unknown broker {resource_name!r}")
 
 
 def _change(
     values: dict[str, str], change: IncrementalAlterConfigsRequestConfig, keys: Mapping[str, ConfigKey]
 ) -> None:
-    """Apply one incremental change; raises Refused."""
+    """Apply one incremental change. Raises Refused."""
     name, value = change.name, change.value
     if change.config_operation == Change.DELETE:
         values.pop(name, None)
         return
     if change.config_operation not in tuple(Change) or value is None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{name}: operation {change.config_operation} with value {value!r}")
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"{name} does not support operation {change.config_operation} with value {value!r}",
+        )
     if change.config_operation == Change.SET:
         values[name] = value
         return
     key = keys.get(name)
     if key is None or key.type is not ConfigType.LIST:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is no list to append to or to subtract from")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
     present = [part for part in values.get(name, key.default or "").split(",") if part]
     parts = [part.strip() for part in value.split(",")]
     if change.config_operation == Change.APPEND:
@@ -239,9 +245,9 @@ def _change(
 def _replace(
     context: RequestContext, resource_type: int, name: str, values: Mapping[str, str], validate_only: bool
 ) -> None:
-    """Put a resource's settings in place; raises Refused."""
+    """Replace the settings of a resource. Raises Refused."""
     _allow(context, resource_type, name, Operation.ALTER_CONFIGS)
-    controller = context.node.cluster.controller
+    controller = context.broker.controller
     if resource_type == TOPIC:
         controller.set_topic_configs(name, values, validate_only=validate_only)
     else:
@@ -250,15 +256,8 @@ def _replace(
 
 def _allow(context: RequestContext, resource_type: int, name: str, operation: Operation) -> None:
     resource = Resource(ResourceType.TOPIC, name) if resource_type == TOPIC else CLUSTER
-    if not context.node.cluster.authoriser.allows(context.principal, operation, resource):
+    if not context.allows(operation, resource):
         code = (
             ErrorCode.TOPIC_AUTHORIZATION_FAILED if resource_type == TOPIC else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         )
-        raise Refused(code, "not allowed")
-
-
-HANDLERS = {
-    DescribeConfigsRequest: describe_configs,
-    AlterConfigsRequest: alter_configs,
-    IncrementalAlterConfigsRequest: incremental_alter_configs,
-}
+        raise Refused(code, f"{operation.name} is denied")

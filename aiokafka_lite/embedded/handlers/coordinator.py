@@ -1,16 +1,13 @@
-"""FindCoordinator: which node keeps a group.
+"""FindCoordinator: the node that coordinates a group.
 
-- v0 knows groups only, v1 adds the type of key, v4 asks for many keys at once (KIP-699).
-- A group is kept by the leader of its partition of ``__consumer_offsets``, which is made when first asked for, as Kafka
-  does. While that has no leader the answer is COORDINATOR_NOT_AVAILABLE, which clients take as "ask again".
-- Transactions and share groups have no coordinator here. They are refused with INVALID_REQUEST, as Kafka refuses share
-  groups where they are off: clients give up at this, while at anything that may pass they ask until their time is
-  over (Java's admin client without a pause).
+- v0 supports only groups, v1 adds the type of the key, v4 many keys in one request (KIP-699).
+- The coordinator of a group is the leader of its partition of ``__consumer_offsets``. As in Kafka, the first request
+  creates that topic. While the partition has no leader the error is COORDINATOR_NOT_AVAILABLE, which clients retry.
+- There is no coordinator for transactions and share groups. The error is INVALID_REQUEST, as in a Kafka without share
+  groups: it is not retriable, so clients fail at once. Java's admin client retries any retriable error in a busy loop.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -18,23 +15,18 @@ from ...protocol.messages import (
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinator,
 )
-from ..authoriser import Operation
+from ..authorizer import Operation
 from ..controller import Refused
 from ..group_records import OFFSETS_TOPIC
-from .group_membership import may
-
-if TYPE_CHECKING:
-    from ..connection import RequestContext
+from ..handling import RequestContext, handles
 
 GROUP = 0
-UNKNOWN_TYPES = {1: "this broker keeps no transactions", 2: "this broker keeps no share groups"}
-MANY_KEYS = 4
-DEFAULT_PARTITIONS = 50
-DEFAULT_REPLICATION_FACTOR = 3
+UNSUPPORTED_TYPES = {1: "this broker does not support transactions", 2: "this broker does not support share groups"}
 
 
+@handles(FindCoordinatorRequest)
 def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    if context.version >= MANY_KEYS:
+    if context.version >= FindCoordinatorRequest.MANY_KEYS:
         return FindCoordinatorResponse(
             coordinators=[_find(context, key, request.key_type) for key in request.coordinator_keys]
         )
@@ -49,47 +41,44 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
 
 
 def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
-    if key_type == GROUP and not may(context, Operation.DESCRIBE, key):
-        return _nobody(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if key_type == GROUP and not context.allows_group(Operation.DESCRIBE, key):
+        return _refused(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if key_type != GROUP:
-        return _nobody(key, ErrorCode.INVALID_REQUEST, UNKNOWN_TYPES.get(key_type))
-    node = context.node
-    if OFFSETS_TOPIC not in node.topics:
-        _make_offsets_topic(context)
-    index = node.groups.partition_for(key)
-    state = None if index is None else node.partition_state((OFFSETS_TOPIC, index))
-    leader = None if state is None else node.endpoint(state.leader)
+        return _refused(key, ErrorCode.INVALID_REQUEST, UNSUPPORTED_TYPES.get(key_type))
+    broker = context.broker
+    if OFFSETS_TOPIC not in broker.metadata.topics:
+        _create_offsets_topic(context)
+    index = broker.groups.partition_for(key)
+    state = None if index is None else broker.metadata.partition_state((OFFSETS_TOPIC, index))
+    leader = None if state is None else broker.metadata.brokers.get(state.leader)
     if leader is None or not leader.alive:
-        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return FindCoordinatorResponseCoordinator(
         key=key,
         node_id=leader.node_id,
         host=leader.host,
         port=leader.port,
         error_code=ErrorCode.NONE,
-        error_message=None if context.version < MANY_KEYS else "",
+        error_message=None if context.version < FindCoordinatorRequest.MANY_KEYS else "",
     )
 
 
-def _nobody(key: str, error: ErrorCode, message: str | None = None) -> FindCoordinatorResponseCoordinator:
+def _refused(key: str, error: ErrorCode, message: str | None = None) -> FindCoordinatorResponseCoordinator:
     return FindCoordinatorResponseCoordinator(
         key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message or error.description
     )
 
 
-def _make_offsets_topic(context: RequestContext) -> None:
-    controller = context.node.cluster.controller
-    settings = controller.broker_configs
-    wanted = int(settings.get("offsets.topic.replication.factor", DEFAULT_REPLICATION_FACTOR))
+def _create_offsets_topic(context: RequestContext) -> None:
+    controller = context.broker.controller
+    settings = context.broker.settings
+    factor = min(settings.number("offsets.topic.replication.factor"), len(controller.live_brokers()))
     try:
         controller.create_topic(
             OFFSETS_TOPIC,
-            int(settings.get("offsets.topic.num.partitions", DEFAULT_PARTITIONS)),
-            max(1, min(wanted, len(controller.live_brokers()))),
+            settings.number("offsets.topic.num.partitions"),
+            max(1, factor),
             configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
         )
     except Refused:
-        return  # another node was faster, or no broker lives: the answer is that nobody is there yet
-
-
-HANDLERS = {FindCoordinatorRequest: find_coordinator}
+        return  # another node created it first, or no broker is alive: the coordinator is not available yet

@@ -1,7 +1,7 @@
-"""Fetch: read batches from the logs of the partitions that this node leads, or, from v11 on, follows.
+"""Fetch: read batches from the logs of the partitions that this node leads or, from v11 on, follows.
 
-A fetch waits until ``min_bytes`` are there, an error or a diverging epoch has to be told, or ``max_wait_ms`` is over.
-The first batch found is given whole, however large, so that a reader always gets on; the rest is cut at the limits.
+A fetch waits until there are ``min_bytes``, an error or a diverging epoch, or until ``max_wait_ms`` is over. The first
+batch is returned whole, however large, so that a reader always makes progress; the others are cut at the limits.
 
 By version: v4 isolation level; v5 log start offset; v7 fetch sessions (KIP-227); v9 leader epochs (KIP-320);
 v11 preferred replica by rack (KIP-392); v12 flexible, diverging epochs (KIP-595); v13 topic ids in place of names;
@@ -9,8 +9,6 @@ v15 the replica's state in a tagged field; v16 leader hints (KIP-951); v17 direc
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -23,33 +21,29 @@ from ...protocol.messages import (
     FetchResponseTopic,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authoriser import Operation, Resource, ResourceType
+from ..authorizer import Operation
 from ..fetch_session import SessionPartition
+from ..handling import RequestContext, handles
 from ..replica_manager import FetchedPartition, FetchParameters, FetchPartition
 from ..topics import PartitionKey
 
-if TYPE_CHECKING:
-    from ..connection import RequestContext
-
-FIRST_VERSION_WITH_SESSIONS = 7
-FIRST_VERSION_WITH_ANY_REPLICA = 11
-FIRST_VERSION_WITH_IDS = 13
-FIRST_VERSION_WITH_HINTS = 16
 READ_COMMITTED = 1
 
 
+@handles(FetchRequest)
 async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    node = context.node
-    session = node.fetch_sessions.open(request, context.version)
+    broker = context.broker
+    session = broker.fetch_sessions.open(request, context.version)
     if session.error is not ErrorCode.NONE:
         return FetchResponse(throttle_time_ms=0, error_code=session.error, session_id=0, responses=[])
     wanted: dict[PartitionKey, FetchPartition] = {}
     slots: dict[PartitionKey, SessionPartition] = {}
     refused: list[tuple[SessionPartition, FetchedPartition]] = []
+    by_id = context.version >= FetchRequest.TOPIC_IDS
     for slot in session.partitions:
-        name, error = _resolve(context, slot)
+        name, error = context.topic(slot, Operation.READ, by_id=by_id)
         key = (name, slot.index)
-        if error is ErrorCode.NONE and node.partition_state(key) is None:
+        if error is ErrorCode.NONE and broker.metadata.partition_state(key) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if error is not ErrorCode.NONE:
             refused.append((slot, FetchedPartition(error, has_aborted=True)))
@@ -60,47 +54,33 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         min_bytes=request.min_bytes,
         max_bytes=_max_bytes(context, request),
         read_committed=request.isolation_level == READ_COMMITTED,
-        from_any_replica=context.version >= FIRST_VERSION_WITH_ANY_REPLICA,
+        from_any_replica=context.version >= FetchRequest.ANY_REPLICA,
         rack=request.rack_id,
     )
-    result = await node.replica_manager.fetch_messages(parameters, wanted)
+    result = await broker.replica_manager.fetch_messages(parameters, wanted)
     size = sum(len(each.records) for each in result.values())
-    throttle = node.quotas.record_fetch(context, size)
+    throttle = broker.quotas.record_fetch(context.principal, context.client_id, size)
     response = FetchResponse(throttle_time_ms=throttle, session_id=session.session_id, responses=[])
     if throttle:
-        return response  # nothing is told, so that it is still news when the client comes back
+        return response  # the session records nothing as sent, so the next fetch returns all of it
     fetched = [*refused, *((slots[key], each) for key, each in result.items())]
-    for slot, each in session.worth_telling(fetched):
+    for slot, each in session.to_send(fetched):
         _add(context, response, slot, each)
     return response
 
 
 def _max_bytes(context: RequestContext, request: FetchRequest) -> int:
-    node = context.node
-    limit = node.quotas.fetch_limit(context)
-    return min(request.max_bytes, node.fetch_max_bytes, *(() if limit is None else (limit,)))
-
-
-def _resolve(context: RequestContext, slot: SessionPartition) -> tuple[str, ErrorCode]:
-    """A partition's topic, and why it may not be read, if so."""
-    name = slot.topic
-    if context.version >= FIRST_VERSION_WITH_IDS:
-        known = context.node.topic_name(slot.topic_id)
-        if known is None:
-            return "", ErrorCode.UNKNOWN_TOPIC_ID
-        name = known
-    allowed = context.node.cluster.authoriser.allows(
-        context.principal, Operation.READ, Resource(ResourceType.TOPIC, name)
-    )
-    return name, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    limit = context.broker.quotas.fetch_limit(context.principal, context.client_id)
+    largest = min(request.max_bytes, context.broker.fetch_max_bytes)
+    return largest if limit is None else min(largest, limit)
 
 
 def _add(context: RequestContext, response: FetchResponse, slot: SessionPartition, fetched: FetchedPartition) -> None:
-    with_ids = context.version >= FIRST_VERSION_WITH_IDS
+    with_ids = context.version >= FetchRequest.TOPIC_IDS
     topics = response.responses
-    if not topics or (topics[-1].topic, topics[-1].topic_id) != (slot.topic, slot.topic_id):
+    if not topics or (topics[-1].topic, topics[-1].topic_id) != (slot.name, slot.topic_id):
         topics.append(
-            FetchResponseTopic(topic=slot.topic, topic_id=slot.topic_id if with_ids else ZERO_UUID, partitions=[])
+            FetchResponseTopic(topic=slot.name, topic_id=slot.topic_id if with_ids else ZERO_UUID, partitions=[])
         )
     partition = FetchResponsePartition(
         partition_index=slot.index,
@@ -109,17 +89,15 @@ def _add(context: RequestContext, response: FetchResponse, slot: SessionPartitio
         last_stable_offset=fetched.last_stable_offset,
         log_start_offset=fetched.log_start_offset,
         aborted_transactions=[] if fetched.has_aborted else None,
-        preferred_read_replica=fetched.preferred_read_replica
-        if context.version >= FIRST_VERSION_WITH_ANY_REPLICA
-        else -1,
+        preferred_read_replica=fetched.preferred_read_replica if context.version >= FetchRequest.ANY_REPLICA else -1,
         records=fetched.records,
     )
-    if fetched.diverging_epoch is not None and context.version >= 12:
+    if fetched.diverging_epoch is not None and context.version >= FetchRequest.DIVERGING_EPOCHS:
         partition.diverging_epoch = FetchResponseDivergingEpoch(
             epoch=fetched.diverging_epoch.epoch, end_offset=fetched.diverging_epoch.end_offset
         )
     topics[-1].partitions.append(partition)
-    if context.version >= FIRST_VERSION_WITH_HINTS and fetched.error in (
+    if context.version >= FetchRequest.LEADER_HINTS and fetched.error in (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
     ):
@@ -129,17 +107,14 @@ def _add(context: RequestContext, response: FetchResponse, slot: SessionPartitio
 def _hint(
     context: RequestContext, response: FetchResponse, partition: FetchResponsePartition, slot: SessionPartition
 ) -> None:
-    """Tell who leads instead, and where that is (KIP-951)."""
-    name = context.node.topic_name(slot.topic_id) or slot.topic
-    state = context.node.partition_state((name, slot.index))
+    """Name the leader and its address (KIP-951)."""
+    name = context.broker.metadata.topic_name(slot.topic_id) or slot.name
+    state = context.broker.metadata.partition_state((name, slot.index))
     if state is None:
         return
     partition.current_leader = FetchResponseLeader(leader_id=state.leader, leader_epoch=state.leader_epoch)
-    leader = context.node.endpoint(state.leader)
+    leader = context.broker.metadata.brokers.get(state.leader)
     if leader is not None and all(each.node_id != leader.node_id for each in response.node_endpoints):
         response.node_endpoints.append(
             FetchResponseNodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack)
         )
-
-
-HANDLERS = {FetchRequest: fetch}

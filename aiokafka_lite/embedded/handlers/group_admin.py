@@ -1,13 +1,11 @@
-"""DescribeGroups, ListGroups and DeleteGroups: groups seen from outside. Each node answers for the groups it keeps.
+"""DescribeGroups, ListGroups and DeleteGroups. Each node answers for the groups that it coordinates.
 
-- DescribeGroups describes a group that does not exist as DEAD; from v6 on with GROUP_ID_NOT_FOUND. v3 adds the
-  operations that the client may do, v4 static members.
-- ListGroups v4 filters by state, v5 by type: all groups here are of the classic kind.
+- DescribeGroups describes a missing group as DEAD; from v6 on with GROUP_ID_NOT_FOUND. v3 adds the operations that the
+  client is allowed, v4 static members.
+- ListGroups v4 filters by state, v5 by type. All groups here have the type "classic".
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -22,15 +20,11 @@ from ...protocol.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from ..authoriser import Operation
+from ..authorizer import Operation
 from ..group import Group, GroupState
-from .group_membership import may
-
-if TYPE_CHECKING:
-    from ..connection import RequestContext
+from ..handling import RequestContext, handles
 
 CLASSIC = "classic"
-NAMES_MISSING_GROUPS = 6
 GROUP_OPERATIONS = (
     Operation.READ,
     Operation.DELETE,
@@ -40,13 +34,15 @@ GROUP_OPERATIONS = (
 )
 
 
+@handles(DescribeGroupsRequest)
 def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     described = [_describe(context, group_id) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in described:
             if group.error_code == ErrorCode.NONE:
-                allowed = [operation for operation in GROUP_OPERATIONS if may(context, operation, group.group_id)]
-                group.authorized_operations = sum(1 << operation for operation in allowed)
+                group.authorized_operations = sum(
+                    1 << operation for operation in GROUP_OPERATIONS if context.allows_group(operation, group.group_id)
+                )
     return DescribeGroupsResponse(groups=described)
 
 
@@ -59,16 +55,16 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
         protocol_data="",
         members=[],
     )
-    if not may(context, Operation.DESCRIBE, group_id):
+    if not context.allows_group(Operation.DESCRIBE, group_id):
         described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return described
-    described.error_code = context.node.groups.check(group_id)
+    described.error_code = context.broker.groups.check(group_id)
     if described.error_code != ErrorCode.NONE:
         return described
-    group = context.node.groups.group(group_id)
+    group = context.broker.groups.group(group_id)
     if group is None:
         described.group_state = GroupState.DEAD.wire_name
-        if context.version >= NAMES_MISSING_GROUPS:
+        if context.version >= DescribeGroupsRequest.GROUP_ID_NOT_FOUND:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = f"Group {group_id} not found."
         return described
@@ -79,21 +75,22 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
 def _fill(described: DescribedGroup, group: Group) -> None:
     described.group_state = group.state.wire_name
     described.protocol_type = group.protocol_type or ""
-    settled = group.state is GroupState.STABLE
-    described.protocol_data = (group.protocol or "") if settled else ""
+    is_stable = group.state is GroupState.STABLE
+    described.protocol_data = (group.protocol or "") if is_stable else ""
     described.members = [
         DescribedGroupMember(
             member_id=member.member_id,
             group_instance_id=member.instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            member_metadata=member.subscription(group.protocol) if settled else b"",
+            member_metadata=member.subscription(group.protocol) if is_stable else b"",
             member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]
 
 
+@handles(ListGroupsRequest)
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
@@ -106,26 +103,20 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
                 group_state=group.state.wire_name,
                 group_type=CLASSIC,
             )
-            for group in context.node.groups.groups()
+            for group in context.broker.groups.groups()
             if (not states or group.state.wire_name.lower() in states)
             and (not types or CLASSIC in types)
-            and may(context, Operation.DESCRIBE, group.group_id)
+            and context.allows_group(Operation.DESCRIBE, group.group_id)
         ],
     )
 
 
+@handles(DeleteGroupsRequest)
 async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     results = []
     for group_id in request.groups_names:
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        if may(context, Operation.DELETE, group_id):
-            error = await context.node.groups.delete_group(group_id)
+        if context.allows_group(Operation.DELETE, group_id):
+            error = await context.broker.groups.delete_group(group_id)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     return DeleteGroupsResponse(throttle_time_ms=0, results=results)
-
-
-HANDLERS = {
-    DescribeGroupsRequest: describe_groups,
-    ListGroupsRequest: list_groups,
-    DeleteGroupsRequest: delete_groups,
-}

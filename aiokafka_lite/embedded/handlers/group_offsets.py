@@ -1,15 +1,14 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: what groups remember.
+"""OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of groups.
 
-- OffsetCommit v2 to v4 may say how long to keep the offset; v6 adds leader epochs; v10 names topics by id.
-- OffsetFetch v2 asks for all with a null and has an error for the whole; v8 asks for many groups; v10 names topics by
-  id. A partition without a committed offset is answered with offset -1 and no error.
+- OffsetCommit v2 to v4 may give a retention time; v6 adds leader epochs; v10 names topics by id.
+- OffsetFetch v2 takes null for all topics and has an error code for the response; v8 takes many groups; v10 names
+  topics by id. A partition without a committed offset has offset -1 and no error.
 - OffsetDelete removes offsets of topics that the group is not subscribed to (KIP-496).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode, ProtocolError
 from ...protocol.codec import decode_versioned
@@ -17,7 +16,6 @@ from ...protocol.messages import (
     ConsumerProtocolSubscription,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -27,7 +25,6 @@ from ...protocol.messages import (
     OffsetDeleteResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -36,32 +33,29 @@ from ...protocol.messages import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authoriser import Operation, Resource, ResourceType
+from ..authorizer import Operation
 from ..group import Group, GroupState
 from ..group_coordinator import CommittedOffset
+from ..handling import RequestContext, handles
 from ..topics import PartitionKey
-from .group_membership import may
-
-if TYPE_CHECKING:
-    from ..connection import RequestContext
 
 MAX_METADATA = 4096
-NAMES_MISSING_GROUPS = 9
-TOPIC_IDS = 10
-MANY_GROUPS = 8
-NOTHING_COMMITTED = CommittedOffset(-1, -1, "", -1)
+NO_OFFSET = CommittedOffset(-1, -1, "", -1)
 
 
+@handles(OffsetCommitRequest)
 async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    groups = context.node.groups
+    groups = context.broker.groups
     offsets: dict[PartitionKey, CommittedOffset] = {}
     results: dict[tuple[str, bytes, int], ErrorCode] = {}
-    error: ErrorCode | None = None  # the group is asked only when a partition is there to commit
+    partition_state = context.broker.metadata.partition_state
+    error: ErrorCode | None = None  # the group is checked only if there is a partition to commit
+    by_id = context.version >= OffsetCommitRequest.TOPIC_IDS
     for topic in request.topics:
-        name, topic_error = _name_of(context, topic)
+        name, topic_error = context.topic(topic, Operation.READ, by_id=by_id)
         for partition in topic.partitions:
             refusal = topic_error
-            if refusal is ErrorCode.NONE and context.node.partition_state((name, partition.partition_index)) is None:
+            if refusal is ErrorCode.NONE and partition_state((name, partition.partition_index)) is None:
                 refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if refusal is ErrorCode.NONE:
                 error = _check_group(context, request) if error is None else error
@@ -90,35 +84,20 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
     )
 
 
-def _name_of(
-    context: RequestContext, topic: OffsetCommitRequestTopic | OffsetFetchRequestTopics
-) -> tuple[str, ErrorCode]:
-    """The topic's name, by id from v10 on, and what is wrong with it as a whole."""
-    name: str | None = topic.name
-    if context.version >= TOPIC_IDS:
-        name = context.node.topic_name(topic.topic_id)
-    if name is None:
-        return "", ErrorCode.UNKNOWN_TOPIC_ID
-    allows = context.node.cluster.authoriser.allows
-    if not allows(context.principal, Operation.READ, Resource(ResourceType.TOPIC, name)):
-        return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return name, ErrorCode.NONE
-
-
 def _check_group(context: RequestContext, request: OffsetCommitRequest) -> ErrorCode:
-    if not may(context, Operation.READ, request.group_id):
+    if not context.allows_group(Operation.READ, request.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    return context.node.groups.check_commit(
+    return context.broker.groups.check_commit(
         request.group_id,
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
-        names_missing=context.version >= NAMES_MISSING_GROUPS,
+        names_missing=context.version >= OffsetCommitRequest.GROUP_ID_NOT_FOUND,
     )
 
 
 def _check_metadata(partition: OffsetCommitRequestPartition) -> ErrorCode:
-    # Kafka counts as Java does, in units of UTF-16.
+    # Kafka counts UTF-16 code units, as Java does.
     units = len((partition.committed_metadata or "").encode("utf-16-le")) // 2
     return ErrorCode.OFFSET_METADATA_TOO_LARGE if units > MAX_METADATA else ErrorCode.NONE
 
@@ -126,7 +105,7 @@ def _check_metadata(partition: OffsetCommitRequestPartition) -> ErrorCode:
 def _committed(
     context: RequestContext, request: OffsetCommitRequest, partition: OffsetCommitRequestPartition
 ) -> CommittedOffset:
-    now = context.node.now_ms()
+    now = context.broker.now_ms()
     expires_at = now + request.retention_time_ms if request.retention_time_ms >= 0 else -1
     return CommittedOffset(
         partition.committed_offset,
@@ -137,13 +116,14 @@ def _committed(
     )
 
 
+@handles(OffsetFetchRequest)
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    if context.version >= MANY_GROUPS:
+    if context.version >= OffsetFetchRequest.MANY_GROUPS:
         return OffsetFetchResponse(groups=[_fetch_group(context, group) for group in request.groups])
     error = _check_fetch(context, request.group_id)
-    if error is not ErrorCode.NONE and context.version >= 2:
+    if error is not ErrorCode.NONE and context.version >= OffsetFetchRequest.TOP_LEVEL_ERROR:
         return OffsetFetchResponse(error_code=error)
-    committed = context.node.groups.committed(request.group_id) if error is ErrorCode.NONE else {}
+    committed = context.broker.groups.committed(request.group_id) if error is ErrorCode.NONE else {}
     wanted = (
         _all_of(committed)
         if request.topics is None
@@ -162,7 +142,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
                         error_code=error,
                     )
                     for index in indexes
-                    for found in (committed.get((name, index), NOTHING_COMMITTED),)
+                    for found in (committed.get((name, index), NO_OFFSET),)
                 ],
             )
             for name, indexes in wanted
@@ -171,9 +151,9 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
 
 
 def _check_fetch(context: RequestContext, group_id: str) -> ErrorCode:
-    if not may(context, Operation.DESCRIBE, group_id):
+    if not context.allows_group(Operation.DESCRIBE, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    return context.node.groups.check(group_id)
+    return context.broker.groups.check(group_id)
 
 
 def _all_of(committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str, list[int]]]:
@@ -187,15 +167,16 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup) -> Off
     error = _check_fetch(context, group.group_id)
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
-    committed = context.node.groups.committed(group.group_id)
+    committed = context.broker.groups.committed(group.group_id)
     wanted: list[tuple[str, bytes, Iterable[int], ErrorCode]] = []
     if group.topics is None:
         for name, indexes in _all_of(committed):
-            known = context.node.topics.get(name)
+            known = context.broker.metadata.topics.get(name)
             wanted.append((name, ZERO_UUID if known is None else known.topic_id, indexes, ErrorCode.NONE))
     else:
+        by_id = context.version >= OffsetFetchRequest.TOPIC_IDS
         for topic in group.topics:
-            name, problem = _name_of(context, topic)
+            name, problem = context.topic(topic, Operation.READ, by_id=by_id)
             wanted.append((name, topic.topic_id, topic.partition_indexes, problem))
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
@@ -212,7 +193,7 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup) -> Off
                         error_code=problem,
                     )
                     for index in indexes
-                    for found in (NOTHING_COMMITTED if problem else committed.get((name, index), NOTHING_COMMITTED),)
+                    for found in (NO_OFFSET if problem else committed.get((name, index), NO_OFFSET),)
                 ],
             )
             for name, topic_id, indexes, problem in wanted
@@ -220,10 +201,11 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup) -> Off
     )
 
 
+@handles(OffsetDeleteRequest)
 async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    groups = context.node.groups
+    groups = context.broker.groups
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if may(context, Operation.DELETE, request.group_id):
+    if context.allows_group(Operation.DELETE, request.group_id):
         error = groups.check(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     group = groups.group(request.group_id)
     if error is ErrorCode.NONE and group is None:
@@ -236,7 +218,7 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     results = {
         (topic.name, partition.partition_index): (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if context.node.partition_state((topic.name, partition.partition_index)) is None
+            if context.broker.metadata.partition_state((topic.name, partition.partition_index)) is None
             else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             if topic.name in busy
             else ErrorCode.NONE
@@ -265,7 +247,7 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
 
 
 def _subscribed(group: Group) -> set[str] | None:
-    """The topics that members subscribe to; None where that cannot be told, as the group is not of consumers."""
+    """The topics that members subscribe to; None if the members are not consumers, and their topics are unknown."""
     if group.state is GroupState.EMPTY:
         return set()
     if group.protocol_type != "consumer":
@@ -277,10 +259,3 @@ def _subscribed(group: Group) -> set[str] | None:
         except ProtocolError:
             return None
     return topics
-
-
-HANDLERS = {
-    OffsetCommitRequest: offset_commit,
-    OffsetFetchRequest: offset_fetch,
-    OffsetDeleteRequest: offset_delete,
-}

@@ -1,14 +1,12 @@
 """ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
 
-- ElectLeaders v0 knows preferred elections only; v1 (KIP-460) also unclean ones, of partitions without a leader.
-  Where all partitions were asked for, those that needed no election are left out.
-- A reassignment (KIP-455) adds the new replicas, waits until they are in sync, and then takes the old ones out. Null
-  calls it off. v1 (KIP-860) may insist on the number of replicas staying as it is.
+- ElectLeaders v0 supports only preferred elections; v1 (KIP-460) adds unclean ones, for partitions without a leader.
+  A request for all partitions leaves out those that needed no election.
+- AlterPartitionReassignments (KIP-455): null replicas cancel a reassignment. v1 (KIP-860) can demand that the number
+  of replicas does not change.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -25,23 +23,22 @@ from ...protocol.messages import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from ..authoriser import CLUSTER, Operation
+from ..authorizer import Operation
 from ..controller import Refused
+from ..handling import RequestContext, handles
 from ..topics import PartitionKey
-
-if TYPE_CHECKING:
-    from ..connection import RequestContext
 
 PREFERRED = 0
 UNCLEAN = 1
 
 
+@handles(ElectLeadersRequest)
 def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    if not _allowed(context, Operation.ALTER):
+    if not context.allows(Operation.ALTER):
         return ElectLeadersResponse(
             throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, replica_election_results=[]
         )
-    controller = context.node.cluster.controller
+    controller = context.broker.controller
     if request.topic_partitions is None:
         keys = [(topic.name, index) for topic in controller.topics.values() for index in range(len(topic.partitions))]
     else:
@@ -57,24 +54,21 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Elec
 
 
 def _elect(context: RequestContext, key: PartitionKey, election_type: int) -> ElectLeadersPartitionResult:
-    controller = context.node.cluster.controller
+    leadership = context.broker.leadership
     result = ElectLeadersPartitionResult(partition_id=key[1], error_code=ErrorCode.NONE, error_message=None)
     try:
         if election_type not in (PREFERRED, UNCLEAN):
-            raise Refused(ErrorCode.INVALID_REQUEST, f"there is no election of type {election_type}")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"unknown election type {election_type}")
         if election_type == UNCLEAN:
-            controller.elect_unclean(key)
+            leadership.elect_unclean(key)
         else:
-            controller.elect_preferred(key)
+            leadership.elect_preferred(key)
     except Refused as refusal:
         result.error_code, result.error_message = refusal.code, str(refusal)
     return result
 
 
-def _allowed(context: RequestContext, operation: Operation) -> bool:
-    return context.node.cluster.authoriser.allows(context.principal, operation, CLUSTER)
-
-
+@handles(AlterPartitionReassignmentsRequest)
 def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
@@ -85,10 +79,9 @@ def alter_partition_reassignments(
         error_message=None,
         responses=[],
     )
-    if not _allowed(context, Operation.ALTER):
+    if not context.allows(Operation.ALTER):
         response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return response
-    controller = context.node.cluster.controller
     for topic in request.topics:
         answered = ReassignableTopicResponse(name=topic.name, partitions=[])
         for wanted in topic.partitions:
@@ -96,7 +89,7 @@ def alter_partition_reassignments(
                 partition_index=wanted.partition_index, error_code=ErrorCode.NONE, error_message=None
             )
             try:
-                controller.reassign(
+                context.broker.leadership.reassign(
                     (topic.name, wanted.partition_index),
                     wanted.replicas,
                     keep_factor=not request.allow_replication_factor_change,
@@ -108,19 +101,20 @@ def alter_partition_reassignments(
     return response
 
 
+@handles(ListPartitionReassignmentsRequest)
 def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     response = ListPartitionReassignmentsResponse(
         throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
     )
-    if not _allowed(context, Operation.DESCRIBE):
+    if not context.allows(Operation.DESCRIBE):
         response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return response
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
-    for topic in context.node.cluster.controller.topics.values():
+    for topic in context.broker.controller.topics.values():
         ongoing = [
             OngoingPartitionReassignment(
                 partition_index=index,
@@ -134,10 +128,3 @@ def list_partition_reassignments(
         if ongoing:
             response.topics.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
     return response
-
-
-HANDLERS = {
-    ElectLeadersRequest: elect_leaders,
-    AlterPartitionReassignmentsRequest: alter_partition_reassignments,
-    ListPartitionReassignmentsRequest: list_partition_reassignments,
-}

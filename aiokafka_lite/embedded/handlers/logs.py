@@ -1,13 +1,11 @@
-"""DeleteRecords, DescribeLogDirs and DescribeProducers: what is in this node's logs.
+"""DeleteRecords, DescribeLogDirs and DescribeProducers: the logs of this node.
 
-- DeleteRecords raises the start of a log, to the high watermark for offset -1; followers take it over when they fetch.
-- DescribeLogDirs: each node has one directory, in memory. v4 adds its size: the limit, if one is set.
-- DescribeProducers gives the producers that a log remembers.
+- DeleteRecords moves the start of a log, for offset -1 to the high watermark. Followers copy the start when they fetch.
+- DescribeLogDirs: each node has one directory, in memory. v4 adds its size: the storage limit, if there is one.
+- DescribeProducers lists the producers whose state a log keeps.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -27,17 +25,16 @@ from ...protocol.messages import (
     DescribeProducersState,
     DescribeProducersTopicResult,
 )
-from ..authoriser import CLUSTER, Operation, Resource, ResourceType
-from ..partition import NotLeader, Partition
-from ..topics import PartitionKey, is_legal_name
-
-if TYPE_CHECKING:
-    from ..connection import RequestContext
+from ..authorizer import Operation
+from ..handling import RequestContext, handles
+from ..partition import NotLeader
+from ..topics import is_legal_name
 
 LOG_DIR = "/memory"
 HIGH_WATERMARK = -1
 
 
+@handles(DeleteRecordsRequest)
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         throttle_time_ms=0,
@@ -55,40 +52,33 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
         partition_index=wanted.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
     )
     try:
-        partition = _leader(context, (topic, wanted.partition_index), Operation.DELETE)
+        partition = context.leader((topic, wanted.partition_index), Operation.DELETE)
     except NotLeader as error:
         result.error_code = error.code
         return result
     if not partition.config.deleted:
-        result.error_code = ErrorCode.POLICY_VIOLATION  # a topic that is only compacted
+        result.error_code = ErrorCode.POLICY_VIOLATION  # the topic is only compacted
         return result
     log = partition.log
     offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
     if not 0 <= offset <= log.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         return result
-    context.node.replica_manager.delete_records(partition, offset)
+    context.broker.replica_manager.delete_records(partition, offset)
     result.low_watermark = log.start_offset
     return result
 
 
-def _leader(context: RequestContext, key: PartitionKey, operation: Operation) -> Partition:
-    """The replica that leads here; raises NotLeader with whatever code fits."""
-    node = context.node
-    if not node.cluster.authoriser.allows(context.principal, operation, Resource(ResourceType.TOPIC, key[0])):
-        raise NotLeader(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
-    if node.partition_state(key) is None:
-        raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
-    partition = node.replica_manager.require(key)
-    partition.require_leader()
-    return partition
-
-
+@handles(DescribeLogDirsRequest)
 def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    if not context.node.cluster.authoriser.allows(context.principal, Operation.DESCRIBE, CLUSTER):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= 3 else ErrorCode.NONE
+    if not context.allows(Operation.DESCRIBE):
+        code = (
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            if context.version >= DescribeLogDirsRequest.TOP_LEVEL_ERROR
+            else ErrorCode.NONE
+        )
         return DescribeLogDirsResponse(throttle_time_ms=0, error_code=code, results=[])
-    manager = context.node.replica_manager
+    manager = context.broker.replica_manager
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -109,6 +99,7 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
     return DescribeLogDirsResponse(throttle_time_ms=0, results=[result])
 
 
+@handles(DescribeProducersRequest)
 def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         throttle_time_ms=0,
@@ -125,10 +116,13 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
 def _producers(context: RequestContext, topic: str, index: int) -> DescribeProducersPartitionResult:
     result = DescribeProducersPartitionResult(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     if not is_legal_name(topic):
-        result.error_code, result.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is no legal topic name"
+        result.error_code, result.error_message = (
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{topic!r} is not a legal topic name",
+        )
         return result
     try:
-        partition = _leader(context, (topic, index), Operation.READ)
+        partition = context.leader((topic, index), Operation.READ)
     except NotLeader as error:
         result.error_code, result.error_message = error.code, str(error)
         return result
@@ -143,10 +137,3 @@ def _producers(context: RequestContext, topic: str, index: int) -> DescribeProdu
             )
         )
     return result
-
-
-HANDLERS = {
-    DeleteRecordsRequest: delete_records,
-    DescribeLogDirsRequest: describe_log_dirs,
-    DescribeProducersRequest: describe_producers,
-}

@@ -1,18 +1,18 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a log begins and ends, by time and by epoch.
+"""ListOffsets and OffsetForLeaderEpoch: offsets by time and by leader epoch.
 
 - ListOffsets timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp (v7, KIP-734), -4 earliest
-  local and -5 latest tiered (v8, v9; there is no tiered storage here, so that -4 is -2 and -5 finds nothing), -6 the
-  earliest that is to be uploaded (v11). Others: the first record at that time or later; none is offset -1.
+  local (v8), -5 latest tiered (v9), -6 earliest pending upload (v11). There is no tiered storage here, so -4 is -2,
+  and -5 and -6 find nothing. Any other timestamp finds the first record with that time or a later one.
+- If no record is found, the offset is -1, without an error.
 - v2 adds the isolation level: "latest" is the last stable offset or the high watermark. v4 adds leader epochs.
-- A partition asked for twice is answered once, with INVALID_REQUEST.
-- A time in the future, or later than all records, gives offset -1 and no error.
-- OffsetForLeaderEpoch gives the end of the largest epoch at or below the one asked for (KIP-279); v3 names the replica.
+- A partition that is named twice gets one answer, INVALID_REQUEST.
+- OffsetForLeaderEpoch finds the end of the largest epoch that is not above the requested one (KIP-279). v3 adds the
+  replica id.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -27,12 +27,9 @@ from ...protocol.messages import (
     OffsetForLeaderEpochResponsePartition,
     OffsetForLeaderEpochResponseTopic,
 )
-from ..authoriser import Operation, Resource, ResourceType
+from ..authorizer import Operation
+from ..handling import RequestContext, handles
 from ..partition import NotLeader, Partition
-from ..topics import PartitionKey
-
-if TYPE_CHECKING:
-    from ..connection import RequestContext
 
 LATEST = -1
 EARLIEST = -2
@@ -40,10 +37,16 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
-FIRST_VERSION_WITH = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSIONS = {
+    MAX_TIMESTAMP: ListOffsetsRequest.MAX_TIMESTAMP,
+    EARLIEST_LOCAL: ListOffsetsRequest.EARLIEST_LOCAL,
+    LATEST_TIERED: ListOffsetsRequest.LATEST_TIERED,
+    EARLIEST_PENDING_UPLOAD: ListOffsetsRequest.EARLIEST_PENDING_UPLOAD,
+}
 CONSUMER = -1
 
 
+@handles(ListOffsetsRequest)
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     asked = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics: dict[str, ListOffsetsResponseTopic] = {}
@@ -66,16 +69,16 @@ def _list_one(
     context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsRequestPartition
 ) -> ListOffsetsResponsePartition:
     answer = ListOffsetsResponsePartition(partition_index=wanted.partition_index, error_code=ErrorCode.NONE)
-    if wanted.timestamp < EARLIEST_PENDING_UPLOAD or context.version < FIRST_VERSION_WITH.get(wanted.timestamp, 0):
+    if wanted.timestamp < EARLIEST_PENDING_UPLOAD or context.version < FIRST_VERSIONS.get(wanted.timestamp, 0):
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         return answer
     try:
-        partition = _require(context, (topic, wanted.partition_index), wanted.current_leader_epoch)
+        partition = context.leader((topic, wanted.partition_index), Operation.DESCRIBE, wanted.current_leader_epoch)
     except NotLeader as error:
         answer.error_code = error.code
         return answer
     _look_up(partition, request, wanted.timestamp, answer)
-    if context.version < 4:
+    if context.version < ListOffsetsRequest.LEADER_EPOCHS:
         answer.leader_epoch = -1
     return answer
 
@@ -98,19 +101,7 @@ def _look_up(
             answer.timestamp, answer.offset, answer.leader_epoch = found
 
 
-def _require(context: RequestContext, key: PartitionKey, current_leader_epoch: int) -> Partition:
-    """The replica that leads here; raises NotLeader with whatever code fits."""
-    node = context.node
-    resource = Resource(ResourceType.TOPIC, key[0])
-    if not node.cluster.authoriser.allows(context.principal, Operation.DESCRIBE, resource):
-        raise NotLeader(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
-    if node.partition_state(key) is None:
-        raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
-    partition = node.replica_manager.require(key)
-    partition.require_leader(current_leader_epoch)
-    return partition
-
-
+@handles(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
@@ -130,13 +121,10 @@ def _end_of_epoch(
     context: RequestContext, topic: str, wanted: OffsetForLeaderEpochRequestPartition
 ) -> OffsetForLeaderEpochResponsePartition:
     try:
-        partition = _require(context, (topic, wanted.partition), wanted.current_leader_epoch)
+        partition = context.leader((topic, wanted.partition), Operation.DESCRIBE, wanted.current_leader_epoch)
     except NotLeader as error:
         return OffsetForLeaderEpochResponsePartition(error_code=error.code, partition=wanted.partition)
     end = partition.end_of_epoch(wanted.leader_epoch)
     return OffsetForLeaderEpochResponsePartition(
         error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset
     )
-
-
-HANDLERS = {ListOffsetsRequest: list_offsets, OffsetForLeaderEpochRequest: offset_for_leader_epoch}

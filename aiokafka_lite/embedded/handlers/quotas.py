@@ -1,13 +1,12 @@
 """DescribeClientQuotas and AlterClientQuotas: limits for users and client ids (KIP-546).
 
-- An entity is a user, a client id, both, or an address; a null name is the default for all that have no own limit.
-- A filter matches a name exactly (0), the default (1) or any name (2); a strict one wants no other parts.
+- An entity is a user, a client id, both, or an IP address. A null name is the default for those without a limit.
+- A filter matches a name exactly (0), the default (1) or any name (2). A strict filter allows no other parts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ...arguments import must_be
 from ...errors import ErrorCode
 from ...protocol.messages import (
     AlterClientQuotasRequest,
@@ -22,16 +21,15 @@ from ...protocol.messages import (
     DescribeClientQuotasResponse,
     DescribeClientQuotasValue,
 )
+from ..handling import RequestContext, handles
 from ..quotas import CLIENT_ID, FETCH, IP, KEYS, PRODUCE, USER, Entity
-
-if TYPE_CHECKING:
-    from ..connection import RequestContext
 
 EXACT = 0
 DEFAULT = 1
 ANY = 2
 
 
+@handles(DescribeClientQuotasRequest)
 def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
@@ -40,7 +38,7 @@ def describe_client_quotas(
         return DescribeClientQuotasResponse(
             throttle_time_ms=0,
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message=f"there are no entities of type {wrong[0]!r}",
+            error_message=f"unknown entity type {wrong[0]!r}",
             entries=None,
         )
     entries = [
@@ -48,7 +46,7 @@ def describe_client_quotas(
             entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
             values=[DescribeClientQuotasValue(key=key, value=value) for key, value in limits.items()],
         )
-        for entity, limits in context.node.cluster.quota_limits
+        for entity, limits in context.broker.quota_limits
         if _matches(dict(entity), request)
     ]
     return DescribeClientQuotasResponse(
@@ -75,6 +73,7 @@ def _matches_part(entity: dict[str, str | None], component: DescribeClientQuotas
     return component.match_type == ANY or name == component.match
 
 
+@handles(AlterClientQuotasRequest)
 def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     entries = []
     for entry in request.entries:
@@ -97,30 +96,24 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
 def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:
     kinds = {part.entity_type for part in entry.entity}
     if not kinds or len(kinds) != len(entry.entity) or not (kinds <= {USER, CLIENT_ID} or kinds == {IP}):
-        return f"{sorted(kinds)} name no entity that can have quotas"
+        return f"an entity of {sorted(kinds)} cannot have quotas"
     if any(part.entity_name == "" for part in entry.entity):
-        return "an empty name; the default is null"
+        return "the name of an entity must not be empty; the default is null"
     for change in entry.ops:
         if change.key not in KEYS and not change.remove:
-            return f"there is no quota {change.key!r}"
+            return f"unknown quota {change.key!r}"
         if not change.remove and not change.value > 0:
-            return f"{change.key}={change.value}: must be above 0"
+            return must_be(change.key, "> 0", change.value)
         if not change.remove and change.key in (PRODUCE, FETCH) and change.value % 1:
-            return f"{change.key}={change.value}: must be a whole number of bytes"
+            return must_be(change.key, "a whole number of bytes", change.value)
     return None
 
 
 def _apply(context: RequestContext, entry: AlterClientQuotasRequestEntry) -> None:
-    limits = context.node.cluster.quota_limits
+    limits = context.broker.quota_limits
     entity: Entity = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
     for change in entry.ops:
         if change.remove:
             limits.remove(entity, change.key)
         else:
             limits.set(entity, change.key, change.value)
-
-
-HANDLERS = {
-    DescribeClientQuotasRequest: describe_client_quotas,
-    AlterClientQuotasRequest: alter_client_quotas,
-}

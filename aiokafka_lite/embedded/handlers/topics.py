@@ -1,16 +1,15 @@
 """CreateTopics, DeleteTopics and CreatePartitions.
 
-- Any node takes them and passes them to the controller, as Kafka's brokers have done since KRaft.
-- CreateTopics v4 lets -1 stand for the broker's defaults (taken here in every version); v5 answers with the settings
-  that the topic got (KIP-525); v7 with its id. A topic named twice in one request is refused both times.
-- DeleteTopics v5 adds messages, v6 takes ids as well as names (KIP-516).
-- CreatePartitions asks for a new total, not for an increment.
+- Any node accepts these requests and forwards them to the controller, as Kafka's brokers do since KRaft.
+- CreateTopics v4 takes -1 for the broker's defaults (here every version does); v5 returns the settings of the new topic
+  (KIP-525), v7 its id. A topic that is named twice in one request is not created.
+- DeleteTopics v5 adds error messages, v6 takes topic ids as well as names (KIP-516).
+- CreatePartitions names the new total, not the increment.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -29,15 +28,14 @@ from ...protocol.messages import (
     DeleteTopicState,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authoriser import CLUSTER, Operation, Resource, ResourceType
+from ..authorizer import Operation
 from ..configs import TOPIC_KEYS, topic_synonyms
 from ..controller import Refused
+from ..handling import RequestContext, handles
 from ..topics import Topic
 
-if TYPE_CHECKING:
-    from ..connection import RequestContext
 
-
+@handles(CreateTopicsRequest)
 def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
     results = []
@@ -45,7 +43,7 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
         wanted = next(topic for topic in request.topics if topic.name == name)
         try:
             if counts[name] > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {counts[name]} times")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _allow_creation(context, name)
             results.append(_created(context, _create(context, wanted, validate_only=request.validate_only)))
         except Refused as refusal:
@@ -54,17 +52,14 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
 
 
 def _allow_creation(context: RequestContext, name: str) -> None:
-    allows = context.node.cluster.authoriser.allows
-    if not allows(context.principal, Operation.CREATE, CLUSTER) or not allows(
-        context.principal, Operation.CREATE, Resource(ResourceType.TOPIC, name)
-    ):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
+    if not context.allows(Operation.CREATE) or not context.allows_topic(Operation.CREATE, name):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "access to the topic is denied")
 
 
 def _create(context: RequestContext, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
     assignments = [(each.partition_index, each.broker_ids) for each in wanted.assignments] or None
     nulls = [each.name for each in wanted.configs if each.value is None]
-    return context.node.cluster.controller.create_topic(
+    return context.broker.controller.create_topic(
         wanted.name,
         wanted.num_partitions,
         wanted.replication_factor,
@@ -80,8 +75,8 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
     )
     result.num_partitions = len(topic.partitions)
     result.replication_factor = len(topic.partitions[0].replicas)
-    if context.version >= 5:
-        layers = context.node.cluster.controller.layers()
+    if context.version >= CreateTopicsRequest.RETURNS_CONFIGS:
+        layers = context.broker.controller.settings.layers()
         in_force = [(name, topic_synonyms(name, topic.configs, layers)[0]) for name in TOPIC_KEYS]
         result.configs = [
             CreatableTopicConfigs(name=name, value=each.value, config_source=each.source) for name, each in in_force
@@ -89,20 +84,21 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
     return result
 
 
+@handles(DeleteTopicsRequest)
 def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    wanted = request.topics if context.version >= 6 else [DeleteTopicState(name=name) for name in request.topic_names]
+    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     counts = Counter((each.name, each.topic_id) for each in wanted)
     responses = []
     for each in wanted:
         result = DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=ErrorCode.NONE)
         try:
             if (each.name is None) == (each.topic_id == ZERO_UUID):
-                raise Refused(ErrorCode.INVALID_REQUEST, "either a name or an id")
+                raise Refused(ErrorCode.INVALID_REQUEST, "a topic must have either a name or an id")
             count = counts.pop((each.name, each.topic_id), 0)
             if count == 0:
                 continue
             if count > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"named {count} times")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"the request names the topic {count} times")
             _delete(context, result)
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
@@ -111,18 +107,19 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
 
 
 def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
-    """Delete the topic that a result is about and complete the result; raises Refused."""
-    node, name = context.node, result.name
+    """Delete the topic that a result is about, and fill in the result. Raises Refused."""
+    broker, name = context.broker, result.name
     if name is None:
-        name = node.cluster.controller.names.get(result.topic_id)
+        name = broker.controller.names.get(result.topic_id)
         if name is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id")
         result.name = name
-    if not node.cluster.authoriser.allows(context.principal, Operation.DELETE, Resource(ResourceType.TOPIC, name)):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
-    result.topic_id = node.cluster.controller.delete_topic(name).topic_id
+    if not context.allows_topic(Operation.DELETE, name):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "access to the topic is denied")
+    result.topic_id = broker.controller.delete_topic(name).topic_id
 
 
+@handles(CreatePartitionsRequest)
 def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
     results = []
@@ -131,7 +128,7 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
         result = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
         try:
             if counts[name] > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {counts[name]} times")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _add_partitions(context, wanted, validate_only=request.validate_only)
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
@@ -140,15 +137,7 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
 
 
 def _add_partitions(context: RequestContext, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
-    cluster = context.node.cluster
-    if not cluster.authoriser.allows(context.principal, Operation.ALTER, Resource(ResourceType.TOPIC, wanted.name)):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
+    if not context.allows_topic(Operation.ALTER, wanted.name):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "access to the topic is denied")
     assignments = None if wanted.assignments is None else [each.broker_ids for each in wanted.assignments]
-    cluster.controller.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
-
-
-HANDLERS = {
-    CreateTopicsRequest: create_topics,
-    DeleteTopicsRequest: delete_topics,
-    CreatePartitionsRequest: create_partitions,
-}
+    context.broker.controller.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)

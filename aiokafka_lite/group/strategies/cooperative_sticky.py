@@ -1,7 +1,8 @@
-"""Cooperative sticky: the sticky assignment, reached without anybody stopping what it keeps (KIP-429).
+"""Cooperative sticky: the sticky assignment in two rounds, while members read on what they keep (KIP-429).
 
-A partition that is to move is given to nobody in the round in which its owner learns that it loses it. The owner lets
-go and joins again, and in that round nobody owns it. So no partition ever has two readers.
+In the first round, a partition that moves is assigned to no member, and its owner learns that it loses it. The owner
+releases it and joins again. In the second round the partition has no owner and is assigned. So no partition ever has
+two readers.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ _GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyStrategy:
-    """The sticky assignment in two rounds: partitions that move are let go in one and given in the next."""
+    """The sticky assignment in two rounds: a moving partition is released in one and assigned in the next."""
 
     name = "cooperative-sticky"
     cooperative = True
 
     def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
-        """The generation alone: what is owned is in the subscription itself, which had no generation before KIP-792."""
+        """The generation, which subscriptions lack before KIP-792. The owned partitions are in the subscription."""
         return _GENERATION.pack(generation)
 
     def assign(self, members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
-        told = [_with_generation(member) for member in members]
-        assignment = spread(told, topics)
-        owners = owners_of(told)  # None where two claim a partition: both let go of it before anyone gets it
+        known = [_with_generation(member) for member in members]
+        assignment = spread(known, topics)
+        owners = owners_of(known)  # None where two members claim a partition: both release it first
         return {
             member_id: [each for each in partitions if owners.get(each, member_id) == member_id]
             for member_id, partitions in assignment.items()

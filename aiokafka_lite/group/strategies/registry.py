@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ...arguments import must_be
 from ...errors import ConfigurationError
@@ -24,16 +25,23 @@ BY_NAME: dict[str, type[AssignmentStrategy]] = {strategy.name: strategy for stra
 
 
 def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
-    """One or more strategies with different names, given as instances or by name. Raises ConfigurationError."""
-    wrong = must_be(
-        "strategies", f"strategy instances, as in [RangeStrategy()], or names of {', '.join(BY_NAME)}", given
-    )
+    """One or more strategies with different names, given as instances or by name. Raises ConfigurationError.
+
+    A name is that of the protocol or of Java's class, with or without its package: ``RangeAssignor``.
+    """
+    wrong = must_be("strategies", f"instances, as in [RangeStrategy()], or names of {', '.join(BY_NAME)}", given)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigurationError(wrong)
-    strategies = tuple(BY_NAME[each]() if isinstance(each, str) and each in BY_NAME else each for each in given)
+    strategies = tuple(_made(each) if isinstance(each, str) else each for each in given)
     if any(isinstance(each, type) or not isinstance(getattr(each, "name", None), str) for each in strategies):
         raise ConfigurationError(wrong)
     names = [strategy.name for strategy in strategies]
     if not names or len(set(names)) != len(names):
         raise ConfigurationError(must_be("strategies", "one or more with different names", names))
     return strategies
+
+
+def _made(name: str) -> Any:
+    """The strategy of that name; an unknown name is returned as it is, and the caller refuses it."""
+    wanted = name.rpartition(".")[2].lower().removesuffix("assignor").replace("-", "")
+    return next((strategy() for strategy in STRATEGIES if strategy.name.replace("-", "") == wanted), name)

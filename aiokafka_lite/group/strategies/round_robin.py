@@ -1,4 +1,4 @@
-"""Round robin: all partitions of all topics dealt out in turn, as cards."""
+"""Round robin: all partitions of all topics are assigned to the members in turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .strategy import Assignment, GroupMember, TopicRacks, subscribers
 
 
 class RoundRobinStrategy:
-    """Deal partitions to members in turn, passing over those that do not subscribe. Even when all subscribe alike."""
+    """Assigns partitions in turn and skips members that do not subscribe. Even if all members subscribe alike."""
 
     name = "roundrobin"
     cooperative = False

@@ -1,8 +1,8 @@
-"""Sticky: as even as can be, and as little moved as can be.
+"""Sticky: as even as possible, and then with as few moves as possible.
 
-First what members own stays with them, as far as it is still theirs to have. Then what nobody owns goes to whoever has
-least. Then partitions move from those with more to those with fewer as long as that makes the difference smaller.
-Evenness comes before stickiness: at the end nobody has two more than another that could take one of them.
+First, members keep the partitions that they own and still subscribe to. Then each partition without an owner goes to
+the member with the fewest. Then partitions move from members with more to members with fewer while that reduces the
+difference. At the end no member has two partitions more than another one that subscribes to one of them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class StickyUserDataTopic:
 
 @message(key=-1, versions=(0, 1))
 class StickyUserData(Message):
-    """What a member tells the leader of its last assignment, as the Java client's sticky assignor writes it."""
+    """A member's last assignment, for the leader, in the format of the Java client's sticky assignor."""
 
     topics: list[StickyUserDataTopic] = array(StickyUserDataTopic)
     generation: int = int32("1+", default=-1, ignorable=True)
 
 
 class StickyStrategy:
-    """Spread partitions as evenly as subscriptions allow, and leave them where they are as far as that allows."""
+    """Spreads partitions as evenly as the subscriptions allow, and moves as few as that needs."""
 
     name = "sticky"
     cooperative = False
@@ -55,7 +55,7 @@ class StickyStrategy:
 
 
 def _with_user_data(member: GroupMember) -> GroupMember:
-    """The member with what its user data says it owns. Bytes that cannot be read count as owning nothing."""
+    """The member with the owned partitions of its user data. Unreadable user data counts as owning nothing."""
     if not member.user_data:
         return member
     data = _read(member.user_data, 1) or _read(member.user_data, 0)
@@ -75,7 +75,7 @@ def _read(user_data: bytes, version: int) -> StickyUserData | None:
 
 
 def spread(members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
-    """The sticky assignment, by what ``owned`` and ``generation`` of the members say."""
+    """The sticky assignment for the ``owned`` and ``generation`` of the members."""
     readers = {
         topic: [member.member_id for member in subscribed] for topic, subscribed in subscribers(members, topics).items()
     }
@@ -92,7 +92,7 @@ def spread(members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
             else:
                 free.append(partition)
     racks = {member.member_id: member.rack for member in members}
-    # Those with fewest possible readers first: whoever is choosy at the end has nobody left to choose.
+    # Partitions with the fewest possible readers first: at the end, their few readers might be full.
     for partition in sorted(free, key=lambda each: (len(readers[each.topic]), each)):
         near = topics[partition.topic][partition.partition]
         taker = min(
@@ -105,7 +105,7 @@ def spread(members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
 
 
 def owners_of(members: Sequence[GroupMember]) -> dict[TopicPartition, str | None]:
-    """Who owns what. Of two that claim a partition the later generation is right; of the same one, neither (None)."""
+    """The owner of each partition. If two members claim it, the later generation wins; in one generation none."""
     owners: dict[TopicPartition, str | None] = {}
     generations: dict[TopicPartition, int] = {}
     for member in members:
@@ -119,10 +119,10 @@ def owners_of(members: Sequence[GroupMember]) -> dict[TopicPartition, str | None
 
 
 def _level(assignment: Assignment, readers: Mapping[str, list[str]], by_order: Mapping[str, int]) -> None:
-    """Move one partition at a time, from whoever has most, until no move makes two members more equal.
+    """Move one partition at a time from the fullest member, until no move makes two members more equal.
 
-    Each move takes from a member to one that has at least two fewer, so the sum of squares falls and the loop ends.
-    Taking from the fullest each time is what keeps the number of moves small.
+    Each move goes to a member with at least two fewer, so the sum of squares falls and the loop ends. Starting at the
+    fullest member keeps the number of moves small.
     """
 
     def move() -> bool:

@@ -1,4 +1,4 @@
-"""What a strategy is given, and what it gives back."""
+"""The interface of assignment strategies: their input, and the assignment that they return."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Protocol, TypeAlias
 from ...types import TopicPartition
 
 TopicRacks: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
-"""Topics that exist: for each of a topic's partitions, the racks that hold a replica of it (empty where unknown)."""
+"""Existing topics: for each partition, the racks that hold a replica of it (empty if unknown)."""
 
 Assignment: TypeAlias = dict[str, list[TopicPartition]]
-"""Partitions by member id. Every member has an entry, and no partition is in two."""
+"""Partitions by member id. Every member has an entry, and no partition is in two entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member, as the leader reads it from the answer to JoinGroup.
+    """One member in the JoinGroup answer that the leader gets.
 
-    ``owned`` is what it said it owns and ``generation`` when it was given that, -1 where it did not say.
+    ``owned`` are the partitions that it owns, and ``generation`` is when it got them, -1 if it did not report that.
     """
 
     member_id: str
@@ -32,33 +32,33 @@ class GroupMember:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Sort key of members: static ones by instance id and first, so that a restart changes nothing; then by id."""
+        """Sort key: static members by instance id, so that a restart changes nothing; then the others by member id."""
         return (self.instance_id is None, self.member_id if self.instance_id is None else self.instance_id)
 
 
 class AssignmentStrategy(Protocol):
-    """Assigns the partitions of a group. Implement it for a strategy of your own; all members must name it alike.
+    """Assigns the partitions of a group. Implement it for your own strategy; all members must use the same ``name``.
 
-    ``cooperative`` strategies never give a member what another has not yet let go of (KIP-429), so that members need
-    not stop reading what they keep.
+    A ``cooperative`` strategy never assigns a partition that another member has not released yet (KIP-429), so members
+    read on what they keep.
     """
 
     name: str
     cooperative: bool
 
     def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
-        """What a member adds to its subscription, for the leader's ``assign`` to read."""
+        """Bytes that a member adds to its subscription, for the leader's ``assign``."""
 
     def assign(self, members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
-        """Every partition of every topic that a member subscribes to, given to exactly one of its subscribers.
+        """Assign every partition of every subscribed topic to exactly one subscriber of that topic.
 
-        Deterministic: the same members and topics give the same assignment, whatever their order. Topics that a member
-        names and that do not exist are left out.
+        Deterministic: the same members and topics give the same assignment in any order. Subscribed topics that do not
+        exist are not in ``topics``.
         """
 
 
 def subscribers(members: Iterable[GroupMember], topics: TopicRacks) -> dict[str, list[GroupMember]]:
-    """Existing topics with a subscriber, in order of their names, each with its subscribers in their order."""
+    """Existing topics with subscribers, sorted by name, each with its subscribers in their ``order``."""
     found: dict[str, list[GroupMember]] = {}
     for member in sorted(members, key=lambda member: member.order):
         for topic in set(member.topics):

@@ -80,7 +80,7 @@ async def test_partitions_are_added_up_to_a_total(admin: Admin) -> None:
 
 
 async def test_an_unknown_topic_is_not_created_by_describing_it(admin: Admin, cluster: EmbeddedCluster) -> None:
-    assert cluster.auto_create_topics
+    assert cluster.nodes[1].settings.enabled("auto.create.topics.enable")
     results = await admin.topics.describe(["nobody-made-this", "bad name"])
     with pytest.raises(UnknownTopic, match="nobody-made-this"):
         results["nobody-made-this"]

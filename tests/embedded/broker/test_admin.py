@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     AlterPartitionReassignmentsRequest,
@@ -139,7 +139,7 @@ async def test_asking_creates_a_topic_only_where_allowed(one: EmbeddedCluster) -
         assert (await peer.ask(MetadataRequest(topics=asked), 9)).topics[0].error_code == 0
         bad = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="a b")]), 9)
         assert bad.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        one.auto_create_topics = False
+    async with EmbeddedCluster(brokers=1, tcp=False, auto_create_topics=False) as strict, Peer(strict) as peer:
         off = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="other")]), 9)
         assert off.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -259,7 +259,7 @@ async def test_what_the_logs_hold_is_described(one: EmbeddedCluster) -> None:
 
 
 async def test_a_full_disk_is_a_storage_error_and_nothing_is_acknowledged() -> None:
-    async with EmbeddedCluster(brokers=1, tcp=False, storage_limit=200) as cluster:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(storage_limit=200)) as cluster:
         await cluster.create_topic("t")
         async with Peer(cluster) as peer:
             codes = [(await peer.produce("t", produced(b"x" * 50, timestamp=-1))).error_code for _ in range(3)]
@@ -323,7 +323,7 @@ async def test_what_has_no_coordinator_is_refused_for_good(
         answer = await peer.ask(FindCoordinatorRequest(key_type=key_type, **keys), version)
         found = answer.coordinators[0] if version >= 4 else answer
         assert ErrorCode.of(found.error_code) is ErrorCode.INVALID_REQUEST
-        assert found.error_message == f"this broker keeps no {what}"
+        assert found.error_message == f"this broker does not support {what}"
 
 
 async def test_a_transactional_producer_is_refused_for_good(cluster: EmbeddedCluster) -> None:

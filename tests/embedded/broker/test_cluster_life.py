@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import EmbeddedCluster, Refused
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Refused
 from aiokafka_lite.errors import ConfigurationError, ErrorCode
 from aiokafka_lite.protocol.messages import MetadataRequest, MetadataRequestTopic
 from aiokafka_lite.protocol.records import split_batches
@@ -82,7 +82,10 @@ async def test_too_few_in_sync_replicas_refuse_and_never_acknowledge(three: Embe
 def test_a_shrinking_set_after_the_append_is_told_as_such() -> None:
     async def main() -> None:
         async with EmbeddedCluster(
-            brokers=2, tcp=False, replica_lag_time_max=10.0, broker_session_timeout=1e6
+            brokers=2,
+            tcp=False,
+            configs={"replica.lag.time.max.ms": "10000"},
+            config=ClusterConfig(broker_session_timeout=1e6),
         ) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
             await cluster.freeze(2)
@@ -98,7 +101,7 @@ def test_a_shrinking_set_after_the_append_is_told_as_such() -> None:
 
 def test_a_produce_that_is_not_copied_in_time_times_out() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, broker_session_timeout=1e6) as cluster:
+        async with EmbeddedCluster(brokers=2, tcp=False, config=ClusterConfig(broker_session_timeout=1e6)) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2]])
             await cluster.freeze(2)
             async with Peer(cluster, 1) as peer:
@@ -113,7 +116,7 @@ def test_a_produce_that_is_not_copied_in_time_times_out() -> None:
 
 async def test_a_leader_that_moves_answers_what_was_parked(three: EmbeddedCluster) -> None:
     await three.create_topic("t", assignments=[[1, 2]])
-    three.replication_delay = 1000.0
+    three.replication.delay = 1000.0
     async with Peer(three, 1) as peer:
         peer.send(produce_request("t", batch(b"a"), timeout_ms=60_000), 9)
         while not len(three.nodes[1].replica_manager.produce_purgatory):
@@ -147,7 +150,7 @@ def test_a_leader_cut_off_acknowledges_nothing_and_loses_what_only_it_has() -> N
 
 def test_a_frozen_broker_loses_its_leadership_when_its_session_ends_and_answers_after_the_thaw() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, broker_session_timeout=9.0) as cluster:
+        async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(broker_session_timeout=9.0)) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2, 3]])
             await cluster.freeze(1)
             async with Peer(cluster, 1) as peer:
@@ -187,7 +190,7 @@ def test_an_unclean_election_is_taken_only_where_the_topic_allows_it() -> None:
 
 
 async def test_a_reader_is_sent_to_the_replica_in_its_rack() -> None:
-    async with EmbeddedCluster(brokers=2, tcp=False, racks=["a", "b"]) as cluster:
+    async with EmbeddedCluster(brokers=2, tcp=False, config=ClusterConfig(racks=["a", "b"])) as cluster:
         await cluster.create_topic("t", assignments=[[1, 2]])
         async with Peer(cluster, 1) as leader, Peer(cluster, 2) as follower:
             await leader.produce("t", batch(b"a"))
@@ -215,7 +218,9 @@ async def test_in_sync_sets_and_leaders_can_be_set(three: EmbeddedCluster) -> No
 
 def test_an_hour_of_cluster_life_takes_a_moment_and_leaves_the_same_trace() -> None:
     async def main() -> int:
-        async with EmbeddedCluster(brokers=3, tcp=False, seed=4, wall_clock=lambda: 1e9) as cluster:
+        async with EmbeddedCluster(
+            brokers=3, tcp=False, seed=4, config=ClusterConfig(wall_clock=lambda: 1e9)
+        ) as cluster:
             await cluster.create_topic("t", partitions=3, replication_factor=3)
             loop = asyncio.get_running_loop()
             trace: list[object] = []
@@ -278,7 +283,7 @@ class Nemesis:
                     with contextlib.suppress(Refused):
                         await self.cluster.move_leader("t", 0)
                 case "slow":
-                    self.cluster.replication_delay = self.dice.choice([0.0, 0.01, 3.0])
+                    self.cluster.replication.delay = self.dice.choice([0.0, 0.01, 3.0])
 
 
 class Writer:
@@ -314,14 +319,16 @@ class Writer:
 def test_nothing_acknowledged_is_lost_repeated_or_reordered_whatever_breaks(seed: int) -> None:
     async def main() -> tuple[list[bytes], list[bytes]]:
         dice = random.Random(seed)
-        async with EmbeddedCluster(brokers=3, tcp=False, seed=seed, replica_lag_time_max=10.0) as cluster:
+        async with EmbeddedCluster(
+            brokers=3, tcp=False, seed=seed, configs={"replica.lag.time.max.ms": "10000"}
+        ) as cluster:
             await cluster.create_topic("t", 1, 3, configs={"min.insync.replicas": "2", "retention.ms": "-1"})
             nemesis, writer = Nemesis(cluster, dice), Writer(cluster, dice)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(nemesis.work)
                 await writer.work(1800.0)
                 nemesis.over = True
-            cluster.replication_delay = 0.0
+            cluster.replication.delay = 0.0
             await cluster.until_in_sync("t", timeout=100.0)
             await asyncio.sleep(10)
             logs = [node.replica_manager.partitions["t", 0].log for node in cluster.nodes.values()]
@@ -345,13 +352,13 @@ def test_nothing_acknowledged_is_lost_repeated_or_reordered_whatever_breaks(seed
 
 def test_a_network_cut_anew_has_only_the_new_cut() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, wall_clock=lambda: 1.0) as cluster:
+        async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2, 3]])
             await cluster.partition_network([1], [2, 3])
             await asyncio.sleep(1)
             await cluster.create_topic("u", assignments=[[3, 1]])
             await cluster.partition_network([2], [1, 3])
-            assert "u" in cluster.nodes[1].topics
+            assert "u" in cluster.nodes[1].metadata.topics
             await asyncio.sleep(60)
             assert cluster.controller.live_brokers() == [1, 3]
             assert set(cluster.state_of("u", 0).isr) == {1, 3}
@@ -361,7 +368,7 @@ def test_a_network_cut_anew_has_only_the_new_cut() -> None:
 
 def test_a_thaw_does_not_keep_the_session_of_a_broker_that_is_cut_off() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, wall_clock=lambda: 1.0) as cluster:
+        async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2, 3]])
             await cluster.partition_network([1], [2, 3])
             await cluster.freeze(1)
@@ -375,7 +382,7 @@ def test_a_thaw_does_not_keep_the_session_of_a_broker_that_is_cut_off() -> None:
 
 def test_the_bytes_stored_are_those_of_the_logs_whatever_happened_to_them() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, wall_clock=lambda: 1.0) as cluster:
+        async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2, 3]], configs={"compression.type": "gzip"})
             managers = {node_id: node.replica_manager for node_id, node in cluster.nodes.items()}
             async with Peer(cluster) as peer:
@@ -398,7 +405,9 @@ def test_the_bytes_stored_are_those_of_the_logs_whatever_happened_to_them() -> N
 
 def test_a_broker_with_a_skewed_clock_stamps_and_ages_records_by_it() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, wall_clock=lambda: 1_000_000.0) as cluster:
+        async with EmbeddedCluster(
+            brokers=2, tcp=False, config=ClusterConfig(wall_clock=lambda: 1_000_000.0)
+        ) as cluster:
             settings = {"message.timestamp.type": "LogAppendTime", "retention.ms": "60000"}
             await cluster.create_topic("t", assignments=[[1]], configs=settings)
             await cluster.create_topic("u", assignments=[[2]], configs=settings)
@@ -421,7 +430,9 @@ def test_a_broker_with_a_skewed_clock_stamps_and_ages_records_by_it() -> None:
 
 def test_a_broker_whose_clock_is_slow_refuses_records_that_come_from_its_future() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1_000_000.0) as cluster:
+        async with EmbeddedCluster(
+            brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1_000_000.0)
+        ) as cluster:
             await cluster.create_topic("t", configs={"message.timestamp.after.max.ms": "1000"})
             records = produced(b"v", timestamp=1_000_000_000)
             async with Peer(cluster, 1) as peer:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from random import Random
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.fetch_session import FetchSessions
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     FetchRequest,
@@ -101,7 +99,8 @@ async def test_the_least_recently_used_session_makes_room(one: EmbeddedCluster) 
 
 async def test_sessions_remember_no_more_partitions_than_there_is_room_for(one: EmbeddedCluster) -> None:
     await one.create_topic("t", 3)
-    sessions = one.nodes[1].fetch_sessions = FetchSessions(Random(1), most_partitions=1_000)
+    sessions = one.nodes[1].fetch_sessions
+    sessions.most_partitions = 1_000
     async with Peer(one) as peer:
         first = await peer.ask(request(0, 0, {0: 0}), 12)
         second = await peer.ask(request(0, 0, {1: 0}), 12)

@@ -6,12 +6,13 @@ import asyncio
 import random
 import struct
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, KafkaError
 from aiokafka_lite.protocol.connection import ClientProtocol
 from aiokafka_lite.protocol.messages import REQUESTS, MetadataRequest
@@ -132,7 +133,7 @@ async def test_a_bomb_is_refused_without_being_unpacked(one: EmbeddedCluster) ->
 
 async def test_connections_above_the_limit_are_refused() -> None:
     async with (
-        EmbeddedCluster(brokers=1, tcp=False, max_connections=2) as cluster,
+        EmbeddedCluster(brokers=1, tcp=False, configs={"max.connections": "2"}) as cluster,
         Peer(cluster) as first,
         Peer(cluster) as second,
         Peer(cluster) as third,
@@ -143,7 +144,8 @@ async def test_connections_above_the_limit_are_refused() -> None:
 
 
 async def test_frames_above_the_limit_are_refused() -> None:
-    async with EmbeddedCluster(brokers=1, tcp=False, max_request_size=1000) as cluster, Peer(cluster) as peer:
+    configs = {"socket.request.max.bytes": "1000"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster, Peer(cluster) as peer:
         peer.send(produce_request("t", b"x" * 2000), 9)
         assert await ended(peer)
 
@@ -171,16 +173,24 @@ async def test_a_client_that_never_reads_stalls_only_itself(cluster: EmbeddedClu
     "settings",
     [
         {"brokers": 0},
-        {"host": "0.0.0.0"},
+        {"config": {"host": "0.0.0.0"}},
+        {"config": {"racks": ["a"]}},
+        {"config": {"replication_delay": -1.0}},
         {"ports": 70000},
         {"ports": [1, 2]},
         {"default_partitions": 0},
-        {"default_replication_factor": 4},
+        {"configs": {"default.replication.factor": "4"}},
         {"configs": {"nonsense": "1"}},
+        {"configs": {"num.partitions": "4"}, "default_partitions": 5},
+        {"configs": {"auto.create.topics.enable": "true"}, "auto_create_topics": False},
         {"as_kafka": "0.9"},
     ],
     ids=str,
 )
-def test_bad_settings_are_refused_by_name(settings: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match=next(iter(settings))):
-        EmbeddedCluster(**{"brokers": 3, **settings})  # type: ignore[arg-type]
+def test_a_wrong_setting_is_named_in_the_error(settings: dict[str, Any]) -> None:
+    config: dict[str, Any] = settings.get("config", {})
+    wrong = next(iter({**config, **settings.get("configs", {}), **settings}))
+    with pytest.raises(
+        ConfigurationError, match=wrong.replace("default_partitions", "num.partitions|default_partitions")
+    ):
+        EmbeddedCluster(**{"brokers": 3, **settings, "config": ClusterConfig(**config)})

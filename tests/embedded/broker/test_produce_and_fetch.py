@@ -87,7 +87,7 @@ async def test_unknown_topics_partitions_and_ids_are_answered_beside_good_ones(o
 async def test_a_denied_topic_is_refused_and_the_rest_written(one: EmbeddedCluster) -> None:
     await one.create_topic("secret")
     await one.create_topic("t")
-    one.authoriser.deny_topic("secret")
+    one.authorizer.deny_topic("secret")
     async with Peer(one) as peer:
         request = produce_request("secret", now_batch())
         request.topic_data += produce_request("t", now_batch()).topic_data

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.quotas import QuotaLimits
 from aiokafka_lite.errors import ConnectionLost
 from aiokafka_lite.protocol.messages import (
@@ -33,7 +33,7 @@ def alter(entity: dict[str, str | None], key: str, value: float, *, remove: bool
 
 def test_a_producer_above_its_rate_is_told_to_wait_and_is_not_read_meanwhile() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t")
             async with Peer(cluster) as peer:
                 await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1000.0))
@@ -51,7 +51,7 @@ def test_a_producer_above_its_rate_is_told_to_wait_and_is_not_read_meanwhile() -
 
 def test_a_throttled_fetch_is_answered_empty_and_loses_nothing() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t")
             async with Peer(cluster) as peer:
                 await peer.produce("t", produced(b"x" * 9_000))
@@ -111,7 +111,7 @@ def test_the_most_specific_limit_counts() -> None:
 
 def test_a_wait_too_long_for_the_answer_is_told_as_the_longest_it_can_say() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t", configs={"max.message.bytes": "10000000"})
             async with Peer(cluster) as peer:
                 await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1.0))
@@ -126,7 +126,7 @@ def test_a_wait_too_long_for_the_answer_is_told_as_the_longest_it_can_say() -> N
 
 def test_clients_that_have_long_been_silent_are_forgotten() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             quotas = cluster.nodes[1].quotas
             await cluster.create_topic("t")
             async with Peer(cluster) as peer:
@@ -144,7 +144,7 @@ def test_clients_that_have_long_been_silent_are_forgotten() -> None:
 @pytest.mark.parametrize("fault", ["delay", "apply_then_disconnect"])
 def test_work_counts_also_for_requests_that_a_fault_has_hit(fault: str) -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: 1.0) as cluster:
+        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             async with Peer(cluster) as peer:
                 await peer.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
                 hit = cluster.on(MetadataRequest)

@@ -10,7 +10,7 @@ import pytest
 from aiokafka_lite.cluster.metadata import ClusterView
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.faults import Fault
-from aiokafka_lite.embedded.node import default_versions
+from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import (
     AuthorizationError,
     ConnectionLost,

@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.node import default_versions
+from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
 from aiokafka_lite.net.broker import Purpose
 from aiokafka_lite.protocol.messages import (

@@ -49,7 +49,7 @@ def write_batch(cluster: EmbeddedCluster, partition: TopicPartition, data: bytes
     replica.try_advance_high_watermark()
     manager = cluster.nodes[replica.node_id].replica_manager
     manager.complete_delayed(replica.key)
-    manager.on_append(replica)
+    cluster.nodes[replica.node_id].in_sync.wake_followers(replica)
     return offset
 
 

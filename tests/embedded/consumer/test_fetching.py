@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.consumer import Consumer
-from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.node import default_versions
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import CorruptRecord, ErrorCode
 from aiokafka_lite.protocol.messages import (
     FetchRequest,
@@ -344,7 +344,7 @@ def readers_sessions(cluster: EmbeddedCluster, node: int) -> int:
 @pytest.mark.parametrize("newest", range(4, 19))
 async def test_every_version_of_fetch_is_spoken(newest: int) -> None:
     versions = {**default_versions(), FetchRequest.api_key: (4, newest)}
-    async with EmbeddedCluster(brokers=1, tcp=False, versions=versions) as cluster:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(versions=versions)) as cluster:
         await cluster.create_topic("orders", partitions=2)
         fill(cluster, FIRST, 100)
         fill(cluster, SECOND, 100)
@@ -359,7 +359,7 @@ async def test_every_version_of_fetch_is_spoken(newest: int) -> None:
 async def test_topics_without_an_id_are_asked_for_by_name() -> None:
     """As of brokers whose metadata has no ids although their Fetch has: no id was given to topics of old."""
     versions = {**default_versions(), MetadataRequest.api_key: (0, 9)}
-    async with EmbeddedCluster(brokers=1, tcp=False, versions=versions) as cluster:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(versions=versions)) as cluster:
         await cluster.create_topic("orders")
         fill(cluster, FIRST, 100)
         async with consumer_of(cluster, topics=["orders"]) as consumer:

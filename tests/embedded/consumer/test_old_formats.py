@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.node import default_versions
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.messages import FetchRequest, FetchResponse, FetchResponsePartition, FetchResponseTopic
 from aiokafka_lite.protocol.records import encode_batch, split_batches
@@ -55,7 +55,7 @@ class OldLog:
 async def orders(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
     """A topic on brokers of some age."""
     versions = {**default_versions(), FetchRequest.api_key: (4, request.param)}
-    async with EmbeddedCluster(brokers=1, tcp=False, seed=1, versions=versions) as cluster:
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1, config=ClusterConfig(versions=versions)) as cluster:
         await cluster.create_topic("orders")
         yield cluster
 

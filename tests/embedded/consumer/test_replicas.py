@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.types import TopicPartition
@@ -19,7 +19,7 @@ LEADER, NEAR = 1, 2
 @pytest.fixture
 async def racks() -> AsyncIterator[EmbeddedCluster]:
     """orders-0 is led in rack a and followed in rack b; it has 100 records."""
-    async with EmbeddedCluster(brokers=3, tcp=False, racks=["a", "b", "c"], seed=1) as cluster:
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, config=ClusterConfig(racks=["a", "b", "c"])) as cluster:
         await cluster.create_topic("orders", assignments=[[LEADER, NEAR]])
         await cluster.until_in_sync("orders")
         fill(cluster, FIRST, 100)

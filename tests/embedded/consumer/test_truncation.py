@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka_lite.consumer import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession, ResetReason
-from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.node import default_versions
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import AuthorizationError, ErrorCode, OffsetOutOfRange
 from aiokafka_lite.protocol.messages import (
     FetchRequest,
@@ -30,7 +30,7 @@ LAST_THAT_DOES_NOT_COMPARE, FIRST_THAT_COMPARES = 11, 12
 
 async def cluster_with_fetch(newest: int) -> AsyncIterator[EmbeddedCluster]:
     versions = {**default_versions(), FetchRequest.api_key: (4, newest)}
-    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, versions=versions) as cluster:
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, config=ClusterConfig(versions=versions)) as cluster:
         await cluster.create_topic("orders")
         fill(cluster, FIRST, 100)
         yield cluster

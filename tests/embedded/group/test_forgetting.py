@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.group_coordinator import CommittedOffset
 from aiokafka_lite.errors import ErrorCode
 
@@ -16,7 +16,7 @@ def test_offsets_that_have_expired_do_not_come_back_with_another_coordinator() -
     now = [1_000.0]
 
     async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, wall_clock=lambda: now[0]) as cluster:
+        async with EmbeddedCluster(brokers=2, tcp=False, config=ClusterConfig(wall_clock=lambda: now[0])) as cluster:
             await cluster.create_topic("__consumer_offsets", assignments=[[1, 2]])
             committed = CommittedOffset(5, -1, "", cluster.nodes[1].now_ms())
             await cluster.nodes[1].groups.commit("g", {("t", 0): committed})
@@ -31,7 +31,7 @@ def test_groups_with_nothing_left_are_forgotten_and_so_is_their_record() -> None
     now = [1_000.0]
 
     async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, wall_clock=lambda: now[0]) as cluster:
+        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: now[0])) as cluster:
             await cluster.create_topic("__consumer_offsets")
             groups = cluster.nodes[1].groups
             for number in range(100):
@@ -64,7 +64,7 @@ def test_offsets_of_a_topic_that_was_deleted_while_nobody_kept_the_group_are_for
 
 def test_a_group_deleted_while_its_offsets_are_being_deleted_is_no_error() -> None:
     async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, replication_delay=0.5) as cluster:
+        async with EmbeddedCluster(brokers=2, tcp=False, config=ClusterConfig(replication_delay=0.5)) as cluster:
             await cluster.create_topic("__consumer_offsets", assignments=[[1, 2]])
             groups = cluster.nodes[1].groups
             await groups.commit("g", {("t", 0): CommittedOffset(5, -1, "", cluster.nodes[1].now_ms())})

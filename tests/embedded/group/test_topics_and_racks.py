@@ -10,7 +10,7 @@ import pytest
 
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.consumer import Consumer
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.group import CooperativeStickyStrategy, MemberState, RangeStrategy, StickyStrategy
 from aiokafka_lite.protocol.messages import MetadataRequest
 from aiokafka_lite.types import TopicPartition
@@ -71,7 +71,9 @@ async def test_a_topic_that_is_deleted_leaves_a_pattern_at_once_and_is_not_made_
 async def test_members_get_what_has_a_replica_in_their_rack(strategy: Any) -> None:
     # They come together: what a member has already stays with it, wherever it is.
     configs = {"offsets.topic.num.partitions": "3", "group.initial.rebalance.delay.ms": "3000"}
-    async with EmbeddedCluster(brokers=3, tcp=False, racks=["a", "b", "c"], seed=1, configs=configs) as cluster:
+    async with EmbeddedCluster(
+        brokers=3, tcp=False, seed=1, configs=configs, config=ClusterConfig(racks=["a", "b", "c"])
+    ) as cluster:
         await cluster.create_topic("orders", assignments=[[1], [2], [3], [1], [2], [3]])
         members = [member_of(cluster, client_rack=rack, strategies=[strategy()]) for rack in "cab"]
         async with members[0], members[1], members[2], Reading(*members):

@@ -22,10 +22,10 @@ STATUS = Path("/proc/self/status")
 
 BROKER = """
 import asyncio
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 
 async def main():
-    async with EmbeddedCluster(brokers=1, history_limit=0) as cluster:
+    async with EmbeddedCluster(brokers=1, config=ClusterConfig(history_limit=0)) as cluster:
         await cluster.create_topic("t", 3)
         print(cluster.bootstrap_servers, flush=True)
         await asyncio.Event().wait()

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import BufferFull, ErrorCode, KafkaError, KafkaTimeout
 from aiokafka_lite.producer import Delivery, Producer
 from aiokafka_lite.protocol.messages import ProduceRequest
@@ -109,7 +109,9 @@ async def write(producer: Producer, random: Random, count: int) -> list[list[tup
 async def one_schedule(seed: int) -> None:
     random = Random(seed)
     delivery_timeout = random.choice([4.0, 15.0, 120.0])
-    async with EmbeddedCluster(brokers=3, tcp=False, seed=seed, broker_session_timeout=3.0) as cluster:
+    async with EmbeddedCluster(
+        brokers=3, tcp=False, seed=seed, config=ClusterConfig(broker_session_timeout=3.0)
+    ) as cluster:
         await cluster.create_topic("t", PARTITIONS, 3, configs={"min.insync.replicas": "2"})
         async with producer_of(
             cluster,

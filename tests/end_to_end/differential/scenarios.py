@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from aiokafka_lite.embedded.node import default_versions
+from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.embedded.versions import KAFKA_RELEASES
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.codec import encode_versioned

@@ -13,10 +13,8 @@ from aiokafka_lite.embedded.group import (
     NEW_MEMBER_JOIN_TIMEOUT,
     Group,
     GroupState,
-    JoiningMember,
-    JoinResult,
-    SyncResult,
 )
+from aiokafka_lite.embedded.group_members import JoiningMember, JoinResult, SyncResult
 from aiokafka_lite.errors import ErrorCode
 
 Joining = JoinResult | asyncio.Future[JoinResult]
@@ -99,7 +97,7 @@ def error_of(answer: Any) -> ErrorCode:
 async def members() -> Any:
     members = Members()
     yield members
-    members.group.bury(ErrorCode.NOT_COORDINATOR)
+    members.group.close(ErrorCode.NOT_COORDINATOR)
 
 
 # ---- joining
@@ -168,8 +166,8 @@ async def test_who_does_not_join_in_time_is_dropped(members: Members) -> None:
     assert members.heartbeat(first) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_the_first_rebalance_waits_for_company(members: Members) -> None:
-    members.group.initial_delay = 3.0
+async def test_the_first_rebalance_waits_for_more_members() -> None:
+    members = Members(initial_delay=3.0)
     first = future(members.join())
     await asyncio.sleep(2.0)
     second = future(members.join())
@@ -302,7 +300,7 @@ async def test_leaving_makes_the_others_rebalance_and_the_leader_be_replaced(mem
 async def test_whoever_waits_is_told_when_the_group_is_buried(members: Members) -> None:
     (first,) = await members.of("first")
     waiting = future(members.join())
-    members.group.bury(ErrorCode.NOT_COORDINATOR)
+    members.group.close(ErrorCode.NOT_COORDINATOR)
     assert (await waiting).error is ErrorCode.NOT_COORDINATOR
     assert error_of(members.join()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert members.heartbeat(first) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -331,9 +329,9 @@ async def test_a_static_member_keeps_its_place_until_its_session_ends(members: M
     result = await future(members.join(instance="i", session=10.0))
     await future(members.sync(result, {result.member_id: b"mine"}, instance="i"))
     await asyncio.sleep(9.9)
-    assert "i" in members.group.static
+    assert "i" in members.group.members.static
     await asyncio.sleep(0.2)
-    assert "i" not in members.group.static
+    assert "i" not in members.group.members.static
     assert members.group.state is GroupState.EMPTY
 
 
@@ -352,7 +350,7 @@ async def test_a_static_member_that_does_not_join_again_is_not_dropped_with_the_
     newcomer = future(members.join(rebalance=20.0))
     await asyncio.sleep(20.1)
     assert (await newcomer).generation == 2
-    assert "i" in members.group.static
+    assert "i" in members.group.members.static
 
 
 # ---- moving to another coordinator
@@ -362,8 +360,8 @@ async def test_a_restored_group_goes_on_where_it_was() -> None:
     old, new = Members(), Members()
     (result,) = await old.of("first")
     members = list(old.group.members.values())
-    new.group.restore(old.group.generation, old.group.leader, old.group.protocol, members)
+    new.group.restore(old.group.generation, old.group.members.leader, old.group.protocol, members)
     assert new.heartbeat(result) is ErrorCode.NONE
     assert new.group.state is GroupState.STABLE
     for each in (old, new):
-        each.group.bury(ErrorCode.NOT_COORDINATOR)
+        each.group.close(ErrorCode.NOT_COORDINATOR)

@@ -1,4 +1,4 @@
-"""Who may do what. Everything is allowed unless a test denies it; real access rules plug in at the same place."""
+"""Who may do what. A cluster allows every operation that a test has not denied; access rules plug in here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class Operation(IntEnum):
-    """Operations as Kafka numbers them."""
+    """Operations, numbered as in Kafka."""
 
     READ = 3
     WRITE = 4
@@ -22,7 +22,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kinds of resources as Kafka numbers them."""
+    """Types of resources, numbered as in Kafka."""
 
     TOPIC = 2
     GROUP = 3
@@ -31,6 +31,8 @@ class ResourceType(IntEnum):
 
 
 class Resource(NamedTuple):
+    """What an operation is done to."""
+
     type: ResourceType
     name: str
 
@@ -38,14 +40,14 @@ class Resource(NamedTuple):
 CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
 
 
-class Authoriser(Protocol):
-    """Answers yes or no, at once."""
+class Authorizer(Protocol):
+    """Answers at once whether a principal may do an operation."""
 
     def allows(self, principal: str, operation: Operation, resource: Resource) -> bool: ...
 
 
 class AllowAll:
-    """Allows everything but what has been denied."""
+    """Allows every operation except the denied ones, to every principal."""
 
     def __init__(self) -> None:
         self._denied: set[tuple[Operation, Resource]] = set()
@@ -57,10 +59,6 @@ class AllowAll:
         self._denied.add((operation, resource))
 
     def deny_topic(self, name: str, *operations: Operation) -> None:
-        """Deny operations on a topic; none named is all."""
+        """Deny operations on a topic; all operations if none is given."""
         for operation in operations or Operation:
             self.deny(operation, Resource(ResourceType.TOPIC, name))
-
-    def permit_again(self) -> None:
-        """Forget all denials."""
-        self._denied.clear()

@@ -1,0 +1,94 @@
+"""The configuration of an embedded cluster: the few arguments of ``EmbeddedCluster`` become settings of its brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..arguments import check_function, must_be
+from ..errors import ConfigurationError
+from .configs import BROKER_KEYS, ClusterSettings, InvalidConfig, check_configs
+from .versions import VersionRanges
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+FIRST_MEMORY_PORT = 9092
+HISTORY_LIMIT = 10_000
+
+STATIC_CONFIGS = {"group.initial.rebalance.delay.ms": "0", "max.connections": "10000"}
+"""Broker settings that differ from Kafka's defaults: groups form at once, and memory is bounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """Settings of an embedded cluster that few tests need. Kafka's own settings are in ``configs`` of the cluster.
+
+    - ``host`` is the address to listen on. Any address except loopback needs ``expose=True``, because everyone who
+      reaches the port has full access. Metadata names ``advertised_host`` instead, if it is given.
+    - ``racks`` is the rack of each broker, or None. ``rack_aware_fetch`` is KIP-392.
+    - ``versions`` limits the versions of APIs: {API key: (first, last)}.
+    - ``replication_delay`` is the time between an append and its copy to the followers, ``broker_session_timeout`` the
+      time until the cluster fences a broker that it does not reach; both in seconds.
+    - ``storage_limit`` is the size of each broker's log directory in bytes. A full one answers KAFKA_STORAGE_ERROR.
+    - ``history_limit`` is the number of requests that ``EmbeddedCluster.history`` keeps; 0 keeps none.
+    - ``wall_clock`` returns seconds since the epoch, for timestamps and retention. Durations use the loop's clock.
+
+    Raises ConfigurationError for a wrong value.
+    """
+
+    host: str = "127.0.0.1"
+    advertised_host: str | None = None
+    expose: bool = False
+    racks: Sequence[str | None] | None = None
+    rack_aware_fetch: bool = True
+    versions: VersionRanges | None = None
+    replication_delay: float = 0.0
+    broker_session_timeout: float = 9.0
+    storage_limit: int | None = None
+    history_limit: int = HISTORY_LIMIT
+    wall_clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        check_function("wall_clock", self.wall_clock)
+        for name in ("replication_delay", "broker_session_timeout"):
+            value = getattr(self, name)
+            if not value >= 0:
+                raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
+
+
+def broker_settings(
+    brokers: int, configs: Mapping[str, str] | None, *, auto_create_topics: bool | None, default_partitions: int | None
+) -> ClusterSettings:
+    """The static settings of all brokers. Raises ConfigurationError for a wrong one, or for two values of one."""
+    settings = dict(configs or {})
+    flag = None if auto_create_topics is None else str(auto_create_topics).lower()
+    number = None if default_partitions is None else str(default_partitions)
+    for argument, value, name in (
+        ("auto_create_topics", flag, "auto.create.topics.enable"),
+        ("default_partitions", number, "num.partitions"),
+    ):
+        if value is not None and settings.setdefault(name, value) != value:
+            raise ConfigurationError(
+                f"{argument} and configs[{name!r}] must be the same setting, got {value!r} and {settings[name]!r}; "
+                "pass only one of them"
+            )
+    try:
+        check_configs(BROKER_KEYS, settings)
+    except InvalidConfig as error:
+        raise ConfigurationError(f"configs: {error}") from None
+    made = ClusterSettings({**STATIC_CONFIGS, **settings})
+    factor = made.of().number("default.replication.factor")
+    if not 1 <= factor <= brokers:
+        raise ConfigurationError(must_be("default.replication.factor", f"from 1 to {brokers}, the brokers", factor))
+    return made
+
+
+def ports_of(brokers: int, ports: int | Sequence[int] | None, *, tcp: bool) -> list[int]:
+    """The port of each broker; 0 lets the system choose. Raises ConfigurationError."""
+    if ports is None:
+        return [0 if tcp else FIRST_MEMORY_PORT + index for index in range(brokers)]
+    if isinstance(ports, int):
+        ports = range(ports, ports + brokers)
+    if len(ports) != brokers or not all(0 <= port <= 65535 for port in ports):
+        raise ConfigurationError(must_be("ports", f"{brokers} numbers from 0 to 65535", list(ports)))
+    return list(ports)

@@ -1,0 +1,134 @@
+"""What a handler of requests gets, and how it is registered.
+
+A handler is a function of a ``RequestContext`` and a request. It sees the parts of one broker, and the client by a
+narrow protocol: no listener, no connection, no other broker. ``@handles(ProduceRequest)`` registers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from ..errors import ErrorCode
+from ..protocol.connection import RequestHeader
+from ..protocol.schema import Request, Response
+from .authorizer import CLUSTER, Authorizer, Operation, Resource, ResourceType
+from .configs import BrokerSettings
+from .controller import Controller
+from .fetch_session import FetchSessions
+from .group_coordinator import GroupCoordinator
+from .leadership import PartitionLeadership
+from .metadata_view import MetadataView
+from .partition import NotLeader, Partition
+from .quotas import QuotaLimits, Quotas
+from .replica_manager import ReplicaManager
+from .topics import PartitionKey
+from .versions import OfferedVersions
+
+Answer = Response | None | Awaitable[Response | None]
+"""The response; None if the request gets no response; an awaitable if the response has to wait."""
+Handler = Callable[["RequestContext", Any], Answer]
+H = TypeVar("H", bound=Callable[..., Answer])
+
+HANDLERS: dict[type[Request[Any]], Handler] = {}
+"""The handlers of the modules imported so far; ``handlers`` imports all of them."""
+
+
+def handles(request: type[Request[Any]]) -> Callable[[H], H]:
+    """Register the decorated function as the handler of a request."""
+
+    def register(handler: H) -> H:
+        HANDLERS[request] = handler
+        return handler
+
+    return register
+
+
+class CloseConnection(Exception):
+    """Raised by a handler: the connection must end without a response."""
+
+
+class NamedTopic(Protocol):
+    """A topic in a request: named before some version, by id from then on."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+
+class Client(Protocol):
+    """The client of a connection."""
+
+    principal: str
+    client_software: tuple[str, str]
+
+    @property
+    def client_host(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """The parts of one broker that handlers use. Owner: the node."""
+
+    node_id: int
+    cluster_id: str
+    versions: OfferedVersions
+    settings: BrokerSettings
+    metadata: MetadataView
+    replica_manager: ReplicaManager
+    groups: GroupCoordinator
+    fetch_sessions: FetchSessions
+    quotas: Quotas
+    quota_limits: QuotaLimits
+    controller: Controller
+    leadership: PartitionLeadership
+    authorizer: Authorizer
+    fetch_max_bytes: int
+    """The setting fetch.max.bytes, which cannot change: each fetch needs it."""
+    now_ms: Callable[[], int]
+    """Milliseconds of the broker's wall clock, for timestamps."""
+
+
+class RequestContext:
+    """What a handler knows besides the request: the broker, the client, and the request's header."""
+
+    __slots__ = ("broker", "client", "client_id", "header", "principal", "throttle_ms", "version")
+
+    def __init__(self, broker: BrokerParts, client: Client, header: RequestHeader) -> None:
+        self.broker = broker
+        self.client = client
+        self.header = header
+        self.client_id = header.client_id or ""
+        self.principal = client.principal
+        self.version = header.version
+        self.throttle_ms = 0
+
+    def allows(self, operation: Operation, resource: Resource = CLUSTER) -> bool:
+        """Whether the client may do this to a resource, by default to the cluster."""
+        return self.broker.authorizer.allows(self.principal, operation, resource)
+
+    def allows_topic(self, operation: Operation, name: str) -> bool:
+        return self.broker.authorizer.allows(self.principal, operation, Resource(ResourceType.TOPIC, name))
+
+    def topic(self, topic: NamedTopic, operation: Operation, *, by_id: bool) -> tuple[str, ErrorCode]:
+        """The name of a topic that a request names, or names ``by_id``, and the error if it cannot be used."""
+        name: str | None = self.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
+        if name is None:
+            return "", ErrorCode.UNKNOWN_TOPIC_ID
+        return name, ErrorCode.NONE if self.allows_topic(operation, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def leader(self, key: PartitionKey, operation: Operation, leader_epoch: int = -1) -> Partition:
+        """The replica on this broker that leads a partition. Raises NotLeader, also if access is denied."""
+        if not self.allows_topic(operation, key[0]):
+            raise NotLeader(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {key[0]!r}")
+        if self.broker.metadata.partition_state(key) is None:
+            raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {key}")
+        partition = self.broker.replica_manager.require(key)
+        partition.require_leader(leader_epoch)
+        return partition
+
+    def allows_group(self, operation: Operation, group_id: str) -> bool:
+        return self.broker.authorizer.allows(self.principal, operation, Resource(ResourceType.GROUP, group_id))

@@ -1,0 +1,115 @@
+"""Changes of one partition that a controller makes: elections, in-sync sets and reassignments.
+
+A reassignment (KIP-455) adds the new replicas, waits until they are in sync, and then removes the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..errors import ErrorCode
+from .controller import Controller, Refused
+from .topics import NO_LEADER, PartitionKey, PartitionState
+
+
+class PartitionLeadership:
+    """Computes the next state of a partition, which the controller stores. Owner: the EmbeddedCluster."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def move_leader(self, key: PartitionKey, node_id: int, *, unclean: bool = False) -> None:
+        """Elect a live replica in the in-sync set, or, with ``unclean``, any live replica.
+
+        An unclean election loses the records that the new leader does not have. Raises Refused.
+        """
+        state = self._controller.state_of(key)
+        if node_id not in state.replicas or not self._controller.is_alive(node_id):
+            raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not a live replica of {key}")
+        if node_id not in state.isr and not unclean:
+            raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not in sync with {key}")
+        self._controller.set_partition(key, state.elected(node_id, state.isr if node_id in state.isr else (node_id,)))
+
+    def force_isr(self, key: PartitionKey, isr: tuple[int, ...]) -> None:
+        """Replace the in-sync set without a proposal from the leader. Raises Refused."""
+        self._controller.set_partition(key, replace(self._controller.state_of(key), isr=isr))
+
+    def elect_preferred(self, key: PartitionKey) -> None:
+        """Elect the first replica. Raises Refused."""
+        state = self._controller.state_of(key)
+        preferred = state.replicas[0]
+        if state.leader == preferred:
+            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} already leads {key}")
+        if preferred not in state.isr or not self._controller.is_alive(preferred):
+            raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"node {preferred} is not in sync or not alive")
+        self._controller.set_partition(key, state.elected(preferred))
+
+    def elect_unclean(self, key: PartitionKey) -> None:
+        """Elect any live replica of a partition without a leader. Raises Refused."""
+        state = self._controller.state_of(key)
+        if state.leader != NO_LEADER:
+            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"node {state.leader} leads {key}")
+        live = [node for node in state.replicas if self._controller.is_alive(node)]
+        if not live:
+            raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {key} is alive")
+        in_sync = [node for node in live if node in state.isr]
+        leader = (in_sync or live)[0]
+        self._controller.set_partition(key, state.elected(leader, state.isr if in_sync else (leader,)))
+
+    def alter_partition(
+        self, node_id: int, key: PartitionKey, leader_epoch: int, partition_epoch: int, isr: Iterable[int]
+    ) -> bool:
+        """Store the in-sync set that a leader proposes, and return True; False if the proposal is out of date."""
+        topic = self._controller.topics.get(key[0])
+        if topic is None or key[1] >= len(topic.partitions):
+            return False
+        state = topic.partitions[key[1]]
+        proposed = tuple(isr)
+        if (state.leader, state.leader_epoch, state.partition_epoch) != (node_id, leader_epoch, partition_epoch):
+            return False
+        if any(not self._controller.is_alive(node) for node in proposed):
+            return False
+        self._controller.set_partition(key, replace(state, isr=proposed))
+        self._end_reassignment(key)
+        return True
+
+    def reassign(self, key: PartitionKey, replicas: Sequence[int] | None, *, keep_factor: bool = False) -> None:
+        """Begin to move a partition to other replicas, or, with None, cancel the move. Raises Refused.
+
+        ``keep_factor`` refuses another number of replicas (KIP-860).
+        """
+        state = self._controller.state_of(key)
+        settled = tuple(node for node in state.replicas if node not in state.adding)
+        if replicas is None:
+            if not (state.adding or state.removing):
+                raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is not being reassigned")
+            self._move_to(key, state, settled)
+            return
+        self._controller.check_assignments([replicas])
+        if keep_factor and len(replicas) != len([node for node in settled if node not in state.removing] or settled):
+            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must not change")
+        target = tuple(replicas)
+        adding = tuple(node for node in target if node not in settled)
+        removing = tuple(node for node in settled if node not in target)
+        if not adding:
+            self._move_to(key, state, target)
+        else:
+            moving = replace(state, replicas=(*target, *removing), adding=adding, removing=removing)
+            self._controller.set_partition(key, moving)
+
+    def _move_to(self, key: PartitionKey, state: PartitionState, replicas: tuple[int, ...]) -> None:
+        """End a reassignment: keep only ``replicas``, led by one that is in sync."""
+        isr = tuple(node for node in state.isr if node in replicas)
+        if not isr:
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"none of {list(replicas)} is in sync")
+        state = replace(state, replicas=replicas, isr=isr, adding=(), removing=())
+        if state.leader not in replicas:
+            state = self._controller.elect(self._controller.topics[key[0]], state)
+        self._controller.set_partition(key, state)
+
+    def _end_reassignment(self, key: PartitionKey) -> None:
+        """End the reassignment if all its new replicas are in sync."""
+        state = self._controller.state_of(key)
+        if state.adding and set(state.adding) <= set(state.isr):
+            self._move_to(key, state, tuple(node for node in state.replicas if node not in state.removing))

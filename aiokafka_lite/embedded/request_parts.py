@@ -1,0 +1,94 @@
+"""The topics and partitions that a request names, and requests cut in two so that a fault fails only one part."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from ..protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest
+from ..protocol.schema import Request, Response
+
+Q = TypeVar("Q", bound=Request[Any])
+IsAbout = Callable[[str | None, int | None], bool]
+"""Takes a topic and a partition, None for unknown."""
+TopicName = Callable[[bytes], str | None]
+
+
+class _Shape(NamedTuple):
+    """Where a request and its response list topics and partitions; no partitions means whole topics."""
+
+    topics: str
+    answered_topics: str
+    partitions: str = ""
+    answered_partitions: str = ""
+    number: str = ""
+
+
+_SHAPES: dict[type[Request[Any]], _Shape] = {
+    ProduceRequest: _Shape("topic_data", "responses", "partition_data", "partition_responses", "index"),
+    FetchRequest: _Shape("topics", "responses", "partitions", "partitions", "partition"),
+    ListOffsetsRequest: _Shape("topics", "topics", "partitions", "partitions", "partition_index"),
+    MetadataRequest: _Shape("topics", "topics"),
+}
+"""The requests of which a part can fail. A fault on any other request fails all of it."""
+
+
+def partitions_of(request: Request[Any], topic_name: TopicName) -> Iterator[tuple[str | None, int | None]]:
+    """The topics and partitions that a request names; None as a partition where it names whole topics."""
+    shape = _SHAPES.get(type(request), _Shape("topics", "topics"))
+    for topic in getattr(request, shape.topics, None) or ():
+        name = _name(topic, topic_name)
+        if shape.partitions:
+            yield from ((name, getattr(part, shape.number)) for part in getattr(topic, shape.partitions))
+        else:
+            yield (name, None)
+
+
+def split_request(request: Q, is_about: IsAbout, topic_name: TopicName) -> tuple[Q, Q | None]:
+    """The part of a request that a fault is about, and the rest; None as the rest if it is about the whole request."""
+    shape = _SHAPES.get(type(request))
+    if shape is None:
+        return request, None
+    hit: list[Any] = []
+    rest: list[Any] = []
+    for topic in getattr(request, shape.topics) or ():
+        name = _name(topic, topic_name)
+        if not shape.partitions:
+            (hit if is_about(name, None) else rest).append(topic)
+            continue
+        chosen: list[Any] = []
+        others: list[Any] = []
+        for part in getattr(topic, shape.partitions):
+            (chosen if is_about(name, getattr(part, shape.number)) else others).append(part)
+        for parts, topics in ((chosen, hit), (others, rest)):
+            if parts:
+                topics.append(dataclasses.replace(topic, **{shape.partitions: parts}))
+    if not rest:
+        return request, None
+    message: Any = request
+    return dataclasses.replace(message, **{shape.topics: hit}), dataclasses.replace(message, **{shape.topics: rest})
+
+
+def merge_responses(request: Request[Any], failed: Response, handled: Response) -> Response:
+    """The response to the handled part of ``request``, with the topics of the failed part added."""
+    shape = _SHAPES[type(request)]
+    into: list[Any] = getattr(handled, shape.answered_topics)
+    for topic in getattr(failed, shape.answered_topics):
+        same = [each for each in into if shape.partitions and _identity(each) == _identity(topic)]
+        if same:
+            getattr(same[0], shape.answered_partitions).extend(getattr(topic, shape.answered_partitions))
+        else:
+            into.append(topic)
+    return handled
+
+
+def _name(topic: Any, topic_name: TopicName) -> str | None:
+    name, topic_id = _identity(topic)
+    return name or (topic_name(topic_id) if topic_id else None)
+
+
+def _identity(topic: Any) -> tuple[str, bytes]:
+    """The name and the id of a topic in a request or a response; empty where it has none."""
+    name = topic if isinstance(topic, str) else getattr(topic, "name", "") or getattr(topic, "topic", "")
+    return name, getattr(topic, "topic_id", b"")
