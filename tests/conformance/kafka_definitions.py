@@ -1,4 +1,4 @@
-"""Kafka's own message definitions, read from wherever they can be found.
+"""Kafka's own message definitions, read from the first place that has them.
 
 ``KAFKA_MESSAGES`` names a directory with the JSON files or a kafka-clients jar (which has them in ``common/message``).
 Without it, the jar is taken with which the end-to-end tests run the newest Kafka; Maven fetches it once.
@@ -22,7 +22,7 @@ from tests.real.releases import NEWEST
 
 
 def source() -> Path | None:
-    """Where the definitions are, if anywhere. A ``KAFKA_MESSAGES`` that does not exist is an error, not a skip."""
+    """The path of the definitions, or None. A ``KAFKA_MESSAGES`` that does not exist is an error."""
     named = os.environ.get("KAFKA_MESSAGES")
     if named:
         if not Path(named).exists():
@@ -35,7 +35,7 @@ def source() -> Path | None:
 
 @cache
 def definitions() -> Mapping[str, Any]:
-    """All definitions by name; skips the test that asks where there are none."""
+    """All definitions by name. Skips the test if there are none."""
     where = source()
     if where is None:
         pytest.skip(
@@ -57,5 +57,5 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*')
 
 
 def without_comments(text: str) -> str:
-    """Kafka's JSON has ``//`` comments; those inside strings are none."""
+    """Kafka's JSON has ``//`` comments. ``//`` inside a string is not a comment."""
     return _TOKEN.sub(lambda match: match[0] if match[0].startswith('"') else "", text)

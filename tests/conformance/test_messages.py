@@ -1,4 +1,4 @@
-"""Every message here is what Kafka's own definition says: fields, order, types, versions, defaults, nulls, tags."""
+"""Every message equals Kafka's own definition: fields, order, types, versions, defaults, nulls, tags."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_message_is_as_kafka_defines_it() -> None:
     assert not complaints, "\n".join(complaints)
 
 
-def test_no_message_of_a_spoken_api_is_missing() -> None:
+def test_no_message_of_a_supported_api_is_missing() -> None:
     by_key = {
         definition["apiKey"]: definition["name"]
         for definition in definitions().values()
@@ -113,7 +113,7 @@ def field_differences(
 
 
 def default_differences(spec: Spec, field: Mapping[str, Any], path: str, valid: Versions) -> Iterator[str]:
-    """A field that Kafka gives no default may demand a value here, where every version has it and it is no tag."""
+    """A field may require a value here if Kafka has no default for it, every version has it, and it is not tagged."""
     theirs = kafka_default(field, spec)
     everywhere = spec.versions.first <= valid.first and spec.versions.last >= valid.last
     if spec.default is MISSING:

@@ -72,7 +72,7 @@ def test_servers_may_be_one_string_or_a_list() -> None:
     assert ClientConfig(bootstrap_servers=iter(["a:1,b:2", ",c:3 ,"])).servers == ("a:1", "b:2", "c:3")
 
 
-def test_texts_may_be_as_long_as_the_protocol_has_room_for() -> None:
+def test_strings_may_have_the_longest_size_of_the_protocol() -> None:
     assert len(ClientConfig(bootstrap_servers="a:1", client_id="c" * 32_767).client_id) == 32_767
 
 
@@ -94,7 +94,7 @@ def test_a_backoff_may_be_constant() -> None:
     assert ClientConfig(bootstrap_servers="a:1", retry_backoff=0.001, retry_backoff_max=0.001).retry_backoff == 0.001
 
 
-def test_idempotence_follows_acks_unless_it_is_asked_for() -> None:
+def test_idempotence_follows_acks_by_default() -> None:
     assert ProducerConfig().idempotence is True
     assert ProducerConfig(acks=1).idempotence is False
     assert ProducerConfig(idempotence=False, max_in_flight_requests_per_connection=50).idempotence is False
@@ -104,7 +104,7 @@ def test_acks_all_is_minus_one_on_the_wire() -> None:
     assert [ProducerConfig(acks=acks).required_acks for acks in (0, 1, -1, "all")] == [0, 1, -1, -1]
 
 
-def test_compression_goes_by_kafkas_names() -> None:
+def test_compression_has_kafkas_names() -> None:
     assert ProducerConfig(compression="zstd").compression is Compression.ZSTD
     assert ProducerConfig(compression=Compression.LZ4).compression is Compression.LZ4
 

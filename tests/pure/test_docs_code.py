@@ -1,4 +1,4 @@
-"""Each block of Python on a page either is run by a test, or is a part of a program whose names exist."""
+"""Each Python block on a page is run by a test, or is a part of a program whose names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/compatibility.md is made from results of tests: each counts once, under its broker, and failures are shown."""
+"""docs/compatibility.md is made from test results: each counts once, under its broker, and failures are shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = """<?xml version="1.0" encoding="utf-8"?>
 <testcase classname="tests.end_to_end.test_groups" name="test_a_handler_reads_claims[4.3.1]" time="0.1"/>
 <testcase classname="tests.end_to_end.test_groups" name="test_a_handler_reads_claims[1.1.1]" time="0.1">
 <failure message="AssertionError">somewhere</failure></testcase>
-<testcase classname="tests.end_to_end.test_security" name="test_whoever_is_let_in[secured 4.3.1-PLAIN]" time="0.1"/>
+<testcase classname="tests.end_to_end.test_security" name="test_a_user_logs_in[secured 4.3.1-PLAIN]" time="0.1"/>
 <testcase classname="tests.end_to_end.test_command_line" name="test_the_version_is_printed" time="0.1"/>
 </testsuite></testsuites>
 """

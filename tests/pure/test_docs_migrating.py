@@ -1,4 +1,4 @@
-"""The tables of the pages about migrating: each call of the old client and each of ours exists, with its arguments."""
+"""In the migration tables, each call of the old client and of this one exists, with its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reference.md has every public name, and each says what it is."""
+"""docs/reference.md has every public name, and each has a docstring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "reference.md"
 
 
 def public(module: ModuleType) -> dict[str, Any]:
-    """The classes and functions of a module; those that it says are public, or else those that are made in it."""
+    """The classes and functions of a module: those in ``__all__``, else those that it defines."""
     names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
     found = {name: getattr(module, name) for name in names}
     classes_and_functions = {
@@ -35,7 +35,7 @@ def public(module: ModuleType) -> dict[str, Any]:
 
 
 def at(identifier: str) -> Any:
-    """What mkdocstrings is asked for by that name: a module, or something in one."""
+    """The object that mkdocstrings shows for a name: a module or a name in a module."""
     try:
         return importlib.import_module(identifier)
     except ModuleNotFoundError:
@@ -44,7 +44,7 @@ def at(identifier: str) -> Any:
 
 
 def printed() -> set[Any]:
-    """The classes and functions that the page prints. Of a module it prints what is made there."""
+    """The classes and functions on the page. Of a module, the page has those that it defines."""
     found: set[Any] = set()
     for identifier in re.findall(r"^::: (\S+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
         thing = at(identifier)
@@ -57,7 +57,7 @@ def printed() -> set[Any]:
 
 
 NOT_FOR_USERS = {"Claim.peek", "Claim.iterate_with", "Claim.deliver", "Claim.refuse"}
-"""By these a claim is read from within the package. Without docstrings the page leaves them out."""
+"""Methods for this package only. The page leaves them out, as they have no docstring."""
 
 MODULES = [
     aiokafka_lite,
@@ -85,7 +85,7 @@ def test_every_public_name_and_what_can_be_called_of_it_has_a_docstring(module: 
 
 
 def methods_of(thing: object) -> dict[str, Any]:
-    """The functions that a class defines, but not those for the package alone."""
+    """The public functions that a class defines."""
     found = vars(thing).items() if inspect.isclass(thing) else ()
     return {name: each for name, each in found if not name.startswith("_") and inspect.isfunction(each)}
 
@@ -97,7 +97,7 @@ SAID = {
     for name, method in methods_of(each).items()
     if inspect.getdoc(method)
 }
-"""Methods that have a docstring somewhere: what an interface says holds for those that implement it."""
+"""Methods whose docstring is in the interface that they implement."""
 
 
 def test_every_fixture_is_on_the_page_about_testing() -> None:

@@ -1,4 +1,4 @@
-"""The properties files that docs/security.md shows are read, and say what they seem to say."""
+"""The properties files in docs/security.md are valid and have the shown settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 
 
 def settings_of(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The settings of the page's file of that kind, with the files that it names in a directory of the test's own."""
+    """The settings of a properties file on the page, with its certificate files in a temporary directory."""
     (text,) = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     for path in re.findall(r"file:(/[\w/.-]+)", text):
         elsewhere = tmp_path / Path(path).name

@@ -1,4 +1,4 @@
-"""docs/settings.md is what the configurations say, and they say something of every setting."""
+"""docs/settings.md is up to date, and every setting has a description."""
 
 from __future__ import annotations
 

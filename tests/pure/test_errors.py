@@ -42,13 +42,13 @@ def test_a_code_newer_than_the_table_keeps_its_number() -> None:
     assert "999" in str(error)
 
 
-def test_users_can_tell_authorization_errors_apart() -> None:
+def test_authorization_errors_have_their_own_class() -> None:
     assert isinstance(error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED), AuthorizationError)
     assert type(error_for(ErrorCode.INVALID_REQUEST)) is BrokerError
 
 
-def test_what_a_broker_says_cannot_forge_a_log_line_nor_fill_the_log() -> None:
-    text = str(error_for(ErrorCode.INVALID_CONFIG, "no:\r\n2026-01-01 INFO all is well \x1b[2J\u2028" + "x" * 10_000))
+def test_text_of_a_broker_cannot_forge_or_fill_a_log() -> None:
+    text = str(error_for(ErrorCode.INVALID_CONFIG, "no:\r\n2026-01-01 INFO recovered \x1b[2J\u2028" + "x" * 10_000))
     assert text.isprintable()
     assert text.startswith("no:\ufffd\ufffd2026")
     assert len(text) < 1200

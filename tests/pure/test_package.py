@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it costs, what it offers, and rules that no linter knows."""
+"""The whole package: what its import loads, its public names, and rules beyond the linter's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGE = Path(aiokafka_lite.__file__).parent
 
 
 def modules_after(statement: str) -> set[str]:
-    """What a fresh interpreter has loaded after the statement."""
+    """The modules that a new interpreter has loaded after the statement."""
     program = f"{statement}\nimport sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -35,7 +35,7 @@ ADMINISTRATION = {
 }
 
 
-def test_a_reader_loads_nothing_of_writing_administration_or_the_embedded_cluster() -> None:
+def test_a_consumer_imports_no_producer_admin_or_embedded_cluster() -> None:
     loaded = modules_after("from aiokafka_lite import Consumer")
     assert loaded.isdisjoint(UNWANTED | ADMINISTRATION)
     assert loaded.isdisjoint({"aiokafka_lite.producer", "aiokafka_lite.admin", "aiokafka_lite.embedded"})
@@ -43,7 +43,7 @@ def test_a_reader_loads_nothing_of_writing_administration_or_the_embedded_cluste
     assert loaded.isdisjoint(groups), "a reader without a group has no use for them"
 
 
-def test_a_writer_loads_nothing_of_reading_administration_or_the_embedded_cluster() -> None:
+def test_a_producer_imports_no_consumer_admin_or_embedded_cluster() -> None:
     loaded = modules_after("from aiokafka_lite import Producer")
     assert loaded.isdisjoint(UNWANTED | ADMINISTRATION)
     assert loaded.isdisjoint({"aiokafka_lite.consumer", "aiokafka_lite.admin", "aiokafka_lite.embedded"})
@@ -71,8 +71,8 @@ def test_each_public_name_exists_and_is_kept_after_its_first_use() -> None:
     "package",
     ["aiokafka_lite", "aiokafka_lite.consumer", "aiokafka_lite.group"],
 )
-def test_type_checkers_are_told_of_the_names_that_programs_find(package: str) -> None:
-    """Three lists in one file: what is imported for types, what is found at run time, what is exported."""
+def test_type_checkers_and_programs_find_the_same_names(package: str) -> None:
+    """Three lists in one file are equal: imports for type checkers, names at run time, ``__all__``."""
     module = import_module(package)
     assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).read_text())
@@ -89,7 +89,7 @@ def test_type_checkers_are_told_of_the_names_that_programs_find(package: str) ->
 
 
 def test_each_message_is_found_in_the_family_that_declares_it() -> None:
-    """Type checkers read the families themselves; programs go by the table."""
+    """Type checkers read the families; programs use the table."""
     families = {path.stem for path in Path(messages.__file__).parent.glob("*.py")} - {"__init__"}
     declared = {
         (family, name)
@@ -119,7 +119,7 @@ def test_the_command_line_says_which_extra_it_needs() -> None:
 
 
 def test_tasks_are_made_in_one_place() -> None:
-    """A task that nobody owns is a task that nobody ends, and whose death nobody hears of."""
+    """A task without an owner is never cancelled, and its error is never raised."""
     makes_a_task = re.compile(r"\b(create_task|ensure_future)\(")
     makers = {
         str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())

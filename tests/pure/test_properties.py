@@ -1,4 +1,4 @@
-"""Kafka's client properties become keyword arguments of ours; what cannot be read is refused by its name."""
+"""Kafka's client properties become keyword arguments; a wrong property is an error with its name."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def test_a_wrong_jaas_configuration_is_refused_without_quoting_it(config: str, s
     assert "hunter2" not in str(refused.value)
 
 
-def test_values_are_looked_up_where_they_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_resolved_when_the_settings_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "password"
     properties = {**SCRAM, "sasl.username": "env:KAFKA_USER", "sasl.password": f"file:{path}"}
     written(path, "first\n")
@@ -348,7 +348,7 @@ def test_a_token_provider_is_imported_by_its_path() -> None:
     assert settings["sasl_oauth_token_provider"] is basename
 
 
-def test_a_secret_shows_stars_and_is_what_it_is() -> None:
+def test_a_secret_prints_stars_and_encodes_as_its_text() -> None:
     secret = Secret("hunter2")
     assert f"{secret} {secret!r} %s" % secret == "*** '***' ***"
     assert str(Secret(secret)) == "***"

@@ -36,7 +36,7 @@ def config(**settings: Any) -> ClientConfig:
 
 
 class Pem:
-    """An authority and a certificate of it, as paths."""
+    """A CA and a certificate that it has issued, as paths."""
 
     def __init__(self, directory: Path) -> None:
         authority = trustme.CA()
@@ -136,7 +136,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
         ),
     ],
 )
-def test_a_combination_that_cannot_work_is_refused(settings: dict[str, Any], says: str) -> None:
+def test_a_wrong_combination_is_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says) as refused:
         config(**settings)
     assert SECRET not in str(refused.value)
@@ -188,7 +188,7 @@ def test_certificates_and_keys_may_be_paths_or_pem_in_one_file_or_several(pem: P
     tls(ssl_cafile=text["ca"], ssl_certfile=text["certificate"], ssl_keyfile=text["encrypted"], ssl_key_password=SECRET)
 
 
-def test_pem_that_lost_its_line_breaks_is_understood(pem: Pem) -> None:
+def test_pem_without_line_breaks_is_accepted(pem: Pem) -> None:
     joined = {
         name: Path(getattr(pem, name)).read_text().replace("\n", " ") for name in ("ca", "certificate", "encrypted")
     }

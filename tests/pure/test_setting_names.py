@@ -1,4 +1,4 @@
-"""Keyword arguments that other clients have: the error names the one to use here, or what to do instead."""
+"""For a keyword argument of another client, the error names the setting to use here."""
 
 from __future__ import annotations
 

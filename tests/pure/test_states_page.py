@@ -1,4 +1,4 @@
-"""docs/states.md shows every state machine as its table is, and every table keeps the one form."""
+"""docs/states.md has the table of every state machine, and every table has the same form."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def check_level(compression: Compression, level: int | None) -> None:
         return
     name, levels = compression.name.lower(), codec_of(compression).levels
     if levels is None:
-        raise ConfigurationError(f"compression_level must be None, as {name} has no levels, got {level!r}")
+        raise ConfigurationError(f"compression_level must be None with compression={name!r}, got {level!r}")
     if isinstance(level, bool) or not isinstance(level, int) or level not in levels:
         allowed = f"a whole number from {levels.start} to {levels.stop - 1} for {name}"
         raise ConfigurationError(f"compression_level must be {allowed}, got {level!r}")

@@ -1,4 +1,4 @@
-"""Hypothesis strategies that make any message in any version, from nothing but its description."""
+"""Hypothesis strategies that make any message in any version from its declaration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def versions_of(cls: type[Any]) -> list[int]:
 
 
 def struct_in(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
-    """Instances of ``cls`` whose values ``version`` can carry: fields that it lacks keep their defaults."""
+    """Instances of ``cls`` that ``version`` can carry: fields that the version lacks have their defaults."""
     fields = {name: value_in(spec, version) for name, spec in cls.specs.items() if version in spec.versions}
     return st.builds(cls, **fields)
 

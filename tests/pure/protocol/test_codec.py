@@ -1,4 +1,4 @@
-"""The rules of the codec, one by one, on small messages made for them."""
+"""The rules of the codec, one by one, with small messages."""
 
 from __future__ import annotations
 
@@ -119,11 +119,11 @@ def test_tagged_fields_of_every_wire_type_come_back() -> None:
     assert decode_message(Sample, 3, wire) == (FULL, len(wire))
 
 
-def test_tagged_fields_at_their_defaults_are_not_sent() -> None:
+def test_tagged_fields_with_their_defaults_are_not_encoded() -> None:
     assert encoded(Sample(always=1), 2) == b"\0\1" + b"\xff\xff\xff\xff" * 2 + b"\1" + b"\0"
 
 
-def test_tagged_fields_go_out_in_the_order_of_their_tags() -> None:
+def test_tagged_fields_are_encoded_in_the_order_of_their_tags() -> None:
     wire = encoded(Sample(always=1, port=1, number=6), 2)
     assert wire[11:] == b"\2" + b"\0\x08" + (6).to_bytes(8, "big") + b"\x09\2\0\1"
 
@@ -150,7 +150,7 @@ def test_a_tagged_field_must_be_consumed_exactly(body: bytes) -> None:
         decode_message(Sample, 2, wire)
 
 
-def test_a_tagged_field_that_claims_more_than_is_left_is_refused() -> None:
+def test_a_tagged_field_longer_than_the_frame_is_refused() -> None:
     wire = encoded(Sample(always=1), 2)[:-1] + b"\1\x4d\x7f"
     with pytest.raises(ProtocolError, match="claims 127 bytes, but 0 remain"):
         decode_message(Sample, 2, wire)
@@ -219,7 +219,7 @@ def test_a_field_that_is_not_set_is_named() -> None:
         encoded(value, 1)
 
 
-def test_a_refused_message_leaves_the_buffer_as_it_was() -> None:
+def test_a_refused_message_leaves_the_buffer_unchanged() -> None:
     out = bytearray(b"before")
     request = ListOffsetsRequest(replica_id=-1, topics=[], isolation_level=1)
     with pytest.raises(ValueError):
@@ -297,13 +297,13 @@ def test_record_sets_may_be_given_as_any_buffer() -> None:
 
 
 @pytest.mark.parametrize("size", [b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xfe", b"\0\0\0\x14"])
-def test_a_count_beyond_what_is_left_is_refused(size: bytes) -> None:
+def test_a_count_beyond_the_remaining_bytes_is_refused(size: bytes) -> None:
     with pytest.raises(ProtocolError, match=r"MetadataRequest\.topics (claims|has the length)"):
         decode_message(MetadataRequest, 1, size + bytes(19))
 
 
-def test_a_count_is_compared_with_the_least_that_its_elements_take() -> None:
-    """20 bytes may hold 10 topics of no name, and not 11."""
+def test_a_count_is_compared_with_the_smallest_size_of_its_elements() -> None:
+    """20 bytes can have 10 topics with empty names, and not 11."""
     decode_message(MetadataRequest, 1, b"\0\0\0\x0a" + bytes(20))
     with pytest.raises(ProtocolError, match="claims 22 bytes, but 20 remain"):
         decode_message(MetadataRequest, 1, b"\0\0\0\x0b" + bytes(20))
@@ -312,7 +312,7 @@ def test_a_count_is_compared_with_the_least_that_its_elements_take() -> None:
 @pytest.mark.parametrize(
     ("version", "length"), [(0, b"\x80\0"), (0, b"\xff\xfe"), (0, b"\x7f\xff"), (3, b"\xff\xff\x03")]
 )
-def test_a_lying_string_length_is_refused(version: int, length: bytes) -> None:
+def test_a_wrong_string_length_is_refused(version: int, length: bytes) -> None:
     with pytest.raises(ProtocolError, match=r"FindCoordinatorRequest\.key"):
         decode_message(FindCoordinatorRequest, version, length + b"abc")
 
@@ -355,13 +355,13 @@ def test_varints_have_32_bits(wire: bytes) -> None:
 # Data that carries its own version.
 
 
-def test_a_newer_version_is_read_as_the_newest_known() -> None:
+def test_a_newer_version_is_decoded_as_the_newest_known() -> None:
     value = ConsumerProtocolSubscription(topics=["a"], generation_id=4, rack_id="r")
     newer = b"\0\x09" + encode_versioned(value, 3)[2:] + b"what version 9 adds"
     assert decode_versioned(ConsumerProtocolSubscription, newer) == (value, 9)
 
 
-def test_an_older_version_has_defaults_for_what_it_lacks() -> None:
+def test_an_older_version_has_defaults_for_missing_fields() -> None:
     value = ConsumerProtocolSubscription(topics=["a"], generation_id=4, rack_id="r")
     decoded, version = decode_versioned(ConsumerProtocolSubscription, encode_versioned(value, 0))
     assert (decoded, version) == (ConsumerProtocolSubscription(topics=["a"]), 0)
@@ -401,7 +401,7 @@ def test_lists_of_any_length_come_back(version: int) -> None:
         assert decode_message(Lists, version, encoded(value, version))[0] == value
 
 
-def test_a_lying_count_of_numbers_is_refused_before_anything_is_read() -> None:
+def test_a_wrong_count_of_numbers_is_refused_before_anything_is_read() -> None:
     for lie in (b"\0\0\0\x14", b"\x7f\xff\xff\xff", b"\x80\0\0\0"):
         with pytest.raises(ProtocolError, match=r"Lists\.numbers (claims|has the length)"):
             decode_message(Lists, 0, lie + bytes(40))

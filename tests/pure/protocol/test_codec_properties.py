@@ -1,4 +1,4 @@
-"""Every message in every version, whole and corrupted."""
+"""Every message in every version, complete and corrupted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def encoded(message: Message, version: int) -> bytes:
 @each_message
 @given(data=st.data())
 @settings(max_examples=25, deadline=None, suppress_health_check=QUIET)
-def test_what_was_encoded_is_decoded(cls: type[Any], data: st.DataObject) -> None:
+def test_an_encoded_message_decodes_to_itself(cls: type[Any], data: st.DataObject) -> None:
     message, version = data.draw(messages_in_some_version(cls))
     wire = encoded(message, version)
     for carrier in (wire, bytearray(wire), memoryview(wire)):
@@ -86,7 +86,7 @@ def corrupted(data: st.DataObject, wire: bytearray) -> bytes:
 @each_message
 @given(data=st.data())
 @settings(max_examples=5, deadline=None, suppress_health_check=QUIET)
-def test_a_message_cut_short_anywhere_is_a_protocol_error(cls: type[Any], data: st.DataObject) -> None:
+def test_a_truncated_message_is_a_protocol_error(cls: type[Any], data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(versions_of(cls)))
     wire = encoded(data.draw(struct_in(cls, version)), version)
     cuts = range(len(wire)) if len(wire) < 200 else data.draw(st.lists(st.integers(0, len(wire) - 1), max_size=50))
@@ -96,8 +96,8 @@ def test_a_message_cut_short_anywhere_is_a_protocol_error(cls: type[Any], data: 
 
 
 @each_message
-def test_a_claimed_length_allocates_nothing(cls: type[Any]) -> None:
-    """The length is put at each place where the smallest message has one."""
+def test_no_memory_is_allocated_for_a_claimed_length(cls: type[Any]) -> None:
+    """The length is written at each place where the smallest message has one."""
     for version in versions_of(cls):
         decoder(cls, version)
     lengths = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\x07")

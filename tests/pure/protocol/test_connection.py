@@ -1,4 +1,4 @@
-"""Both ends of a connection, joined by nothing but bytes."""
+"""The client's and the broker's side of a connection, without a transport."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_response_without_a_request_is_refused() -> None:
         ClientProtocol[None]("broker 1").receive(bytes(6))
 
 
-def test_a_request_without_an_answer_is_not_waited_for() -> None:
+def test_an_unanswered_request_is_not_in_flight() -> None:
     client = ClientProtocol[str]("broker 1")
     produce = ProduceRequest(acks=0, timeout_ms=0, topic_data=[])
     assert client.encode_unanswered_request(produce, 9, None)
@@ -159,7 +159,7 @@ def test_a_request_that_cannot_be_encoded_is_not_in_flight() -> None:
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0", b"\0\0\0"])
-def test_an_answer_without_a_correlation_id_is_refused(frame: bytes) -> None:
+def test_a_response_without_a_correlation_id_is_refused(frame: bytes) -> None:
     client = ClientProtocol[None]("broker 1")
     client.encode_request(HEARTBEAT, 0, None, None)
     with pytest.raises(ProtocolError, match="too few for a header"):
@@ -168,7 +168,7 @@ def test_an_answer_without_a_correlation_id_is_refused(frame: bytes) -> None:
 
 @pytest.mark.parametrize("version", [0, 4])
 @pytest.mark.parametrize("left_over", [b"\0", b"garbage"])
-def test_bytes_left_over_are_refused_after_an_answer_but_not_after_a_request(version: int, left_over: bytes) -> None:
+def test_bytes_after_a_response_are_refused_but_not_after_a_request(version: int, left_over: bytes) -> None:
     client = ClientProtocol[str]("broker 1")
     header = asked(client, HEARTBEAT, version)
     with pytest.raises(ProtocolError, match=f"has {len(left_over)} bytes after the message"):
@@ -179,7 +179,7 @@ def test_bytes_left_over_are_refused_after_an_answer_but_not_after_a_request(ver
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_an_answer_cut_short_anywhere_is_refused_and_names_the_peer(version: int) -> None:
+def test_a_truncated_response_is_refused_and_names_the_peer(version: int) -> None:
     client = ClientProtocol[str]("broker 1")
     whole = answer(asked(client, HEARTBEAT, version), HeartbeatResponse(error_code=0))
     for cut in range(len(whole)):
@@ -188,7 +188,7 @@ def test_an_answer_cut_short_anywhere_is_refused_and_names_the_peer(version: int
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_a_request_cut_short_anywhere_is_refused(version: int) -> None:
+def test_a_truncated_request_is_refused(version: int) -> None:
     whole = encoded(HEARTBEAT, version)
     for cut in range(len(whole)):
         with pytest.raises(ProtocolError):
@@ -220,7 +220,7 @@ def test_any_body_is_a_request_or_a_protocol_error(key: int, version: int, rest:
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (3, 99), (3, -1), (18, 99)])
-def test_what_is_not_spoken_here_is_a_value_not_an_error(key: int, version: int) -> None:
+def test_an_unknown_api_or_version_is_a_value_not_an_error(key: int, version: int) -> None:
     parsed = parse_request(struct.pack(">hhih", key, version, 5, 2) + b"me" + b"whatever it says")
     assert parsed == UnknownRequest(RequestHeader(key, version, 5, "me"))
     assert isinstance(parsed, UnknownRequest)
@@ -238,7 +238,7 @@ def test_an_unknown_api_versions_request_is_answered_in_version_0() -> None:
     assert client.receive(frame)[1] == offered
 
 
-def test_names_are_told_where_they_are_known() -> None:
+def test_a_request_header_has_the_name_of_its_api() -> None:
     assert RequestHeader(3, 0, 0, None).name == "Metadata"
     assert RequestHeader(999, 0, 0, None).name == "API key 999"
 

@@ -1,4 +1,4 @@
-"""Frames come out whole, whatever way the stream was cut, and cost no more than what has come of them."""
+"""Frames are complete for every split of the stream, and take memory in proportion to the received bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def splitter(max_size: int = 100 * MIB, *, intake_size: int = 64 * 1024) -> Fram
 
 
 def feed_in_place(target: FrameSplitter, stream: bytes, cut: int) -> list[bytes | memoryview]:
-    """As a transport does: what it reads goes straight into the splitter's buffer."""
+    """Write into the splitter's buffer, as a transport does."""
     frames: list[bytes | memoryview] = []
     while stream:
         room = target.get_buffer()
@@ -42,7 +42,7 @@ def feed_in_place(target: FrameSplitter, stream: bytes, cut: int) -> list[bytes 
 
 @pytest.mark.parametrize("intake_size", [SMALL_INTAKE, 64 * 1024])
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 64, 100, 4096, 10**6])
-def test_frames_come_out_whole_however_the_stream_was_cut(cut: int, intake_size: int) -> None:
+def test_frames_are_whole_for_every_split_of_the_stream(cut: int, intake_size: int) -> None:
     stream = b"".join(map(frame, BODIES * 3))
     fed = splitter(intake_size=intake_size)
     pieces = [stream[at : at + cut] for at in range(0, len(stream), cut)]
@@ -54,7 +54,7 @@ def test_frames_come_out_whole_however_the_stream_was_cut(cut: int, intake_size:
 
 @given(st.lists(st.binary(min_size=4, max_size=300), max_size=12), st.lists(st.integers(1, 200), min_size=1), st.data())
 @settings(deadline=None)
-def test_any_frames_in_any_cuts(bodies: list[bytes], cuts: list[int], data: st.DataObject) -> None:
+def test_any_frames_in_any_split_of_the_stream(bodies: list[bytes], cuts: list[int], data: st.DataObject) -> None:
     stream = b"".join(map(frame, bodies))
     target = splitter(intake_size=data.draw(st.sampled_from([64, 100, 4096])))
     found: list[bytes | memoryview] = []
@@ -76,7 +76,7 @@ def test_bytes_of_the_next_frame_wait() -> None:
     assert target.waiting == 0
 
 
-def test_a_frame_stays_as_it_was_when_more_comes() -> None:
+def test_a_frame_does_not_change_when_more_bytes_arrive() -> None:
     target = splitter(intake_size=SMALL_INTAKE)
     [small] = target.feed(frame(b"small one"))
     [large] = target.feed(frame(b"L" * 500))
@@ -88,7 +88,7 @@ def test_a_frame_stays_as_it_was_when_more_comes() -> None:
 
 
 def test_a_large_frame_is_received_in_place() -> None:
-    """Once its size is known, what is offered to the transport is the rest of the frame itself, and nothing beyond."""
+    """Once the size is known, the buffer is the remaining part of the frame."""
     target = splitter()
     target.feed(struct.pack(">i", 300_000) + b"x" * 10)
     room = target.get_buffer()
@@ -99,7 +99,7 @@ def test_a_large_frame_is_received_in_place() -> None:
 
 
 @pytest.mark.parametrize("size", [FIRST_CHUNK - 1, FIRST_CHUNK, FIRST_CHUNK + 1, 4 * MIB, 4 * MIB + 1, 9 * MIB])
-def test_frames_around_the_steps_of_growth_come_whole(size: int) -> None:
+def test_frames_around_the_sizes_of_growth_are_whole(size: int) -> None:
     body = bytes(range(251)) * (size // 251 + 1)
     body = body[:size]
     found = splitter().feed(frame(body) + frame(b"next"))
@@ -146,12 +146,12 @@ def test_an_impossible_size_is_refused_and_names_the_peer(prefix: bytes, complai
             byte_by_byte.feed(prefix[at : at + 1])
 
 
-def test_another_protocol_is_recognised_even_where_its_size_would_be_accepted() -> None:
+def test_another_protocol_is_recognised_even_if_its_size_is_accepted() -> None:
     with pytest.raises(ProtocolError, match="TLS alert"):
         splitter(2**31 - 1).feed(b"\x15\x03\x03\0\2\2\x46")
 
 
-def test_a_later_frame_of_that_very_size_is_a_frame() -> None:
+def test_a_later_frame_of_the_same_size_is_a_frame() -> None:
     target = splitter(2**31 - 1)
     assert target.feed(frame(b"first") + b"\x15\x03\x03\0") == [b"first"]
     assert target.error is None
@@ -179,7 +179,7 @@ def test_an_open_frame_is_closed_with_its_size() -> None:
     assert bytes(close_frame(out)) == frame(b"body") == b"\0\0\0\4body"
 
 
-def test_repr_tells_the_peer_and_what_waits() -> None:
+def test_repr_has_the_peer_and_the_waiting_bytes() -> None:
     target = splitter()
     target.feed(b"\0\0")
     assert repr(target) == "<FrameSplitter peer=kafka-1:9092 waiting=2>"

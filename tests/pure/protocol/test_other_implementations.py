@@ -1,4 +1,4 @@
-"""Our bytes against those of kafka-python and aiokafka, made by their own classes at test time."""
+"""Our encoded messages equal those of kafka-python and aiokafka."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def theirs(name: str) -> Any:
 
 
 def to_kafka_python(value: Any, theirs: Any, version: int) -> Any:
-    """The same value in their class; a tagged field is given only where it differs from its default."""
+    """The same value in their class. A tagged field is set only if it differs from its default."""
     given = {}
     for name, spec in type(value).specs.items():
         found = getattr(value, name)
@@ -222,7 +222,7 @@ def test_kafka_python_writes_any_message_to_the_same_bytes(cls: type[Any], data:
 
 
 def encodable(message: Message, version: int) -> bytes | None:
-    """The message's bytes, or None where the version cannot carry this example."""
+    """The message's bytes, or None if the version cannot carry this example."""
     try:
         return encoded(message, version)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Messages as objects: how they are made and compared, whatever the wire says."""
+"""Messages as Python objects: construction and comparison."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Line:
 
 @message(key=-1, versions=(0, 0))
 class Empty(Response):
-    """Nothing at all."""
+    """No fields."""
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_an_omitted_field_has_its_default() -> None:
     assert Line(index=3) == Line(index=3, text=None, leader=Leader(node=-1), hosts=[])
 
 
-def test_lists_and_structs_that_are_left_out_are_not_shared() -> None:
+def test_default_lists_and_structs_are_not_shared() -> None:
     first, second = Line(index=1), Line(index=2)
     first.hosts.append(9)
     first.leader.node = 4

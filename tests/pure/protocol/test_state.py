@@ -1,4 +1,4 @@
-"""Machines as tables: the rules that every table keeps, and the connection's own."""
+"""State machines as tables: the rules for every table, and the table of a connection."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from aiokafka_lite.protocol.state import mermaid, next_state
 
 
 class Light(Enum):
-    RED = "Nobody drives."
-    GREEN = "Everybody drives."
-    DARK = "It is broken."
+    RED = "All cars wait."
+    GREEN = "All cars drive."
+    DARK = "The light is broken."
 
 
 class Signal(Enum):
@@ -28,11 +28,11 @@ LIGHTS = {
 }
 
 
-def test_the_table_says_what_follows() -> None:
+def test_the_table_gives_the_next_state() -> None:
     assert next_state(LIGHTS, Light.RED, Signal.TURN) is Light.GREEN
 
 
-def test_a_transition_that_the_table_lacks_is_refused_and_the_others_are_named() -> None:
+def test_an_impossible_event_is_refused_and_the_possible_ones_are_named() -> None:
     with pytest.raises(IllegalStateError, match=r"BREAK is not possible in state GREEN \(possible events: TURN\)"):
         next_state(LIGHTS, Light.GREEN, Signal.BREAK)
     with pytest.raises(IllegalStateError, match=r"TURN is not possible in state DARK \(possible events: none\)"):

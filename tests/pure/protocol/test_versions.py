@@ -1,4 +1,4 @@
-"""Which version is spoken, and how a client that began too high comes down."""
+"""The choice of a version, and the retries of ApiVersions in lower versions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_newest_common_version_is_picked() -> None:
     assert table(produce=(0, 3)).pick(ProduceRequest) == 3
 
 
-def test_a_ceiling_is_kept() -> None:
+def test_at_most_limits_the_version() -> None:
     assert table(fetch=(4, 17)).pick(FetchRequest, at_most=12) == 12
     assert table(fetch=(4, 11)).pick(FetchRequest, at_most=12) == 11
     assert table(fetch=(13, 17)).maximum(FetchRequest, at_most=12) is None
@@ -59,20 +59,20 @@ def test_no_common_version_names_the_api_and_both_ranges() -> None:
         table(produce=(5, 4)).pick(ProduceRequest)
 
 
-def test_an_api_that_is_not_offered_is_named() -> None:
+def test_an_unsupported_api_is_named() -> None:
     with pytest.raises(UnsupportedVersion, match=r"broker 1 does not support Fetch \(API key 1\)"):
         table(metadata=(0, 9)).pick(FetchRequest)
     assert table().maximum(FetchRequest) is None
     assert table().offered(FetchRequest) is None
 
 
-def test_support_is_asked_of_both_sides() -> None:
+def test_support_requires_both_sides() -> None:
     offered = table(metadata=(2, 99))
     assert [offered.supports(MetadataRequest, version) for version in (1, 2, 13, 14)] == [False, True, True, False]
     assert offered.offered(MetadataRequest) == Versions(2, 99)
 
 
-def test_a_table_of_everything_we_speak() -> None:
+def test_a_table_of_all_our_versions() -> None:
     ours = VersionTable.newest(REQUESTS, "ourselves")
     assert all(ours.pick(request) == request.versions.last for request in REQUESTS.values())
     assert repr(ours) == f"<VersionTable of ourselves: {len(REQUESTS)} APIs>"
@@ -88,21 +88,21 @@ def refusal(*ranges: tuple[int, int]) -> ApiVersionsResponse:
     )
 
 
-def test_the_newest_offered_version_is_asked_next() -> None:
+def test_the_newest_common_version_is_sent_next() -> None:
     assert version_after_refusal(4, refusal((0, 3)), "broker 1") == 3
     assert version_after_refusal(4, refusal((0, 1)), "broker 1") == 1
 
 
-def test_version_0_is_asked_next_when_nothing_is_offered() -> None:
+def test_version_0_is_sent_next_if_the_broker_names_no_version() -> None:
     assert version_after_refusal(4, refusal(), "broker 1") == 0
     assert version_after_refusal(4, ApiVersionsResponse(error_code=REFUSED, api_keys=[]), "broker 1") == 0
 
 
-def test_a_broker_that_refuses_what_it_offers_is_asked_with_0() -> None:
+def test_version_0_is_sent_to_a_broker_that_refuses_its_own_version() -> None:
     assert version_after_refusal(4, refusal((0, 4)), "broker 1") == 0
 
 
-def test_asking_again_ends() -> None:
+def test_the_retries_end() -> None:
     with pytest.raises(
         UnsupportedVersion, match=r"supports 0 to 4, broker 1 refused version 0 and supports no version"
     ):
@@ -138,17 +138,17 @@ def test_a_refusal_is_read_in_version_0(asked: int) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"", b"\1", b"\0\0\0\7", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\1\0"])
-def test_a_refusal_whose_rest_cannot_be_read_is_a_refusal_without_a_list(rest: bytes) -> None:
+def test_a_refusal_with_malformed_bytes_has_no_versions(rest: bytes) -> None:
     wire = b"\0\x23" + rest
     assert decode_api_versions(wire, 0, 4) == (ApiVersionsResponse(error_code=REFUSED, api_keys=[]), len(wire))
 
 
-def test_an_answer_without_even_a_code_is_a_protocol_error() -> None:
+def test_a_response_without_an_error_code_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError):
         decode_api_versions(b"\0", 0, 4)
 
 
-def test_other_answers_are_read_in_the_version_asked_for() -> None:
+def test_other_responses_are_decoded_in_the_version_of_the_request() -> None:
     response = ApiVersionsResponse(error_code=0, api_keys=[], finalized_features_epoch=7)
     assert decode_api_versions(encoded(response, 4), 0, 4)[0] == response
     with pytest.raises(ProtocolError):
@@ -168,7 +168,7 @@ def test_a_required_feature_names_the_release_that_brought_it() -> None:
     table(produce=(0, 7)).require(ProduceRequest.ZSTD, "zstd")
 
 
-def test_every_feature_begins_in_a_version_that_is_spoken_here() -> None:
+def test_every_feature_begins_in_a_supported_version() -> None:
     features = [feature for cls in REQUESTS.values() for feature in vars(cls).values() if isinstance(feature, Since)]
     assert len(features) > 40
     for feature in features:
@@ -176,7 +176,7 @@ def test_every_feature_begins_in_a_version_that_is_spoken_here() -> None:
         assert getattr(feature.message, feature.name) is feature
 
 
-def test_the_client_pauses_only_for_responses_that_the_broker_did_not_hold_back() -> None:
+def test_the_client_pauses_only_if_the_broker_did_not_delay_the_response() -> None:
     response = ProduceResponse(responses=[], throttle_time_ms=100)
     assert [response.client_throttle_ms(version) for version in (5, 6, 13)] == [0, 100, 100]
     assert SaslHandshakeResponse(error_code=0, mechanisms=[]).client_throttle_ms(1) == 0

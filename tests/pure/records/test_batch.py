@@ -1,4 +1,4 @@
-"""Batches of format v2: built, stamped, cut out of a fetch, read, and refused."""
+"""Batches of format v2: building, headers, splitting a fetch, reading, and refusing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows(columns: RecordColumns) -> list[tuple[int, bytes | None, bytes | None, 
 
 
 def with_field(batch: bytes, at: int, form: str, value: int) -> bytes:
-    """The batch with another number in its header, and the checksum made to fit."""
+    """The batch with another number in its header and a correct checksum."""
     changed = bytearray(batch)
     struct.pack_into(form, changed, at, value)
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
@@ -51,7 +51,7 @@ def with_field(batch: bytes, at: int, form: str, value: int) -> bytes:
 
 
 def with_records(records: bytes, count: int, codec: Compression = Compression.NONE) -> bytes:
-    """A batch with these bytes for records, right in everything else."""
+    """A valid batch with these bytes as its records."""
     head = struct.pack(">hiqqqhii", codec, max(count - 1, 0), T, T, -1, -1, -1, count)
     return struct.pack(">qiibI", 0, 49 + len(records), -1, 2, crc32c(head + records)) + head + records
 
@@ -74,7 +74,7 @@ class TestBuilding:
         assert not builder.append(T, None, None)
         assert (builder.count, builder.size) == (1, HEADER_SIZE + 1009)
 
-    def test_batch_never_outgrows_its_size(self) -> None:
+    def test_a_batch_never_exceeds_its_size(self) -> None:
         builder = BatchBuilder(max_size=1000)
         while builder.append(T, b"key", b"value"):
             pass
@@ -82,7 +82,7 @@ class TestBuilding:
         assert len(builder.build()) == builder.size
         assert builder.count == RecordBatch(builder.build()).count
 
-    def test_refused_record_leaves_the_batch_as_it_was(self) -> None:
+    def test_a_refused_record_leaves_the_batch_unchanged(self) -> None:
         builder = BatchBuilder(max_size=200)
         builder.append(T, None, b"a")
         assert not builder.append(T + 99, None, b"x" * 200)
@@ -92,7 +92,7 @@ class TestBuilding:
         assert rows(RecordBatch(builder.build()).columns()) == [(T, None, b"a", ()), (T + 1, None, b"b", ())]
         assert RecordBatch(builder.build()).max_timestamp == builder.max_timestamp == T + 1
 
-    def test_timestamp_too_far_from_the_first_is_refused_and_leaves_the_batch_as_it_was(self) -> None:
+    def test_a_timestamp_too_far_from_the_first_is_refused_and_leaves_the_batch_unchanged(self) -> None:
         builder = BatchBuilder()
         builder.append(-1, None, b"a")
         with pytest.raises(ValueError, match="64 bits"):
@@ -107,7 +107,7 @@ class TestBuilding:
         assert (builder.count, builder.max_timestamp, builder.size) == (0, -1, HEADER_SIZE)
 
     @pytest.mark.parametrize("codec", Compression, ids=lambda codec: codec.name)
-    def test_building_again_only_changes_what_is_stamped(self, codec: Compression) -> None:
+    def test_building_again_only_changes_the_header(self, codec: Compression) -> None:
         if codec is Compression.SNAPPY:
             pytest.importorskip("cramjam")
         builder = BatchBuilder(codec)
@@ -127,7 +127,7 @@ class TestBuilding:
         assert batch.compression is codec
         assert rows(batch.columns()) == rows(RecordBatch(first).columns())
 
-    def test_built_batch_takes_no_more(self) -> None:
+    def test_a_built_batch_accepts_no_record(self) -> None:
         for codec in (Compression.NONE, Compression.GZIP):
             for fill in (0, 50):
                 builder = BatchBuilder(codec)
@@ -137,14 +137,14 @@ class TestBuilding:
                 assert not builder.append(T, None, b"late")
                 assert builder.count == fill
 
-    def test_what_does_not_compress_goes_as_it_is(self) -> None:
+    def test_incompressible_records_stay_uncompressed(self) -> None:
         builder = BatchBuilder(Compression.ZSTD)
         builder.append(T, None, random.Random(1).randbytes(5000))
         data = builder.build()
         assert RecordBatch(data).compression is Compression.NONE
         assert len(data) == builder.size == builder.uncompressed_size
 
-    def test_ratio_lets_a_compressed_batch_take_more(self) -> None:
+    def test_a_compressed_batch_takes_more_records_by_its_ratio(self) -> None:
         counts = []
         for ratio in (1.0, 0.25):
             builder = BatchBuilder(Compression.ZSTD, max_size=4096, ratio=ratio)
@@ -181,7 +181,7 @@ class TestReading:
             assert split_batches(GOLDEN[:end]) == []
             assert [batch.size for batch in split_batches(GOLDEN + GOLDEN[:end])] == [len(GOLDEN)]
 
-    def test_many_batches_are_cut_out_of_one_buffer(self) -> None:
+    def test_one_buffer_is_split_into_many_batches(self) -> None:
         data = b"".join(plain(count, base_offset=100 * count) for count in range(1, 30))
         batches = split_batches(memoryview(b"head" + data)[4:])
         assert [batch.base_offset for batch in batches] == list(range(100, 3000, 100))
@@ -202,7 +202,7 @@ class TestReading:
         assert (batch.columns().offsets, batch.leader_epoch, batch.max_timestamp) == ([1000, 1001, 1002], 5, T + 77)
         assert batch.producer_id == 4660
 
-    def test_log_keeps_the_checksum_when_it_only_gives_an_offset(self) -> None:
+    def test_assigning_an_offset_keeps_the_checksum(self) -> None:
         stored = rewrite_header(memoryview(b"x" + GOLDEN)[1:], 1 << 40, 5)
         assert (stored[:8], stored[12:16], stored[16:]) == (
             struct.pack(">q", 1 << 40),
@@ -218,7 +218,7 @@ class TestReading:
         assert (batch.last_offset, batch.next_offset) == (59, 60)
 
     @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-    def test_batch_emptied_by_compaction_still_moves_on(self, codec: Compression) -> None:
+    def test_an_empty_batch_of_compaction_has_a_next_offset(self, codec: Compression) -> None:
         batch = RecordBatch(encode_batch([], base_offset=50, last_offset_delta=9, compression=codec))
         batch.verify_crc()
         assert (len(batch.columns()), batch.count, batch.next_offset) == (0, 0, 60)
@@ -227,7 +227,7 @@ class TestReading:
         batch = RecordBatch(with_field(GOLDEN, 21, ">h", 0x40 | 0x10))
         assert rows(batch.columns()) == ROWS
 
-    def test_chunks_hold_no_more_than_asked_for(self) -> None:
+    def test_chunks_have_at_most_the_requested_number_of_records(self) -> None:
         batch = RecordBatch(plain(1000, compression=Compression.ZSTD, base_offset=7))
         chunks = list(batch.chunks(max_records=300))
         assert [len(chunk) for chunk in chunks] == [300, 300, 300, 100]
@@ -247,7 +247,7 @@ class TestReading:
             with pytest.raises(CorruptRecord):
                 RecordBatch(damaged).verify_crc()
 
-    def test_bad_checksum_says_at_which_offset(self) -> None:
+    def test_a_wrong_checksum_names_the_offset(self) -> None:
         damaged = rewrite_header(GOLDEN[:-1] + b"\1", 4321, 0)
         with pytest.raises(CorruptRecord, match="batch at offset 4321: its checksum") as caught:
             RecordBatch(damaged).verify_crc()
@@ -282,7 +282,7 @@ RECORD_LIES = {
 
 class TestMalformedBatches:
     @pytest.mark.parametrize("at, form, value", HEADER_LIES.values(), ids=HEADER_LIES)
-    def test_header_that_cannot_be_is_corrupt(self, at: int, form: str, value: int) -> None:
+    def test_a_malformed_header_is_corrupt(self, at: int, form: str, value: int) -> None:
         data = with_field(GOLDEN, at, form, value)
         with pytest.raises(CorruptRecord):
             split_batches(data)
@@ -293,7 +293,7 @@ class TestMalformedBatches:
         assert split_batches(with_field(GOLDEN, 8, ">i", (1 << 31) - 1)) == []
 
     @pytest.mark.parametrize("at, form, value", RECORD_LIES.values(), ids=RECORD_LIES)
-    def test_lie_about_the_records_is_corrupt_and_other_batches_flow(self, at: int, form: str, value: int) -> None:
+    def test_a_malformed_record_is_corrupt_and_other_batches_are_read(self, at: int, form: str, value: int) -> None:
         liar = rewrite_header(with_field(GOLDEN, at, form, value), 100, 0)
         before, batch, after = split_batches(plain(3) + liar + plain(3))
         batch.verify_crc()
@@ -315,7 +315,7 @@ class TestMalformedBatches:
         with pytest.raises(CorruptRecord, match="lower offset than the record before it"):
             list(RecordBatch(data).chunks(max_records=2))
 
-    def test_count_that_lies_allocates_nothing(self) -> None:
+    def test_no_memory_is_allocated_for_a_wrong_count(self) -> None:
         liar = RecordBatch(with_field(plain(1000), 57, ">i", (1 << 31) - 1))
         tracemalloc.start()
         try:
@@ -325,7 +325,7 @@ class TestMalformedBatches:
         finally:
             tracemalloc.stop()
 
-    def test_batch_of_many_nothings_can_be_read_in_little_memory(self) -> None:
+    def test_a_batch_of_many_empty_records_is_read_in_little_memory(self) -> None:
         count = 20_000
         nothing = [None] * count
         data = with_records(bytes(encode_records(T, [T] * count, nothing, nothing)), count)
@@ -377,7 +377,7 @@ class TestForABroker:
         assert "format v0" in (why_not_produced(single_batch(message)) or "")
 
     @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
-    def test_records_that_fill_their_batch_are_told_from_those_that_do_not(self, compression: Compression) -> None:
+    def test_records_must_fill_their_batch(self, compression: Compression) -> None:
         rows = [(T, None, b"x" * size, ()) for size in (0, 50, 70, 8000, 9000)]
         body = RecordBatch(encode_batch(rows, compression=compression)).body()
         check_lengths(body, len(rows))

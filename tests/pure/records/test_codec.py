@@ -1,4 +1,4 @@
-"""The loops over records: numbers, lengths that lie, and what they cost."""
+"""The loops over records: numbers, wrong lengths, and memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_timestamps_go_forward_and_back(delta: int) -> None:
     assert decode_records(bytes(data), 0, 1, 0, base)[0].timestamps == [base + delta]
 
 
-def test_record_without_room_leaves_the_buffer_alone() -> None:
+def test_a_record_without_room_leaves_the_buffer_unchanged() -> None:
     buffer = bytearray(b"head")
     assert append_record(buffer, 11, 0, 0, None, None, ())
     before = bytes(buffer)
@@ -91,7 +91,7 @@ def test_header_key_that_is_not_utf8_is_read_with_replacements() -> None:
     assert decode_one(data)[-1] == (Header("\ufffd\ufffd", None),)
 
 
-def test_header_keys_are_told_apart() -> None:
+def test_different_header_keys_stay_different() -> None:
     headers = (Header("", b"1"), Header("a", b"2"), Header("b", None), Header("a", b"3"), Header("", b""))
     data = encode_records(0, [0, 0], [None, None], [None, None], [headers, headers])
     assert decode_records(bytes(data), 0, 2, 0, 0)[0].headers == [headers, headers]
@@ -126,12 +126,12 @@ LIES = {
 
 
 @pytest.mark.parametrize("data", LIES.values(), ids=LIES)
-def test_lie_in_a_record_is_corrupt(data: bytes) -> None:
+def test_a_wrong_length_in_a_record_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptRecord):
         decode_records(data, 0, 1, 0, 0)
 
 
-def test_offsets_may_have_gaps_but_not_go_back() -> None:
+def test_offsets_may_have_gaps_but_must_increase() -> None:
     def decode(*deltas: int) -> list[int]:
         nothing = [None] * len(deltas)
         data = encode_records(0, [0] * len(deltas), nothing, nothing, offset_deltas=deltas)
@@ -149,7 +149,7 @@ def test_timestamp_beyond_64_bits_is_corrupt() -> None:
         decode_records(bytes(data), 0, 1, 0, (1 << 63) - 1)
 
 
-def test_lying_lengths_allocate_nothing() -> None:
+def test_no_memory_is_allocated_for_wrong_lengths() -> None:
     tracemalloc.start()
     try:
         for data in LIES.values():

@@ -1,4 +1,4 @@
-"""Formats v0 and v1, as old segments hold them."""
+"""Formats v0 and v1 of old log segments."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_log_append_time_of_a_wrapper_is_that_of_all_its_messages() -> None:
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4], ids=lambda codec: codec.name)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_each_codec_unpacks(codec: Compression, magic: int) -> None:
+def test_each_codec_decompresses(codec: Compression, magic: int) -> None:
     if codec is Compression.SNAPPY:
         pytest.importorskip("cramjam")
     inner = b"".join(message(magic, offset, None, b"%d" % offset) for offset in range(100))
@@ -194,7 +194,7 @@ BROKEN_INSIDE = {
 
 
 @pytest.mark.parametrize("inner", BROKEN_INSIDE.values(), ids=BROKEN_INSIDE)
-def test_wrapper_with_nonsense_inside_is_corrupt(inner: bytes) -> None:
+def test_wrapper_with_malformed_content_is_corrupt(inner: bytes) -> None:
     [batch] = split_batches(wrapper(1, 3, inner))
     with pytest.raises(CorruptRecord) as caught:
         batch.columns()
@@ -211,7 +211,7 @@ def test_wrapper_with_garbage_or_nothing_for_a_value_is_corrupt() -> None:
                 RecordBatch(data).columns()
 
 
-def test_plain_message_whose_lengths_lie_is_corrupt() -> None:
+def test_plain_message_with_wrong_lengths_is_corrupt() -> None:
     for name in ("key of 2 GiB", "key of -2", "value of 2 GiB", "value of -2", "value that leaves bytes"):
         with pytest.raises(CorruptRecord):
             RecordBatch(BROKEN_INSIDE[name]).columns()

@@ -1,4 +1,4 @@
-"""Keys go where the Java client puts them."""
+"""Keys have the partitions of Java's client."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("key", KNOWN, ids=bytes.decode)
-def test_hash_is_the_one_known(key: bytes) -> None:
+def test_the_hash_has_known_values(key: bytes) -> None:
     assert murmur2(key) == KNOWN[key]
     assert murmur2(bytearray(key)) == murmur2(memoryview(b"x" + key)[1:]) == KNOWN[key]
 
 
-def test_a_negative_hash_gives_a_partition_all_the_same() -> None:
+def test_a_negative_hash_gives_a_partition() -> None:
     assert partition_for_key(b"21", 10) == (-973932308 & 0x7FFFFFFF) % 10
     assert {partition_for_key(b"%d" % number, 3) for number in range(100)} == {0, 1, 2}
 

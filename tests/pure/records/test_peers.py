@@ -1,4 +1,4 @@
-"""What other Python clients write we read, and they read what we write: each compression, each format."""
+"""This client and other Python clients read each other's batches, in each compression and format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEGACY_ROWS = [(time, key, value, ()) for time, key, value, _ in ROWS]
 
 
 class Peer(NamedTuple):
-    """The parts of another client that this needs; ``batch`` makes a builder of format v2, ``legacy`` of the others."""
+    """The parts of another client. ``batch`` makes a builder of format v2, ``legacy`` one of the other formats."""
 
     batch: Callable[..., Any]
     legacy: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Whatever records there are come back; whatever bytes there are give records or CorruptRecord."""
+"""Any records decode to themselves; any bytes give records or CorruptRecord."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_records_of_noise_fit_in_64_bits_or_are_corrupt(data: bytes, count: int,
 
 @settings(max_examples=300, deadline=None)
 @given(codec=st.sampled_from(CODECS[1:]), data=st.binary(max_size=200))
-def test_noise_unpacks_within_the_limit_or_is_corrupt(codec: Compression, data: bytes) -> None:
+def test_noise_decompresses_within_the_limit_or_is_corrupt(codec: Compression, data: bytes) -> None:
     magic = {
         Compression.GZIP: b"\x1f\x8b\x08\0",
         Compression.LZ4: b"\x04\x22\x4d\x18",

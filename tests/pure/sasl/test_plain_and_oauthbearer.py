@@ -1,4 +1,4 @@
-"""The mechanisms of one message: a password as it is, and a token that somebody else issued."""
+"""The mechanisms with one message: PLAIN and OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from aiokafka_lite.protocol.sasl import OAuthBearerExchange, PlainExchange
 from aiokafka_lite.security import Secret
 
 
-def test_plain_says_name_and_password_and_needs_no_answer() -> None:
+def test_plain_sends_name_and_password_in_one_message() -> None:
     exchange = PlainExchange("alice", Secret("pass wörd"))
     assert exchange.begin() == "\0alice\0pass wörd".encode()
     assert exchange.received(b"") is None
     assert "pass" not in repr(exchange)
 
 
-def test_oauthbearer_says_the_token_and_needs_no_answer() -> None:
+def test_oauthbearer_sends_the_token_in_one_message() -> None:
     exchange = OAuthBearerExchange(Secret("vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg=="))
     said = b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01\x01"
     assert exchange.begin() == said
@@ -34,7 +34,7 @@ def test_oauthbearer_says_the_token_and_needs_no_answer() -> None:
         (b"[" * 100_000, "[" * 200 + "…"),
     ],
 )
-def test_a_token_that_is_not_wanted_is_acknowledged_and_then_refused(message: bytes, objection: str) -> None:
+def test_the_reason_for_a_refused_token_is_acknowledged(message: bytes, objection: str) -> None:
     exchange = OAuthBearerExchange("token")
     exchange.begin()
     assert exchange.received(message) == b"\x01"
@@ -44,7 +44,7 @@ def test_a_token_that_is_not_wanted_is_acknowledged_and_then_refused(message: by
 
 
 @pytest.mark.parametrize("token", ["", "hunter 2", "hunter\x01auth=2", "hunter\n2", "=hunter2", "huntér2", "hunter=2"])
-def test_what_cannot_be_a_token_is_not_said(token: str) -> None:
+def test_an_invalid_token_is_not_sent(token: str) -> None:
     with pytest.raises(AuthenticationError, match="the token must consist of") as refused:
         OAuthBearerExchange(token)
     assert "hunt" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""SCRAM proves the password to a broker that knows it, and believes no broker that does not."""
+"""SCRAM proves the password to a broker that knows it, and rejects a broker that does not."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_example_of_rfc_7677() -> None:
 
 @pytest.mark.parametrize("mechanism, hash_name", [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
 @pytest.mark.parametrize("password", ["pencil", "pass wörd Ⅸ", "a,b=c"])
-def test_a_broker_that_knows_the_password_is_believed(mechanism: str, hash_name: str, password: str) -> None:
+def test_a_broker_that_knows_the_password_is_accepted(mechanism: str, hash_name: str, password: str) -> None:
     client, server = exchange(mechanism, "al=i,ce", password), Server(hash_name, password)
     first = client.begin()
     assert first == b"n,,n=al=3Di=2Cce,r=rOprNGfwEbeRWgbNEkqO"
@@ -161,7 +161,7 @@ def test_nothing_may_come_after_the_signature() -> None:
 
 
 @given(st.lists(st.binary(max_size=200), max_size=3))
-def test_whatever_a_broker_says_is_a_step_or_an_authentication_error(messages: list[bytes]) -> None:
+def test_any_message_of_a_broker_gives_a_step_or_an_authentication_error(messages: list[bytes]) -> None:
     client = exchange()
     client.begin()
     try:
