@@ -61,7 +61,7 @@ MACHINES = [
     ),
     Machine(
         "Position of a consumer",
-        "aiokafka_lite.consumer.position",
+        "aiokafka_lite.consumer.partition",
         "POSITION",
         "UNKNOWN",
         "Where the consumer reads one assigned partition from.",

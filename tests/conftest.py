@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.real.report"]
+pytest_plugins = ["tests.real.grouping", "tests.real.report"]
 
 # The time of one example depends on the machine's load more than on the code.
 settings.register_profile("without deadlines", settings(), deadline=None)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+DEADLINE = 120.0
+"""Seconds after which a test counts as hanging. Even on a busy machine no wait takes so long."""
+
 LOOK_AGAIN = 0.01
 """Seconds between two looks. A condition of another component cannot be awaited, and in virtual time this is free."""
 
 
-async def until(condition: Callable[[], object], what: str = "", *, within: float = 60.0) -> None:
-    """Return once ``condition()`` is true; AssertionError with ``what`` after ``within`` seconds.
-
-    The bound is generous: it fails a test that hangs, and never one that runs on a busy machine.
-    """
+async def until(condition: Callable[[], object], what: str = "", *, within: float = DEADLINE) -> None:
+    """Return once ``condition()`` is true; AssertionError with ``what`` after ``within`` seconds."""
     try:
         async with asyncio.timeout(within):
             while not condition():

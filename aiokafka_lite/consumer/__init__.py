@@ -1,6 +1,6 @@
 """Reading records: ``Consumer`` and what it returns.
 
-Each name is imported at its first use: a program that needs only a part, such as a Spark worker, imports no more.
+Each name is imported when it is first asked for: who takes a part, as Spark's workers do, does not pay for the rest.
 """
 
 from __future__ import annotations
@@ -10,34 +10,24 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
-    from .claim import Claim
     from .columns import Batch, BytesColumn
-    from .consumer import Consumer
-    from .consumer_group import ConsumerGroup
+    from .consumer import Batches, Consumer, GroupMetadata
     from .deserializer import Deserializer, IntDeserializer, JsonDeserializer, StrDeserializer
     from .deserializing import OnDeserializationError
-    from .group_side import GroupMetadata
-    from .handler import ConsumerGroupHandler
-    from .iteration import Batches
     from .offsets import OffsetAndTimestamp
-    from .position import OnOffsetReset, ResetReason
+    from .partition import OnOffsetReset, ResetReason
     from .rebalance import RebalanceHandle, RebalanceListener
-    from .session import ConsumerGroupSession
+    from .session import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
 
 _HOMES = {
     "columns": ("Batch", "BytesColumn"),
-    "claim": ("Claim",),
-    "consumer": ("Consumer",),
-    "consumer_group": ("ConsumerGroup",),
+    "consumer": ("Batches", "Consumer", "GroupMetadata"),
     "deserializer": ("Deserializer", "IntDeserializer", "JsonDeserializer", "StrDeserializer"),
     "deserializing": ("OnDeserializationError",),
-    "group_side": ("GroupMetadata",),
-    "handler": ("ConsumerGroupHandler",),
-    "iteration": ("Batches",),
     "offsets": ("OffsetAndTimestamp",),
-    "position": ("OnOffsetReset", "ResetReason"),
+    "partition": ("OnOffsetReset", "ResetReason"),
     "rebalance": ("RebalanceHandle", "RebalanceListener"),
-    "session": ("ConsumerGroupSession",),
+    "session": ("Claim", "ConsumerGroup", "ConsumerGroupHandler", "ConsumerGroupSession"),
 }
 
 __all__ = [
@@ -62,5 +52,5 @@ __all__ = [
     "StrDeserializer",
 ]
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # a checker would take any name whatever for one of ours
     __getattr__ = lazy.attributes(__name__, _HOMES)

@@ -25,8 +25,8 @@ from aiokafka_lite.protocol.messages import (
     ReassignableTopic,
 )
 from tests.real.jvm_cluster import JvmCluster, NodeState
+from tests.waiting import DEADLINE
 
-DEADLINE = 30.0
 LOOK_AGAIN = 0.05
 """Seconds between two looks at something that cannot be awaited: another process's state of mind."""
 
@@ -106,7 +106,7 @@ class BreakableCluster(ABC):
 class BreakableEmbedded(BreakableCluster):
     """The embedded cluster, on TCP."""
 
-    session_timeout = 1.0
+    session_timeout = 2.0
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster

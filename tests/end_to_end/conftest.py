@@ -18,6 +18,7 @@ from tests.real.jvm import java_problem, release, run_tool
 from tests.real.releases import NEWEST, marks_of, wanted
 from tests.real.report import BROKERS
 from tests.real.servers import IN_CI, Server, Servers, Unavailable
+from tests.waiting import DEADLINE
 
 _topic_numbers = itertools.count(1)
 
@@ -74,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of one broker together, and in one process of several: only one real broker runs at a time in each."""
+    """Sort by broker: one real broker runs at a time in a process, and starts once."""
 
     def broker(item: pytest.Item) -> str:
         parameters = getattr(item, "callspec", None)
@@ -83,10 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     order = {"": 0, "embedded": 1}
     for item in items:
-        name = broker(item)
-        order.setdefault(name, len(order))
-        if order[name] > 1:
-            item.add_marker(pytest.mark.xdist_group(name))
+        order.setdefault(broker(item), len(order))
     items.sort(key=lambda item: order[broker(item)])
 
 
@@ -119,7 +117,7 @@ async def kafka(request: pytest.FixtureRequest) -> AsyncIterator[Kafka]:
 
 async def until_every_partition_has_a_leader(client: Client, topic: str, partitions: int) -> None:
     """A created topic is known to the controller first and to each broker a moment later."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while True:
             with contextlib.suppress(UnknownTopic):
                 view = await client.topic(topic)

@@ -7,8 +7,7 @@ from typing import Any
 
 from aiokafka_lite import Consumer, Record
 from tests.end_to_end.conftest import Kafka
-
-DEADLINE = 30.0
+from tests.waiting import DEADLINE
 
 
 async def read(kafka: Kafka, topic: str, count: int, **settings: Any) -> list[Record]:

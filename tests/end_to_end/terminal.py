@@ -18,9 +18,9 @@ from pathlib import Path
 from aiokafka_lite import EmbeddedCluster
 from tests.end_to_end.conftest import Kafka
 from tests.real.releases import NEWEST
+from tests.waiting import DEADLINE
 
 COMMAND = (sys.executable, "-W", "error", "-c", "from aiokafka_lite.cli import main; main()")
-DEADLINE = 30.0
 WIDTH, HEIGHT = 160, 50
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -31,8 +31,7 @@ from aiokafka_lite.admin import (
 from tests.end_to_end.conftest import Kafka
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import NEWEST
-
-DEADLINE = 30.0
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -360,7 +359,7 @@ async def test_quotas(kafka: Kafka, admin: Admin) -> None:
 
 async def test_a_broker_that_is_not_there_is_named(kafka: Kafka) -> None:
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             async with Admin("127.0.0.1:1", api_timeout=1.0):
                 pass
     with contextlib.suppress(KafkaError):

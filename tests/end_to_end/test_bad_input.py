@@ -24,9 +24,10 @@ from aiokafka_lite import (
 from aiokafka_lite.testing.containers import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import read
+from tests.waiting import DEADLINE
 
-DEADLINE = 10.0
-IMPATIENT: dict[str, Any] = {"api_timeout": 1.5, "connect_timeout": 1.0, "request_timeout": 1.0, "max_block": 1.5}
+SHORT_TIMEOUTS: dict[str, Any] = {"api_timeout": 4.0, "connect_timeout": 3.0, "request_timeout": 3.0, "max_block": 4.0}
+"""Seconds: tests wait for them to pass, and on a busy machine an answer has to arrive before they do."""
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -81,12 +82,12 @@ async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def produce(address: str) -> None:
-    async with Producer(address, **IMPATIENT) as producer:
+    async with Producer(address, **SHORT_TIMEOUTS) as producer:
         await producer.send("orders", b"value")
 
 
 async def consume(address: str) -> None:
-    settings = {name: value for name, value in IMPATIENT.items() if name != "max_block"}
+    settings = {name: value for name, value in SHORT_TIMEOUTS.items() if name != "max_block"}
     async with Consumer(address, topics=["orders"], **settings) as consumer:
         await consumer.poll(timeout=DEADLINE)
 
@@ -98,7 +99,7 @@ async def consume(address: str) -> None:
         (speaks_http, r"HTTP"),
         (speaks_tls, r"TLS"),
         (says_nothing, r"(?i)time|in \d"),
-        (hangs_up, r"hung up"),
+        (hangs_up, r"closed the connection"),
     ],
     ids=["http", "tls", "silent", "hangs-up"],
 )
@@ -129,7 +130,7 @@ async def test_a_bad_address_among_good_ones_does_not_matter(kafka: Kafka) -> No
 
 async def test_an_unknown_topic_is_an_error_that_names_it(kafka: Kafka) -> None:
     async with asyncio.timeout(DEADLINE):
-        async with Producer(kafka.bootstrap_servers, allow_auto_create_topics=False, **IMPATIENT) as producer:
+        async with Producer(kafka.bootstrap_servers, allow_auto_create_topics=False, **SHORT_TIMEOUTS) as producer:
             with pytest.raises(UnknownTopic, match="nobody-made-this"):
                 await producer.send("nobody-made-this", b"value")
 
@@ -145,7 +146,7 @@ async def test_an_invalid_topic_name_is_refused_at_the_call(kafka: Kafka, name: 
 
 async def test_a_partition_that_is_not_there_is_an_error_that_names_it(kafka: Kafka) -> None:
     topic = await kafka.create_topic(partitions=2)
-    async with Producer(kafka.bootstrap_servers, **IMPATIENT) as producer:
+    async with Producer(kafka.bootstrap_servers, **SHORT_TIMEOUTS) as producer:
         with pytest.raises(KafkaError, match=rf"{topic}.*7|7.*{topic}"):
             await producer.send(topic, b"value", partition=7)
 
@@ -218,15 +219,15 @@ async def test_a_position_is_asked_only_of_assigned_partitions(kafka: Kafka) -> 
 @pytest.mark.parametrize(
     "settings, named",
     [
-        ({"acks": 2}, "acks=2"),
+        ({"acks": 2}, "acks must be .* got 2"),
         ({"acks": 1, "idempotence": True}, "idempotence"),
-        ({"linger": -1.0}, r"linger=-1\.0"),
-        ({"compression": "zip"}, "compression='zip'"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"max_in_flight_requests_per_connection": 6}, "max_in_flight_requests_per_connection=6"),
-        ({"request_timeout": 0}, "request_timeout=0"),
-        ({"request_timeout": "soon"}, "request_timeout='soon'"),
-        ({"bootstrap_servers": ""}, "bootstrap_servers=''"),
+        ({"linger": -1.0}, r"linger must be .* got -1\.0"),
+        ({"compression": "zip"}, "compression must be .* got 'zip'"),
+        ({"batch_size": 0}, "batch_size must be .* got 0"),
+        ({"max_in_flight_requests_per_connection": 6}, "max_in_flight_requests_per_connection must be .* got 6"),
+        ({"request_timeout": 0}, "request_timeout must be .* got 0"),
+        ({"request_timeout": "soon"}, "request_timeout must be .* got 'soon'"),
+        ({"bootstrap_servers": ""}, "bootstrap_servers must be .* got ''"),
         ({"bootstrap_servers": "no-port"}, "no-port"),
         ({"bootstrap_servers": "host:99999"}, "99999"),
     ],
@@ -239,10 +240,10 @@ def test_a_bad_producer_setting_is_refused_by_the_constructor(settings: dict[str
 @pytest.mark.parametrize(
     "settings, named",
     [
-        ({"auto_offset_reset": "newest"}, "auto_offset_reset='newest'"),
-        ({"isolation_level": "serializable"}, "isolation_level='serializable'"),
-        ({"fetch_min_bytes": -1}, "fetch_min_bytes=-1"),
-        ({"fetch_max_wait": float("nan")}, "fetch_max_wait=nan"),
+        ({"auto_offset_reset": "newest"}, "auto_offset_reset must be .* got 'newest'"),
+        ({"isolation_level": "serializable"}, "isolation_level must be .* got 'serializable'"),
+        ({"fetch_min_bytes": -1}, "fetch_min_bytes must be .* got -1"),
+        ({"fetch_max_wait": float("nan")}, "fetch_max_wait must be .* got nan"),
     ],
 )
 def test_a_bad_consumer_setting_is_refused_by_the_constructor(settings: dict[str, Any], named: str) -> None:

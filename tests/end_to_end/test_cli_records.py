@@ -62,6 +62,7 @@ def million(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 async def test_a_million_lines_in_and_out_byte_for_byte(kafka: Kafka, million: Path, tmp_path: Path) -> None:
     if kafka.kind != "embedded" and kafka.version != NEWEST:
         pytest.skip("one release is enough for this much")

@@ -31,8 +31,6 @@ from tests.end_to_end.differential.sides import Side
 from tests.real.releases import NEWEST, wanted
 from tests.real.servers import Servers, Unavailable
 
-pytestmark = pytest.mark.xdist_group(NEWEST)
-
 
 def _is_about_min_isr(embedded: Any, real: Any) -> bool:
     """Whether what is one more in a list of synonyms is that setting of the cluster's."""

@@ -26,9 +26,10 @@ from aiokafka_lite.testing.containers import engine_problem
 from tests.end_to_end.conftest import Kafka, missing
 from tests.end_to_end.test_admin import until
 from tests.real.releases import NEWEST
+from tests.real.servers import image
+from tests.waiting import DEADLINE
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-DEADLINE = 60.0
 
 
 @pytest.fixture
@@ -172,7 +173,8 @@ async def test_a_users_own_tests(tmp_path: Path, name: str, passed: int) -> None
     directory = copytree(EXAMPLES / "testing", tmp_path / "users")
     configured = ("-c", str(directory / "pytest.ini"), "--rootdir", str(directory))
     async with started(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *configured, str(directory / name)),
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--override-ini", f"kafka_image={image(NEWEST)}"),
+        *(*configured, str(directory / name)),
         TESTCONTAINERS_RYUK_DISABLED="true",
     ) as run:
         await run.end()
@@ -280,6 +282,7 @@ class Load:
         await until(reached)
 
 
+@pytest.mark.long
 async def test_a_rolling_restart_under_load_loses_no_order(
     newest: Kafka, record_property: pytest.RecordProperty
 ) -> None:

@@ -28,13 +28,11 @@ from aiokafka_lite import (
     TopicPartition,
 )
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.reading import DEADLINE, take
+from tests.end_to_end.reading import take
 from tests.real.releases import NEWEST
+from tests.waiting import DEADLINE
 
 _numbers = itertools.count(1)
-
-SETTLED = 30.0
-"""Seconds for a group to settle: brokers wait three seconds for company when the first member joins."""
 
 
 def new_group() -> str:
@@ -122,7 +120,7 @@ async def test_a_handler_reads_claims(kafka: Kafka) -> None:
         async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
             async for record in claim:
                 counts[claim.partition] = counts.get(claim.partition, 0) + 1
-                session.mark(record)
+                session.mark_message(record)
                 if sum(counts.values()) == 60:
                     done.set()
 
@@ -138,7 +136,7 @@ async def test_a_handler_reads_claims(kafka: Kafka) -> None:
         assert {offset and offset.offset for offset in found.values()} == {20}
 
 
-@pytest.mark.parametrize("blocked", [1.0, 8.0])
+@pytest.mark.parametrize("blocked", [1.0, pytest.param(8.0, marks=pytest.mark.long)])
 async def test_a_claim_that_blocks_the_event_loop_loses_the_session_only_beyond_its_timeout(
     kafka: Kafka, blocked: float
 ) -> None:
@@ -163,7 +161,7 @@ async def test_a_claim_that_blocks_the_event_loop_loses_the_session_only_beyond_
                 done.add((record.partition, record.offset))
                 await asyncio.sleep(0.05)  # what a record takes
                 if not session.cancelled:
-                    session.mark(record)
+                    session.mark_message(record)
                 if len(done) == 60 and record.offset == 19:
                     enough.set()
 
@@ -365,7 +363,7 @@ PEERS: list[tuple[Callable[[], Peer], str]] = [
 
 async def settled(condition: Callable[[], bool], *consumers: Consumer) -> None:
     """Wait until the condition holds and our members are stable, while they read."""
-    ends = time.monotonic() + SETTLED
+    ends = time.monotonic() + DEADLINE
     while not (condition() and all(each.membership is MemberState.STABLE for each in consumers)):
         assert time.monotonic() < ends, [(each.membership, each.assignment) for each in consumers]
         await asyncio.gather(asyncio.sleep(0.05), *(each.poll(timeout=0.1) for each in consumers))

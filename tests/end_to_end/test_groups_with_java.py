@@ -11,6 +11,7 @@ import pytest
 from aiokafka_lite import Consumer
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_groups import OURS, new_group, settled, write
+from tests.waiting import DEADLINE
 
 PARTITIONS = 6
 JAVAS = {
@@ -93,7 +94,7 @@ def needs_the_embedded_cluster(kafka: Kafka) -> None:
 
 async def drain(consumer: Consumer, count: int) -> list[bytes | None]:
     values: list[bytes | None] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while len(values) < count:
             values += [record.value for record in await consumer.poll(timeout=1.0)]
     return values

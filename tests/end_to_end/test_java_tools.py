@@ -22,6 +22,8 @@ from tests.end_to_end.conftest import missing
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import NEWEST
 
+pytestmark = pytest.mark.long
+
 Tool = Callable[..., Awaitable[str]]
 
 

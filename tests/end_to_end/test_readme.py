@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.end_to_end.conftest import Kafka
 from tests.pure.documents import blocks
+from tests.waiting import DEADLINE
 
 README = Path(__file__).parents[2] / "README.md"
-DEADLINE = 60.0
 
 
 def example(mark: str) -> str:

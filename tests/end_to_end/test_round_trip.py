@@ -10,7 +10,8 @@ import pytest
 from aiokafka_lite import Header, KafkaError, OffsetOutOfRange, Producer, TimestampType, TopicPartition
 from aiokafka_lite.consumer import Consumer
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.reading import DEADLINE, read, take
+from tests.end_to_end.reading import read, take
+from tests.waiting import DEADLINE
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

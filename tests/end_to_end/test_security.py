@@ -30,6 +30,7 @@ from tests.real.secured import (
     SecuredKafka,
     token,
 )
+from tests.waiting import DEADLINE
 
 _topics = count(1)
 
@@ -223,7 +224,7 @@ async def test_a_wrong_name_or_password_is_refused_at_once_and_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         error = await ended(sasl(secured, mechanism, username, password))
     assert isinstance(error, AuthenticationError)
     assert re.match(rf"127\.0\.0\.1:\d+ {re.escape(says)}", str(error))
@@ -278,7 +279,7 @@ async def test_a_certificate_that_does_not_fit_ends_it_at_once(
 ) -> None:
     changes = {name: secured.certificates.stranger if value == "stranger" else value for name, value in changes.items()}
     settings = {**tls(secured, port), **changes, "bootstrap_servers": secured.servers(port, host)}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         error = await ended(settings)
     assert isinstance(error, AuthenticationError)
     assert re.search(says, str(error))

@@ -15,8 +15,8 @@ from typing import Any
 
 from aiokafka_lite import Consumer, Delivery, KafkaError, Producer, TopicPartition
 from tests.end_to_end.history import Finding, Found, History, Outcome, Promises, Send, violations
+from tests.waiting import DEADLINE
 
-DEADLINE = 30.0
 PACE = 0.1
 """Seconds from one group of records of a partition to the next."""
 GROUP = 12
@@ -87,9 +87,17 @@ class Writer:
             under_way.extend(self.begin(lane) for _ in range(GROUP))
             while under_way and (under_way[0][1].done() or len(under_way) > WINDOW - GROUP):
                 await self.end(*under_way.popleft())
-            await asyncio.sleep(PACE)
+            await self._pause()
         for send, delivery in under_way:
             await self.end(send, delivery)
+
+    async def _pause(self) -> None:
+        """Pause until the next group. When the loop is late, the pause grows, so that the traffic does not fill it."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(PACE)
+        late = loop.time() - began - PACE
+        await asyncio.sleep(4 * late)
 
     def wrote(self, value: bytes) -> bool:
         """Whether a value is one of this writer's."""

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from aiokafka_lite.testing.containers import free_port
 
 HEAP_MEGABYTES = 512
-START_TIMEOUT = 90.0
+START_TIMEOUT = 300.0
 STOP_TIMEOUT = 15.0
 
 # One collector thread and the quick compiler alone: on a small machine a broker then starts in half the time.

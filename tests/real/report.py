@@ -29,7 +29,7 @@ _DESELECTED = pytest.StashKey[int]()
 LONG = "long"
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Count the long tests before ``-m`` deselects them."""
     config.stash[_DESELECTED] = sum(item.get_closest_marker(LONG) is not None for item in items)

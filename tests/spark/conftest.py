@@ -39,19 +39,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("kafka", [pytest.param(name, marks=marks_of(name)) for name in names], indirect=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here in one process of several, for there they share the session and the broker."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            for name in ("spark", NEWEST):
-                item.add_marker(pytest.mark.xdist_group(name))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two local cores, with the format registered."""
     use_java()
-    given = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    given = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_AUTH_SOCKET_TIMEOUT": "120",  # seconds; a worker's start takes more than the usual 15 on a busy machine
+    }
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     with warnings.catch_warnings():

@@ -12,12 +12,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.spark.jvm import use_java
 from aiokafka_lite.testing.containers import free_port
 from tests.spark.conftest import ROOT
 from tests.spark.test_pipeline import CLOSING, order, values_in
+
+pytestmark = pytest.mark.long
 
 TIMEOUT = 240.0
 SECRET = "an-option-that-no-file-contains"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("matplotlib")
 
 COMMAND = (sys.executable, "-c", "from aiokafka_lite.cli import main; main()")

@@ -15,6 +15,8 @@ from aiokafka_lite.spark.jvm import use_java
 from tests.spark.conftest import ROOT
 from tests.spark.test_pipeline import order
 
+pytestmark = pytest.mark.long
+
 TIMEOUT = 240.0
 
 

@@ -23,6 +23,7 @@ from aiokafka_lite.spark.listener import Lag, lags_of
 from aiokafka_lite.spark.source import StreamReader, TaskPartition
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import on_spark, run_available, stream_of
+from tests.waiting import DEADLINE
 
 VALUE = StructType([StructField("value", BinaryType())])
 
@@ -228,7 +229,7 @@ async def test_a_listener_gets_the_lag_of_a_query(spark: SparkSession, kafka: Ka
             )
         )
         await on_spark(lambda: run_available(rows, tmp_path))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             while len([lag for lag in lags if lag.rows]) < 2:
                 await asyncio.sleep(0.01)  # Spark calls listeners from a thread of its own
     finally:

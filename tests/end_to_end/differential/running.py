@@ -14,9 +14,8 @@ from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import Request
 from tests.end_to_end.differential.scenarios import TOPIC, Scenario, Step, common_versions
 from tests.end_to_end.differential.sides import Difference, Outcome, Side, comparable, differences
+from tests.waiting import DEADLINE
 
-SETTLING_TIMEOUT = 5.0
-READY_TIMEOUT = 30.0
 _CONFIG_CHANGES = (m.AlterConfigsRequest, m.IncrementalAlterConfigsRequest, m.AlterClientQuotasRequest)
 _REFERENCE_VERSION = 12
 
@@ -127,7 +126,7 @@ async def _settle(step: Step, embedded: Side, real: Side) -> list[Difference]:
     found: list[Difference] = []
     for look in (_topics_seen, _configs_seen):
         wanted = await look(embedded, names)
-        deadline = asyncio.get_running_loop().time() + SETTLING_TIMEOUT
+        deadline = asyncio.get_running_loop().time() + DEADLINE
         while found := list(differences(f"after {step.kind.__name__}", wanted, await look(real, names))):
             if asyncio.get_running_loop().time() > deadline:
                 return found
@@ -168,7 +167,7 @@ async def _configs_seen(side: Side, names: list[str]) -> Any:
 
 async def _until_served(side: Side, names: list[str], *, all_of_them: bool = False) -> None:
     """Wait until every partition that metadata knows can be asked for its offsets."""
-    async with asyncio.timeout(SETTLING_TIMEOUT):
+    async with asyncio.timeout(DEADLINE):
         while True:
             seen = await side.ask(
                 m.MetadataRequest(
@@ -199,7 +198,7 @@ async def until_ready(side: Side) -> None:
     find = m.FindCoordinatorRequest(coordinator_keys=["nobody"])
     offsets = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="nobody", topics=[])])
     identity = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    async with asyncio.timeout(READY_TIMEOUT):
+    async with asyncio.timeout(DEADLINE):
         while (await side.ask(find, 4)).coordinators[0].error_code:
             pass
         while (await side.ask(offsets, 8)).groups[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):

@@ -34,7 +34,7 @@ R = TypeVar("R")
 PRODUCERS = range(9000, 9100)
 """Producers that no broker has named."""
 CLIENT_ID = "differential"
-ANSWER_TIMEOUT = 5.0
+ANSWER_TIMEOUT = 30.0
 UNKNOWN_TOPIC_ID = bytes(range(16))
 
 

@@ -1,0 +1,44 @@
+"""Which tests run in the same worker process, so that they share a broker or a Spark session.
+
+``--dist loadgroup`` of pytest-xdist does this by marks, but it loses them with pytest 9.2: each worker then starts all
+brokers and a Spark session of its own. So the groups come from the tests' ids here. This module imports no extra.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.real.releases import NEWEST
+
+_BROKER = re.compile(r"[\[-](given|(?:secured )?\d+\.\d+\.\d+)[-\]]")
+_OF_A_FILE = {"test_producer_under_faults": "three brokers", "test_differential": NEWEST}
+
+
+def group_of(nodeid: str) -> str:
+    """The group of a test; a test without a group is one of its own."""
+    path, _, name = nodeid.partition("::")
+    if path.startswith("tests/spark/"):
+        return "spark"
+    if not path.startswith("tests/end_to_end/"):
+        return nodeid
+    by_file = _OF_A_FILE.get(path.removeprefix("tests/end_to_end/").removesuffix(".py"))
+    if by_file is not None:
+        return by_file
+    broker = _BROKER.search(name)
+    return broker.group(1) if broker is not None else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Grouped(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Grouped(config, log)
