@@ -1,4 +1,4 @@
-"""The version, in a module of its own so that every layer may read it and none imports another for it."""
+"""The version of this package, in its own module so that every layer can import it."""
 
 from __future__ import annotations
 
