@@ -1,13 +1,13 @@
 """Records are accepted here: intercepted, serialized, charged against ``buffer_memory``, and kept in order.
 
-Rule 1: bytes of ``buffer_memory`` are acquired before a record goes to the `Accumulator`, and released here if the
+Rule 1: bytes of ``buffer_memory`` are acquired before a record goes to the ``Accumulator``, and released here if the
 accumulator raises. Afterwards they belong to the record's batch, or to the pending records.
 
-Rule 2: each record that went through ``on_send`` reaches ``on_acknowledgement`` exactly once: through `_refused` if it
-is not accepted, else through its delivery.
+Rule 2: each record that went through ``on_send`` reaches ``on_acknowledgement`` exactly once: through ``_refused`` if
+it is not accepted, else through its delivery.
 
 Rule 3: the records of a topic are accepted in the order in which the calls began. Without async serializers that is
-simply the order of the calls. With them, calls wait for their turn in a `FifoLock`. Senders that wait for memory are
+simply the order of the calls. With them, calls wait for their turn in a ``FifoLock``. Senders that wait for memory are
 served in their order by the byte budget.
 """
 
@@ -46,9 +46,9 @@ _new_tuple = tuple.__new__
 
 
 class Acceptor:
-    """Makes a `Delivery` of the arguments of a send. ``clock`` returns seconds since the epoch.
+    """Makes a ``Delivery`` of the arguments of a send. ``clock`` returns seconds since the epoch.
 
-    All calls take ``(topic, value, key, headers, partition, timestamp)`` as `Producer.send` does, and expect that the
+    All calls take ``(topic, value, key, headers, partition, timestamp)`` as ``Producer.send`` does, and expect that the
     producer runs.
     """
 
@@ -97,7 +97,7 @@ class Acceptor:
             raise self._buffer_full(record)
         return self._append(record)
 
-    # Hot as well. Not `async`, because a second coroutine for each record costs 0.3 µs.
+    # Hot as well. Not ``async``, because a second coroutine for each record costs 0.3 µs.
     def accept(
         self,
         topic: str,
@@ -306,7 +306,7 @@ def largest_pending_record(config: ProducerConfig) -> int:
 
 
 def too_large(config: ProducerConfig, topic: str, size: int) -> RecordTooLarge:
-    """The error for a record that is larger than `largest_record`."""
+    """The error for a record that is larger than ``largest_record``."""
     limit = "max_request_size" if config.max_request_size <= config.buffer_memory else "buffer_memory"
     return RecordTooLarge(
         ErrorCode.MESSAGE_TOO_LARGE,

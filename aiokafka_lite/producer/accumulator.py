@@ -2,12 +2,12 @@
 
 Rule 1: the accumulator owns the topics. It is the only caller of the partitioner, so no sender's loop runs user code.
 
-Rule 2: `append` either raises, and then the record is nowhere, or returns the record's place. A place is a batch, or
-`PendingRecords` while metadata does not have the topic. Pending records move to batches in their order, and newer
+Rule 2: ``append`` either raises, and then the record is nowhere, or returns the record's place. A place is a batch, or
+``PendingRecords`` while metadata does not have the topic. Pending records move to batches in their order, and newer
 records wait behind them.
 
 Rule 3: a topic that is dropped while batches of it exist would give its partitions two owners, both of which start at
-sequence number 0. So only idle topics are dropped (`_drop_idle_topics`), and a topic that was not found is dropped
+sequence number 0. So only idle topics are dropped (``_drop_idle_topics``), and a topic that was not found is dropped
 *before* its records fail: a caller that is woken by the failure can send to it again at once.
 """
 
@@ -298,7 +298,7 @@ class Accumulator:
     async def _move_pending(self, topic: TopicProducer, pending: PendingRecords) -> None:
         """Move records to batches, a slice per iteration of the loop, unless metadata loses the topic again.
 
-        A slice has as many records as arrived since the last slice, plus `SLICE`: so this ends although newer records
+        A slice has as many records as arrived since the last slice, plus ``SLICE``: so this ends although newer records
         wait behind the older ones.
         """
         before = len(pending.records)

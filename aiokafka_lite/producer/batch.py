@@ -26,7 +26,7 @@ _NO_LIMIT = 2**62
 class Batch(BatchResult):
     """Records that are sent, retried and settled together.
 
-    Its partition (`PartitionProducer`) is the only writer of the attributes here; `Settlement` settles the result.
+    Its partition (``PartitionProducer``) is the only writer of the attributes here; ``Settlement`` settles the result.
 
      - ``opened``: the loop's time of the first record. Linger and delivery timeout count from there.
      - ``deadline``: the loop's time at which the batch expires.

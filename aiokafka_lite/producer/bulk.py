@@ -1,6 +1,6 @@
 """The promise of the records of an Arrow table, and the partition of each row. No broker is known here.
 
-Tables go to partitions in whole batches (``protocol.records.columns``), so one `BulkDelivery` stands for all records.
+Tables go to partitions in whole batches (``protocol.records.columns``), so one ``BulkDelivery`` stands for all records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Written(NamedTuple):
 
 
 class BulkDelivery:
-    """The promise of the records of a table. Await it for the list of `Written`, or for the first error.
+    """The promise of the records of a table. Await it for the list of ``Written``, or for the first error.
 
     It is done when all records are settled, also if some have failed. ``size`` is the number of bytes before
     compression. Any number of tasks may await it, any number of times; cancelling an await abandons the wait only.
@@ -122,7 +122,7 @@ def _record_batches(topic: str, table: object) -> Sequence[Any]:
 
 
 def by_partition(rows: Rows, count: int, choose: Chooser | None) -> Iterator[tuple[int, Rows]]:
-    """Divide rows by their partition, in their order; `ANY` for rows that name no partition and have no key.
+    """Divide rows by their partition, in their order; ``ANY`` for rows that name no partition and have no key.
 
     ``choose`` is called for each row that names no partition. If it is None, keys go by their hash.
     """

@@ -1,11 +1,11 @@
 """The result of a group of records, and a record's light share in it.
 
-Batches travel, not records. So the batch has one `BatchResult`, and a record's `Delivery` only points at (result,
+Batches travel, not records. So the batch has one ``BatchResult``, and a record's ``Delivery`` only points at (result,
 index). A record costs no future and no task. Each *waiting* call makes one future of its own: a future that several
 tasks await would be cancelled for all of them by the first that is cancelled.
 
 Records can also move to other groups: pending records go to batches once metadata has their topic, and a batch that is
-too large for a broker is split. A `Delivery` follows its record.
+too large for a broker is split. A ``Delivery`` follows its record.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ExpiryLog:
 class _Failure:
     """The error of a failed group. Logs the error at the end of its life, unless a caller saw it.
 
-    Separate from `BatchResult`, so that only failed groups pay for a finalizer.
+    Separate from ``BatchResult``, so that only failed groups pay for a finalizer.
     """
 
     __slots__ = ("_error", "_log", "_name", "_topic", "is_observed")
@@ -112,7 +112,7 @@ def _listed(topics: Iterable[str]) -> str:
 class BatchResult:
     """The result of a group of records: delivered, failed, or moved to other groups. Settled once, by its owner.
 
-    ``moved`` has the new place of each record, as (result, index). ``base_offset`` is `UNKNOWN_OFFSET` until the
+    ``moved`` has the new place of each record, as (result, index). ``base_offset`` is ``UNKNOWN_OFFSET`` until the
     records are delivered, and ``log_append_time`` -1 unless the broker sets timestamps (milliseconds).
     """
 
@@ -205,7 +205,7 @@ class BatchResult:
 
 
 class Delivery:
-    """The promise of one record. Await it for the record's `RecordMetadata`, or for the error that the record had.
+    """The promise of one record. Await it for the record's ``RecordMetadata``, or for the error that the record had.
 
     Any number of tasks may await it, any number of times. Cancelling an await abandons the wait, not the record: an
     accepted record is sent in any case.
@@ -217,8 +217,8 @@ class Delivery:
 
     Where asyncio insists on a future or on a coroutine, ask for one:
 
-     - ``asyncio.wait([delivery.future(), ...])``: `future` returns an ``asyncio.Future``, for callbacks as well
-     - ``asyncio.create_task(delivery.wait())`` and ``TaskGroup.create_task(delivery.wait())``: `wait` is a coroutine
+     - ``asyncio.wait([delivery.future(), ...])``: ``future`` returns an ``asyncio.Future``, for callbacks as well
+     - ``asyncio.create_task(delivery.wait())`` and ``TaskGroup.create_task(delivery.wait())``: ``wait`` is a coroutine
 
     If the record fails and no caller awaits or asks for the error, the error is logged once per batch.
     """

@@ -3,7 +3,7 @@
 Rule 1: a queue holds *partitions*, each at most once, not batches. So it is bounded by the number of partitions that
 the broker leads, no partition delays another one, and a batch grows until the moment at which it is sent.
 
-Rule 2: a partition decides (`PartitionProducer` is pure), and `Dispatcher.act` does what it decided.
+Rule 2: a partition decides (``PartitionProducer`` is pure), and ``Dispatcher.act`` carries the decision out.
 
 Timers are cheap: one for each iteration of the loop when linger is 0, one per partition that lingers, one per partition
 that backs off.

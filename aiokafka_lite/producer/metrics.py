@@ -20,8 +20,8 @@ class BrokerMetrics:
     """One broker, as a producer sees it.
 
     ``queued_bytes`` are sealed batches that wait for the broker or for its answer. Latencies are in seconds, from
-    writing a request to its answer, over the last `RECENT` answers; None before the first answer. ``throttle_time`` is
-    the sum of the throttle times that the broker has answered, in seconds.
+    writing a request to its answer, over the last ``RECENT`` answers; None before the first answer. ``throttle_time``
+    is the sum of the throttle times that the broker has answered, in seconds.
     """
 
     node_id: int
@@ -67,7 +67,7 @@ class ProducerMetrics:
 
 
 class Counters:
-    """Counters over all brokers. Each is written by one stage: requests by the senders, results by `Settlement`."""
+    """Counters over all brokers. Each is written by one stage: requests by the senders, results by ``Settlement``."""
 
     __slots__ = (
         "batches_sent",
@@ -90,7 +90,7 @@ class Counters:
 
 
 class Latencies:
-    """The last `RECENT` latencies. Each request costs one append; a snapshot sorts them."""
+    """The last ``RECENT`` latencies. Each request costs one append; a snapshot sorts them."""
 
     __slots__ = ("_recent",)
 

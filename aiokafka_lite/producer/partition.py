@@ -4,10 +4,10 @@ Rule 1: the partition owns its batches. It is the only writer of their attribute
 leaves. A batch is *open* while records are added, *unsent* when it is sealed, and *sent* while a request carries it or
 after an answer that asks for another attempt. So a retry cannot lose a batch.
 
-Rule 2: calls go down only. `append` returns what the caller has to know (`Appended`); methods that report an event
-return what has to be done about it (`Next`), and do none of it.
+Rule 2: calls go down only. ``append`` returns what the caller has to know (``Appended``); methods that report an event
+return what has to be done next (``Next``), and do not do it themselves.
 
-Rule 3: order through retries needs one fact: have all requests returned? A counter, ``in_flight``, tells. At the first
+Rule 3: order through retries needs one fact: have all requests returned? ``in_flight`` counts them. At the first
 failure the partition is DRAINING: no batch is sent until ``in_flight`` is 0. Then it is BACKING_OFF, and after the
 pause OPEN again one ``level`` higher, starting with its first unsettled batch. Queue entries of an older level are
 stale and are skipped.
@@ -97,8 +97,8 @@ class Next(Enum):
 
     NOTHING = "nothing"
     OFFER = "put the partition into the queue of its leader: it may have a batch to send"
-    PAUSE = "refresh metadata, wait `pause()` seconds, and call `resume()`"
-    RESUME = "call `resume()` now: a newer leader is known"
+    PAUSE = "refresh metadata, wait ``pause()`` seconds, and call ``resume()``"
+    RESUME = "call ``resume()`` now: a newer leader is known"
 
 
 class Appended(NamedTuple):
@@ -222,7 +222,7 @@ class PartitionBatches:
 
     @property
     def next_size(self) -> int:
-        """The estimated bytes of the batch that `take` would return."""
+        """The estimated bytes of the batch that ``take`` would return."""
         batch = self.unsent[0] if self.unsent else self.open
         return 0 if batch is None else batch.builder.size
 
@@ -302,7 +302,7 @@ class PartitionProducer(PartitionBatches):
 
     @property
     def is_ready(self) -> bool:
-        """Whether `take` might return a batch now."""
+        """Whether ``take`` might return a batch now."""
         if self.state is not PartitionState.OPEN or self.in_flight >= (self._depth if self._pipelined else 1):
             return False
         return bool(self.unsent) or (self.open is not None and self.open.due)
@@ -318,7 +318,7 @@ class PartitionProducer(PartitionBatches):
     def take(self) -> Batch | None:
         """The next batch to send now, with sequence numbers; None if there is none or it may not be sent yet.
 
-        The caller sends it at once, and reports exactly one of `delivered`, `failed`, `refused`, `split` later.
+        The caller sends it at once, and reports exactly one of ``delivered``, ``failed``, ``refused``, ``split`` later.
         """
         if not self.is_ready:
             return None
@@ -386,7 +386,7 @@ class PartitionProducer(PartitionBatches):
 
         Behind a batch that failed, a refused sequence is only the consequence. For the first batch it proves that the
         broker has neither this batch nor any after it, so that all of them may get new numbers. If the batch
-        ``is_written``, the caller reports `delivered` instead.
+        ``is_written``, the caller reports ``delivered`` instead.
         """
         self.in_flight -= 1
         if not batch.settled:
@@ -402,7 +402,7 @@ class PartitionProducer(PartitionBatches):
         """The broker knows a newer epoch of the batch's producer id. Unwritten batches continue under another id.
 
         The broker has not written the batch with this request. If an earlier request may have written it, the broker
-        can no longer be asked, and the caller fails the batch (`expired`) first. Batches behind it are asked for on
+        can no longer be asked, and the caller fails the batch (``expired``) first. Batches behind it are asked for on
         their own.
         """
         if self._ids is not None:

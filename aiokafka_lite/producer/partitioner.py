@@ -26,8 +26,8 @@ CACHED_SIZE = 128
 class Partitioner(Protocol):
     """Chooses partitions for records that name none. Runs in the event loop, so it must not block.
 
-    Each producer needs its own. An error of `partition` is raised by the send: a KafkaError unchanged, any other one as
-    the cause of an IllegalStateError. An error of `on_new_batch` is logged once per type, and harms no record.
+    Each producer needs its own. An error of ``partition`` is raised by the send: a KafkaError unchanged, any other one
+    as the cause of an IllegalStateError. An error of ``on_new_batch`` is logged once per type, and harms no record.
 
     Two more methods are optional. A producer calls them if the partitioner has them:
 

@@ -1,4 +1,4 @@
-"""The producer as users see it. `Pipeline` has the stages that a record goes through."""
+"""The producer as users see it. ``Pipeline`` has the stages that a record goes through."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 YIELD_EVERY = 500
-"""Records that `Producer.send_many` accepts before other tasks run: a few milliseconds."""
+"""Records that ``Producer.send_many`` accepts before other tasks run: a few milliseconds."""
 
 CLOSE_TIMEOUT = 30.0
-"""Seconds that `Producer.close` waits for acknowledgements."""
+"""Seconds that ``Producer.close`` waits for acknowledgements."""
 
 ABRUPT_CLOSE_TIMEOUT = 4.0
 """The same, when the body of ``async with`` has raised."""
@@ -52,9 +52,9 @@ class Producer(Component):
     """Writes records to a cluster. No record is lost, reordered within its partition, or written twice.
 
     Use it as ``async with Producer("localhost:9092") as producer``, or call ``start`` and ``close``. The constructor
-    needs no event loop and does no I/O; it raises ConfigurationError. The settings are those of `ClientConfig` and
-    `ProducerConfig`. ``connector`` makes the connections, ``clock`` returns the seconds since the epoch for timestamps,
-    ``random`` returns numbers in [0, 1) for jitter.
+    needs no event loop and does no I/O; it raises ConfigurationError. The settings are those of ``ClientConfig`` and
+    ``ProducerConfig``. ``connector`` makes the connections, ``clock`` returns the seconds since the epoch for
+    timestamps, ``random`` returns numbers in [0, 1) for jitter.
 
     ``partitioner`` chooses a partition for records that name none. ``key_serializer`` and ``value_serializer`` make
     bytes of keys and values, and may be functions of the key or value alone; without them, bytes and str are taken. If
@@ -189,12 +189,12 @@ class Producer(Component):
     ) -> Delivery:
         """Accept a record, waiting for room in ``buffer_memory``, and return its promise.
 
-        This is the call for bulk producers: it is as fast as `send_nowait` while there is room, and slows the caller
+        This is the call for bulk producers: it is as fast as ``send_nowait`` while there is room, and slows the caller
         down to the speed of the brokers when there is none. ``timeout`` bounds the wait in seconds; without it, the
         bound is ``max_block``. When cancelled, the record is not accepted.
 
-        Raises as `send` does for a wrong record, and KafkaTimeout. Later errors, UnknownTopic among them, are raised
-        by the `Delivery`.
+        Raises as ``send`` does for a wrong record, and KafkaTimeout. Later errors, UnknownTopic among them, are raised
+        by the ``Delivery``.
         """
         if timeout is not None:
             check_timeout(timeout)
@@ -216,9 +216,9 @@ class Producer(Component):
     ) -> Delivery:
         """Accept a record now and return its promise. Raises BufferFull if ``buffer_memory`` has no room for it.
 
-        A record for an unknown topic is pending until metadata has the topic. Raises as `send` does for a wrong record;
-        later errors, UnknownTopic among them, are raised by the `Delivery`. Raises IllegalStateError if a serializer is
-        async.
+        A record for an unknown topic is pending until metadata has the topic. Raises as ``send`` does for a wrong
+        record; later errors, UnknownTopic among them, are raised by the ``Delivery``. Raises IllegalStateError if a
+        serializer is async.
         """
         self._service.check()
         return self._acceptor.accept_nowait(topic, value, key, headers, partition, timestamp)
@@ -276,7 +276,7 @@ class Producer(Component):
             return await (await self.put_arrow(topic, table))
 
     async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery:
-        """Accept the rows of an Arrow table as `send_arrow` does, and return their promise when all have found room.
+        """Accept the rows of an Arrow table as ``send_arrow`` does, and return their promise when all have found room.
 
         Rows of one call stay in order. Rows of concurrent calls interleave. After a ``timeout``, in seconds, or a
         cancellation, some of the rows may have been accepted; those are sent.
@@ -295,7 +295,7 @@ class Producer(Component):
     async def drain(self, *, timeout: float | None = None) -> None:
         """Wait until the buffer has room for a record of any allowed size. KafkaTimeout after ``timeout`` seconds.
 
-        Use it after BufferFull. `put` does both.
+        Use it after BufferFull. ``put`` does both.
         """
         self._service.check()
         with _bounded(timeout, lambda: "the buffer had no room"):

@@ -1,6 +1,6 @@
 """One broker's sender: takes ready partitions from its queue, makes requests of their batches, reports the answers.
 
-Rule 1: a sender only sends. What an answer means is decided in `Settlement`; no code of the user runs in this loop.
+Rule 1: a sender only sends. What an answer means is decided in ``Settlement``; no code of the user runs in this loop.
 
 Rule 2: there is no await between taking a batch and writing the request, so a batch that was taken is sent.
 
@@ -70,7 +70,7 @@ class SenderContext:
 
 
 class Sender:
-    """Sends to one broker. `run` is its task."""
+    """Sends to one broker. ``run`` is its task."""
 
     def __init__(self, node_id: int, queue: ReadyQueue, context: SenderContext) -> None:
         config = context.config
@@ -151,7 +151,7 @@ class Sender:
             self._slots.release()
         elif self._acks == 0:
             self._send_without_answer(connection, in_flight)
-            with suppress(ConnectionLost):  # `_hung_up` handles that
+            with suppress(ConnectionLost):  # ``_hung_up`` handles that
                 await connection.drain()
         else:
             self._send(connection, in_flight)
@@ -360,7 +360,7 @@ class Sender:
 
 
 class Senders:
-    """The senders of a producer, one per broker. Also the brokers' load, as a partitioner sees it (`BrokerLoad`)."""
+    """The senders of a producer, one per broker. Also the brokers' load, as a partitioner sees it (``BrokerLoad``)."""
 
     def __init__(
         self, context: SenderContext, load: Counter[int], spawn: Callable[[Sender], anyio.CancelScope]

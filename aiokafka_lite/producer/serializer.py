@@ -1,4 +1,4 @@
-"""From the user's keys, values and headers to bytes."""
+"""Serializers: they make bytes of the keys and values of a user. Headers are checked here as well."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Never, Protocol, TypeVar, cast
 
-from ..config import check_methods
+from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError, SerializationError
 from ..types import Header
 
 Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
-"""What a call takes as headers: pairs of a name and bytes (or None), or a mapping when no name occurs twice."""
+"""Headers of a send: pairs of a name and bytes (or None), or a mapping if no name occurs twice."""
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -20,10 +20,10 @@ _NO_HEADERS: tuple[Header, ...] = ()
 
 
 class Serializer(Protocol[T_contra]):
-    """Turns a key or a value into bytes; None stays null and is not passed.
+    """Makes bytes of a key or a value. It is not called for None, which is written as null.
 
-    ``headers`` are those of the record. An exception of any kind comes out of the send as `SerializationError`, with
-    the original as its cause. Called in the loop, so it must not block.
+    ``headers`` are the headers of the record. The send raises any exception as the cause of a SerializationError. Runs
+    in the event loop, so it must not block.
     """
 
     def serialize(self, topic: str, data: T_contra, headers: tuple[Header, ...]) -> bytes:
@@ -32,9 +32,9 @@ class Serializer(Protocol[T_contra]):
 
 
 class AsyncSerializer(Protocol[T_contra]):
-    """A serializer that waits for something, such as a registry of schemas: the same, as ``async def``.
+    """A serializer that awaits something, such as a schema registry: the same with ``async def``.
 
-    Calls overlap, so it may be called again before an earlier call is over.
+    Calls overlap: it may be called again before an earlier call has returned.
     """
 
     async def serialize(self, topic: str, data: T_contra, headers: tuple[Header, ...]) -> bytes:
@@ -46,11 +46,11 @@ AnySerializer = Serializer[object] | AsyncSerializer[object]
 GivenSerializer = (
     Serializer[Never] | AsyncSerializer[Never] | Callable[[Never], bytes] | Callable[[Never], Awaitable[bytes]]
 )
-"""What may be given as a serializer: one for some types of data, or a function of the key or value alone."""
+"""Arguments that are accepted as a serializer: an object for some type of data, or a function of the data alone."""
 
 
 class FunctionSerializer:
-    """A function of the key or value alone, such as ``lambda value: json.dumps(value).encode()``, as a serializer."""
+    """A serializer made of a function of the data alone, such as ``lambda value: json.dumps(value).encode()``."""
 
     def __init__(self, function: Callable[[object], bytes]) -> None:
         self._function = function
@@ -63,7 +63,7 @@ class FunctionSerializer:
 
 
 class AsyncFunctionSerializer:
-    """The same for an ``async def``."""
+    """A serializer made of an ``async def`` of the data alone."""
 
     def __init__(self, function: Callable[[object], Awaitable[bytes]]) -> None:
         self._function = function
@@ -76,38 +76,38 @@ class AsyncFunctionSerializer:
 
 
 class BytesSerializer:
-    """Takes bytes as they are, and str as UTF-8: what a producer does unless told otherwise."""
+    """Accepts bytes, which stay as they are, and str, which becomes UTF-8. The default of a producer."""
 
     def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
         if isinstance(data, str):
             return data.encode()
         if isinstance(data, bytes | bytearray | memoryview):
-            # A copy: the caller is free to write into its buffer as soon as the call is over.
+            # A copy, because the caller may change its buffer after the call.
             return bytes(data)
-        raise TypeError("bytes or str are needed")
+        raise TypeError("the type must be bytes or str")
 
 
 class StrSerializer:
-    """Takes text and nothing else."""
+    """Accepts str only. Raises ConfigurationError for an unknown ``encoding``."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         try:
             "".encode(encoding)
         except LookupError:
-            raise ConfigurationError(f"encoding={encoding!r}: Python knows no such encoding") from None
+            raise ConfigurationError(must_be("encoding", "an encoding that Python knows", encoding)) from None
         self._encoding = encoding
 
     def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
         if not isinstance(data, str):
-            raise TypeError("str is needed")
+            raise TypeError("the type must be str")
         return data.encode(self._encoding)
 
 
 class JsonSerializer:
-    """Takes what ``json.dumps`` takes, and writes it without blanks as UTF-8.
+    """Accepts the types that ``json.dumps`` accepts, and writes compact JSON in UTF-8.
 
-    ``default`` turns other objects into such, as in ``json.dumps``. With ``sort_keys`` equal dicts become equal bytes,
-    which keys of records need. NaN and infinity, which are not JSON, are refused.
+    ``default`` converts other objects, as in ``json.dumps``. With ``sort_keys`` equal dicts become equal bytes, which
+    keys of records need. NaN and infinity are refused, because they are not JSON.
     """
 
     def __init__(self, *, default: Callable[[object], object] | None = None, sort_keys: bool = False) -> None:
@@ -120,42 +120,41 @@ class JsonSerializer:
 
 
 class IntSerializer:
-    """Takes an int and writes it in ``size`` bytes, big-endian two's complement.
+    """Accepts int, and writes it in ``size`` bytes as big-endian two's complement.
 
-    With 2, 4 and 8 bytes that is what Java's serializers for Short, Integer and Long write.
+    With 2, 4 and 8 bytes it is compatible with Java's serializers for Short, Integer and Long. Raises
+    ConfigurationError for another ``size`` than 1, 2, 4 or 8.
     """
 
     def __init__(self, size: int = 8) -> None:
         if size not in (1, 2, 4, 8):
-            raise ConfigurationError(f"size={size!r}: 1, 2, 4 or 8 bytes")
+            raise ConfigurationError(must_be("size", "1, 2, 4 or 8 bytes", size))
         self._size = size
 
     def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
         if not isinstance(data, int) or isinstance(data, bool):
-            raise TypeError("int is needed")
+            raise TypeError("the type must be int")
         return data.to_bytes(self._size, "big", signed=True)
 
 
 def as_serializer(name: str, given: object) -> AnySerializer:
-    """The serializer that a setting of that name stands for: one, or a function of the key or value alone.
+    """The serializer for the setting ``name``: a serializer itself, or a function of the key or value alone.
 
-    Raises ConfigurationError for anything else.
+    Raises ConfigurationError for any other object.
     """
     if callable(getattr(given, "serialize", None)):
         check_methods(name, given, "serialize")
         return cast(AnySerializer, given)
     if not callable(given):
-        raise ConfigurationError(
-            f"{name}={given!r}: an object with serialize(topic, data, headers), or a function that makes bytes of a "
-            "key or value, is needed"
-        )
+        what = "an object with serialize(topic, data, headers), or a function that returns bytes"
+        raise ConfigurationError(must_be(name, what, given))
     if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
         return AsyncFunctionSerializer(given)
     return FunctionSerializer(given)
 
 
 def is_async(serializer: AnySerializer) -> bool:
-    """Whether its results have to be awaited."""
+    """Whether the results of the serializer have to be awaited."""
     return inspect.iscoroutinefunction(serializer.serialize)
 
 
@@ -173,10 +172,10 @@ class Serialization:
 
 
 def serialize(serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]) -> bytes:
-    """Run a serializer that is not async; ``part`` ("key" or "value") is for the error's text."""
+    """Call a serializer that is not async. ``part`` is "key" or "value", for the text of an error."""
     try:
         result = serializer.serialize(topic, data, headers)
-    except Exception as error:  # a user's serializer may raise anything, and the caller is told all of it
+    except Exception as error:  # a user's serializer may raise any exception
         raise _not_serialized(serializer, topic, part, data, error) from error
     return _checked(serializer, topic, part, data, result)
 
@@ -184,7 +183,7 @@ def serialize(serializer: AnySerializer, topic: str, part: str, data: object, he
 async def serialize_async(
     serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]
 ) -> bytes:
-    """The same for one that may be async."""
+    """Call a serializer that may be async."""
     try:
         result = serializer.serialize(topic, data, headers)
         if isinstance(result, Awaitable):
@@ -213,20 +212,20 @@ def _checked(serializer: AnySerializer, topic: str, part: str, data: object, res
     if type(result) is bytes:
         return result
     if isinstance(result, bytes):
-        return bytes(result)  # a subclass would not be known for what is serialized already
+        return bytes(result)  # the producer takes exactly bytes for serialized data
     advice = ""
     if isinstance(result, Awaitable):
-        advice = "; a serializer that waits is an `async def`"
+        advice = "; declare it as `async def` if it awaits something"
         if isinstance(result, Coroutine):
             result.close()
     raise SerializationError(
-        f"{_name_of(serializer)} made {type(result).__name__}, not bytes, of the {part} of a record"
+        f"{_name_of(serializer)} must return bytes, got {type(result).__name__} for the {part} of a record"
         f" for topic {topic!r}, which is of type {type(data).__name__}{advice}"
     )
 
 
 def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
-    """Headers as they are written; SerializationError for anything but names and bytes."""
+    """The headers as pairs of a name and bytes or None. Raises SerializationError for other types."""
     if not headers:
         return _NO_HEADERS
     pairs: Iterable[object] = headers.items() if isinstance(headers, Mapping) else headers
@@ -236,18 +235,18 @@ def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
             name, value = cast(tuple[object, object], pair)
             if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
                 raise SerializationError(
-                    f"a header of a record for topic {topic!r} is ({type(name).__name__}, {type(value).__name__}):"
-                    " a str and bytes or None are needed"
+                    f"a header of a record for topic {topic!r} must be a str and bytes or None,"
+                    f" got ({type(name).__name__}, {type(value).__name__})"
                 )
             if not name.isascii():
                 name.encode()
             checked.append(Header(name, value))
     except UnicodeEncodeError as error:
         raise SerializationError(
-            f"a header of a record for topic {topic!r} has a name that is no text: {error}"
+            f"the name of a header of a record for topic {topic!r} must be text that UTF-8 can encode: {error}"
         ) from error
     except (TypeError, ValueError) as error:
         raise SerializationError(
-            f"the headers of a record for topic {topic!r} are not pairs of a name and bytes: {error}"
+            f"the headers of a record for topic {topic!r} must be pairs of a name and bytes: {error}"
         ) from error
     return tuple(checked)

@@ -1,4 +1,4 @@
-"""The settings of a producer: keyword arguments, sorted into the validated configurations that they belong to."""
+"""The settings of a producer: keyword arguments, sorted into the two configurations that validate them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..types import Compression
 
 
 class ProducerSettings(ClientSettings, total=False):
-    """The settings of `ClientConfig` and `ProducerConfig` as keyword arguments."""
+    """The settings of ``ClientConfig`` and ``ProducerConfig`` as keyword arguments."""
 
     allow_auto_create_topics: bool
     acks: Acks
@@ -27,12 +27,12 @@ class ProducerSettings(ClientSettings, total=False):
 
 
 def configs(bootstrap_servers: str | Iterable[str], settings: ProducerSettings) -> tuple[ClientConfig, ProducerConfig]:
-    """The settings as the validated configurations that they belong to; ConfigurationError for one that neither has."""
+    """The settings as two validated configurations. Raises ConfigurationError for unknown and for wrong settings."""
     of_client = {field.name for field in dataclasses.fields(ClientConfig)} - {"bootstrap_servers"}
     of_producer = {field.name for field in dataclasses.fields(ProducerConfig)}
     for name in settings:
         if name not in of_client and name not in of_producer:
-            from ..setting_names import unknown_setting  # here, as most programs have none
+            from ..setting_names import unknown_setting  # imported here, because most programs need no such error
 
             raise unknown_setting(name, of_client | of_producer | {"bootstrap_servers"})
     client = {name: value for name, value in settings.items() if name in of_client}

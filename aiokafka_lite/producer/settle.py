@@ -1,12 +1,12 @@
 """Batches settle: an answer is classified, and the batch is delivered, sent again, split, failed or expired.
 
-Rule 1: `Settlement` owns the set of unsettled batches, and is the only writer of a batch's result. A batch enters it by
-`register` with its first record and leaves it once, by `_deliver`, `_fail` or `_replace`; then its bytes of
+Rule 1: ``Settlement`` owns the set of unsettled batches, and is the only writer of a batch's result. A batch enters it
+by ``register`` with its first record and leaves it once, by ``_deliver``, ``_fail`` or ``_replace``; then its bytes of
 ``buffer_memory`` are released.
 
-Rule 2: the partition learns of an event first and decides what follows (`Next`); then the result is set, which wakes
-the callers; then the decision is carried out by the `Dispatcher`. A caller that is woken can send again at once, so the
-partition must be consistent before.
+Rule 2: the partition learns of an event first and decides what follows (``Next``); then the result is set, which wakes
+the callers; then the decision is carried out by the ``Dispatcher``. A caller that is woken can send again at once, so
+the partition must be consistent before.
 
 Rule 3: a batch may expire while a request carries it. Its answer still arrives, and only ends the request.
 
@@ -70,7 +70,7 @@ class Settlement:
         delivery_timeout: float,
     ) -> None:
         self.fatal: KafkaError | None = None
-        self.unsettled: dict[BatchResult, None] = {}  # in the order of their deadlines if `_is_ordered`
+        self.unsettled: dict[BatchResult, None] = {}  # in the order of their deadlines if ``_is_ordered``
         self._client = client
         self._budget = budget
         self._batches = batches

@@ -12,7 +12,7 @@ Ts = TypeVarTuple("Ts")
 class Timers:
     """Makes the producer's timers. A callback has no caller to raise to, so its exception goes to ``crash``.
 
-    After `stop` callbacks that are due run no more.
+    After ``stop`` callbacks that are due run no more.
     """
 
     __slots__ = ("_crash", "_loop", "now", "stopped")

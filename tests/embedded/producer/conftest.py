@@ -1,4 +1,4 @@
-"""Producers on an embedded cluster in memory and in virtual time: waiting takes no time, and every run is the same."""
+"""Producers on an embedded cluster in memory and in virtual time: waits take no time, and runs are repeatable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A way to a cluster that breaks in the middle of a request: of a Produce frame only the first bytes arrive."""
+"""A connector that breaks in the middle of a request: only the first bytes of a Produce frame arrive."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ API_KEY = slice(SIZE, SIZE + 2)
 
 
 class CuttingConnector:
-    """Leads everything on, but of the Produce frames in ``cut`` only ``length`` bytes: then the way is gone.
+    """Forwards all bytes, but only ``length`` bytes of the Produce frames in ``cut``; then it closes the connection.
 
-    Frames are counted from 0, those sent again too; a negative length counts from the frame's end.
+    Frames are counted from 0, retries included; a negative length counts from the frame's end.
     """
 
     def __init__(self, inner: Connector, cut: set[int], length: int) -> None:
@@ -47,7 +47,7 @@ class CuttingConnector:
 
 
 class _Side(asyncio.Protocol):
-    """One end of the way; what comes in goes out at the other."""
+    """One end: bytes that arrive here leave at the other end."""
 
     other: _Side
     transport: asyncio.Transport
@@ -63,7 +63,7 @@ class _Side(asyncio.Protocol):
 
 
 class _Requests(_Side):
-    """The client's end: requests go on frame by frame."""
+    """The client's end: it forwards requests frame by frame."""
 
     def __init__(self, way: CuttingConnector, other: _Side) -> None:
         self._way = way

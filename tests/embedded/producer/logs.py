@@ -1,4 +1,4 @@
-"""What is in the logs of an embedded cluster, and producers for it."""
+"""Producers for an embedded cluster, and the content of its logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of Arrow through the whole producer: order, partitions, room, retries, and what is told of them."""
+"""Tables of Arrow through the whole producer: order, partitions, memory, retries, results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def numbered(count: int, size: int = 10) -> list[bytes]:
     return [b"%0*d" % (size, number) for number in range(count)]
 
 
-async def test_rows_are_written_in_order_and_told_where_they_are(cluster: EmbeddedCluster) -> None:
+async def test_rows_are_written_in_order_and_their_offsets_are_returned(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     values = numbered(5_000, 100)
     async with producer_of(cluster) as producer:
@@ -53,7 +53,7 @@ async def test_keys_go_to_the_partitions_that_send_gives_them(cluster: EmbeddedC
         assert values_of(cluster, "t", partition) == expected
 
 
-async def test_rows_that_name_a_partition_go_there_and_others_by_key_or_anywhere(cluster: EmbeddedCluster) -> None:
+async def test_rows_with_a_partition_go_there_and_other_rows_go_by_key_or_anywhere(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 4)
     elsewhere = partition_for_key(b"k", 4)
     named = (elsewhere + 1) % 4
@@ -78,7 +78,7 @@ async def test_rows_without_key_spread_as_sticky_batches_do(cluster: EmbeddedClu
     assert all(values_of(cluster, "t", partition) for partition in range(3))
 
 
-async def test_the_partitioner_of_the_user_is_asked_for_each_row_that_names_none(cluster: EmbeddedCluster) -> None:
+async def test_a_custom_partitioner_is_called_for_each_row_without_a_partition(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 3)
     async with producer_of(cluster, partitioner=RoundRobinPartitioner()) as producer:
         await producer.send_arrow("t", pa.table({"value": numbered(6)}))
@@ -106,7 +106,7 @@ async def test_headers_and_timestamps_arrive(cluster: EmbeddedCluster) -> None:
 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-async def test_batches_are_compressed_and_fill_up_as_the_ratio_is_learnt(
+async def test_batches_are_compressed_and_fill_up_when_the_ratio_is_known(
     cluster: EmbeddedCluster, compression: Compression
 ) -> None:
     await cluster.create_topic("t", 1)
@@ -120,7 +120,7 @@ async def test_batches_are_compressed_and_fill_up_as_the_ratio_is_learnt(
     assert values_of(cluster, "t") == values[:3_000] * 20
 
 
-async def test_records_sent_before_one_by_one_stay_before(cluster: EmbeddedCluster) -> None:
+async def test_records_that_were_sent_before_a_table_stay_before_it(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         held = producer.send_nowait("t", b"held while the topic is asked for")
@@ -155,7 +155,7 @@ async def test_a_table_larger_than_the_buffer_waits_for_room(cluster: EmbeddedCl
     assert values_of(cluster, "t") == values
 
 
-async def test_without_room_for_max_block_seconds_it_gives_up_and_holds_nothing(cluster: EmbeddedCluster) -> None:
+async def test_a_table_without_room_fails_after_max_block_and_holds_no_memory(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, buffer_memory=50_000, batch_size=16_384, max_block=1.0) as producer:
         with cluster.on(ProduceRequest, times=None).delay(5.0):
@@ -165,7 +165,7 @@ async def test_without_room_for_max_block_seconds_it_gives_up_and_holds_nothing(
         assert producer.metrics().buffered_bytes == 0
 
 
-async def test_rows_survive_retries_once_and_in_order(cluster: EmbeddedCluster) -> None:
+async def test_rows_are_written_once_and_in_order_through_retries(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1, 3)
     values = numbered(20_000, 100)
     async with producer_of(cluster) as producer:
@@ -174,7 +174,7 @@ async def test_rows_survive_retries_once_and_in_order(cluster: EmbeddedCluster) 
     assert values_of(cluster, "t") == values
 
 
-async def test_a_batch_that_the_broker_calls_too_large_is_split(cluster: EmbeddedCluster) -> None:
+async def test_a_batch_of_rows_that_is_too_large_for_the_broker_is_split(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     values = numbered(2_000, 100)
     async with producer_of(cluster) as producer:
@@ -185,7 +185,7 @@ async def test_a_batch_that_the_broker_calls_too_large_is_split(cluster: Embedde
     assert [run.base_offset for run in runs] == [batch.base_offset for batch in batches_of(cluster, "t")]
 
 
-async def test_what_a_broker_refuses_is_raised_when_the_rest_is_settled(cluster: EmbeddedCluster) -> None:
+async def test_the_error_of_a_refused_batch_is_raised_when_all_rows_are_settled(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         with cluster.on(ProduceRequest, times=1).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED):
@@ -220,7 +220,7 @@ async def test_nothing_is_sent_of_a_table_that_is_wrong(
         assert producer.metrics().records_sent == 0
 
 
-async def test_what_is_no_table_and_who_is_no_topic_are_told(cluster: EmbeddedCluster) -> None:
+async def test_a_wrong_table_a_missing_topic_and_serializers_are_refused(cluster: EmbeddedCluster) -> None:
     async with producer_of(cluster, max_block=2.0, value_serializer=str.encode) as producer:
         with pytest.raises(IllegalStateError, match="with serializers or interceptors"):
             await producer.send_arrow("t", pa.table({"value": [b"v"]}))
@@ -231,7 +231,7 @@ async def test_what_is_no_table_and_who_is_no_topic_are_told(cluster: EmbeddedCl
             await producer.send_arrow("nowhere", pa.table({"value": [b"v"]}))
 
 
-async def test_no_rows_are_no_request(cluster: EmbeddedCluster) -> None:
+async def test_a_table_without_rows_needs_no_request(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         assert await producer.send_arrow("t", pa.table({"value": pa.array([], pa.binary())})) == []

@@ -1,4 +1,4 @@
-"""What goes wrong on the way, and what holds nevertheless: nothing acknowledged is lost, doubled or reordered."""
+"""Faults of connections and brokers: no acknowledged record is lost, doubled or reordered."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
 
 
 async def send_in_batches(producer: Producer, values: list[bytes], topic: str = "t") -> list[Any]:
-    """Send values so that each becomes a batch of its own, several of them in flight; what came of each."""
+    """Send values as one batch each, several of them in flight. Returns the result of each."""
     deliveries = []
     for value in values:
         deliveries.append(producer.send_nowait(topic, value, partition=0))
@@ -90,7 +90,7 @@ async def test_records_arrive_once_and_in_order(
 @pytest.mark.parametrize("settings", [{}, {"max_in_flight_requests_per_connection": 1}, {"acks": 1}], ids=str)
 @pytest.mark.parametrize("cut", [{1}, {1, 2, 3, 4}], ids=str)
 @pytest.mark.parametrize("length", [2, 4, 9, 60, -1])
-async def test_a_request_that_is_cut_off_on_its_way_is_written_once_and_in_order(
+async def test_records_of_a_truncated_request_are_written_once_and_in_order(
     cluster: EmbeddedCluster, length: int, cut: set[int], settings: dict[str, Any]
 ) -> None:
     await cluster.create_topic("t", 1)
@@ -144,7 +144,7 @@ async def test_a_lasting_error_fails_the_batch_and_nothing_after_it(
     assert values_of(cluster, "t") == [b"first", *numbered(4, 1)]
 
 
-async def test_a_partition_that_backs_off_does_not_hold_up_others_of_its_broker(cluster: EmbeddedCluster) -> None:
+async def test_a_partition_that_backs_off_does_not_delay_others_of_its_broker(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 2, assignments=[[1], [1]])
     async with producer_of(cluster) as producer:
         await producer.partitions_for("t")
@@ -238,7 +238,7 @@ async def test_a_partition_without_a_leader_waits_and_others_do_not(cluster: Emb
 
 
 @pytest.mark.parametrize("noticed", [False, True])
-async def test_after_a_broker_was_frozen_for_longer_than_the_delivery_timeout_all_is_well_again(
+async def test_after_a_freeze_longer_than_the_delivery_timeout_records_are_written_again(
     cluster: EmbeddedCluster, noticed: bool
 ) -> None:
     await cluster.create_topic("t", 2, assignments=[[1], [2]])
@@ -268,7 +268,7 @@ async def test_after_a_broker_was_frozen_for_longer_than_the_delivery_timeout_al
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-async def test_a_refused_sequence_costs_an_epoch_of_that_partition_only(
+async def test_a_refused_sequence_changes_the_epoch_of_that_partition_only(
     cluster: EmbeddedCluster, code: ErrorCode
 ) -> None:
     await cluster.create_topic("t", 2, assignments=[[1], [1]])
@@ -312,7 +312,7 @@ async def test_a_fenced_producer_writes_no_more(cluster: EmbeddedCluster) -> Non
     assert not cluster.history.of(ProduceRequest)
 
 
-async def test_an_outdated_epoch_costs_the_producer_id_but_no_record(cluster: EmbeddedCluster) -> None:
+async def test_an_outdated_epoch_changes_the_producer_id_and_loses_no_record(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 2, assignments=[[1], [1]])
     async with producer_of(cluster, batch_size=100) as producer:
         for partition in (0, 1):
@@ -343,7 +343,7 @@ async def test_a_batch_that_may_be_written_fails_at_an_outdated_epoch_and_is_not
     assert values_of(cluster, "t") == [b"first", b"v", b"last"]
 
 
-async def test_a_producer_id_that_is_slow_to_come_holds_up_nothing_but_sending(cluster: EmbeddedCluster) -> None:
+async def test_records_wait_for_a_producer_id_and_are_sent_then(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     cluster.on(InitProducerIdRequest).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=10)
     async with producer_of(cluster) as producer:
@@ -372,10 +372,10 @@ async def test_the_sequence_survives_a_moment_without_the_topic_in_metadata(clus
     assert [(batch.producer_epoch, batch.base_sequence) for batch in batches_of(cluster, "t")] == [(0, 0), (0, 1)]
 
 
-# Batches that a broker does not want as they are.
+# Batches that a broker refuses as they are.
 
 
-async def test_a_batch_that_is_too_large_is_split_in_order_until_only_the_culprit_fails(
+async def test_a_batch_that_is_too_large_is_split_in_order_until_only_the_large_record_fails(
     cluster: EmbeddedCluster,
 ) -> None:
     await cluster.create_topic("t", 1, configs={"max.message.bytes": "2000"})
@@ -401,7 +401,7 @@ async def test_a_batch_that_is_split_keeps_its_place_among_those_in_flight(clust
     assert values_of(cluster, "t") == numbered(60)
 
 
-def blaming(*indices: int) -> Any:
+def naming(*indices: int) -> Any:
     def answer(request: ProduceRequest) -> ProduceResponse:
         (topic,) = request.topic_data
         errors = [
@@ -420,11 +420,11 @@ def blaming(*indices: int) -> Any:
     return answer
 
 
-async def test_only_the_records_that_the_broker_blames_fail(cluster: EmbeddedCluster) -> None:
+async def test_only_the_records_that_the_broker_names_fail(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         await producer.partitions_for("t")
-        cluster.on(ProduceRequest).answer(blaming(1, 3))
+        cluster.on(ProduceRequest).answer(naming(1, 3))
         deliveries = [producer.send_nowait("t", value) for value in numbered(6)]
         results = await asyncio.gather(*deliveries, return_exceptions=True)
     failed = [index for index, result in enumerate(results) if isinstance(result, Exception)]
@@ -437,9 +437,9 @@ async def test_only_the_records_that_the_broker_blames_fail(cluster: EmbeddedClu
 # Silence and slowness.
 
 
-@pytest.mark.parametrize("blamed", [[99], [-1], [3], []])
-async def test_a_batch_without_a_record_to_blame_is_refused_as_a_whole(
-    cluster: EmbeddedCluster, blamed: list[int]
+@pytest.mark.parametrize("named", [[99], [-1], [3], []])
+async def test_a_batch_fails_as_a_whole_if_the_answer_names_none_of_its_records(
+    cluster: EmbeddedCluster, named: list[int]
 ) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
@@ -448,7 +448,7 @@ async def test_a_batch_without_a_record_to_blame_is_refused_as_a_whole(
             index=0,
             error_code=ErrorCode.INVALID_RECORD,
             base_offset=-1,
-            record_errors=[ProduceResponseRecordError(batch_index=index) for index in blamed],
+            record_errors=[ProduceResponseRecordError(batch_index=index) for index in named],
         )
         cluster.history.clear()
         cluster.on(ProduceRequest, times=None).answer(lambda request: answer_of(request, answer))
@@ -460,14 +460,14 @@ async def test_a_batch_without_a_record_to_blame_is_refused_as_a_whole(
 
 
 def answer_of(request: ProduceRequest, answer: ProduceResponsePartition) -> ProduceResponse:
-    """That answer for the one topic that the request is about."""
+    """The response with that answer for the request's only topic."""
     topic = request.topic_data[0]
     return ProduceResponse(
         responses=[ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])]
     )
 
 
-async def test_an_offset_that_makes_no_sense_is_an_unknown_one(
+async def test_a_negative_offset_is_an_unknown_offset(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.create_topic("t", 1)
@@ -479,7 +479,7 @@ async def test_an_offset_that_makes_no_sense_is_an_unknown_one(
     assert "at offset -7" in caplog.text
 
 
-async def test_a_silent_broker_is_given_up_at_the_delivery_timeout(cluster: EmbeddedCluster) -> None:
+async def test_records_for_a_silent_broker_expire_at_the_delivery_timeout(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     loop = asyncio.get_running_loop()
     with cluster.on(ProduceRequest, times=None).drop():
@@ -491,7 +491,7 @@ async def test_a_silent_broker_is_given_up_at_the_delivery_timeout(cluster: Embe
             assert 7.0 <= loop.time() - before < 7.2
 
 
-async def test_a_slow_broker_is_not_taken_for_a_dead_one(cluster: EmbeddedCluster) -> None:
+async def test_records_for_a_slow_broker_are_not_sent_again(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     with cluster.on(ProduceRequest, times=None).delay(5.0) as fault:
         async with producer_of(cluster, batch_size=100, request_timeout=30.0) as producer:
@@ -526,7 +526,7 @@ async def test_a_throttled_producer_waits_and_its_batches_grow(cluster: Embedded
     assert [batch.count for batch in batches_of(cluster, "t")] == [10]
 
 
-async def test_without_acks_a_connection_closed_by_the_broker_makes_the_producer_look_anew(
+async def test_without_acks_a_closed_connection_makes_the_producer_refresh_metadata(
     cluster: EmbeddedCluster,
 ) -> None:
     await cluster.create_topic("t", 1, 3)
@@ -534,7 +534,7 @@ async def test_without_acks_a_connection_closed_by_the_broker_makes_the_producer
         assert (await producer.send("t", b"v")).offset == -1
         await asyncio.sleep(1.0)
         await cluster.move_leader("t", 0)
-        await producer.send("t", b"lost, and nobody can know")
+        await producer.send("t", b"lost without notice")
         await asyncio.sleep(1.0)
         await producer.send("t", b"w")
         await asyncio.sleep(1.0)
@@ -556,8 +556,8 @@ async def test_memory_is_bounded_while_a_broker_does_not_answer(cluster: Embedde
     assert producer.metrics().buffered_bytes == 0
 
 
-def test_faults_are_what_they_say() -> None:
-    """The table of faults above is used by name; each must do something."""
+def test_every_fault_of_the_table_does_something() -> None:
+    """The table of faults above is used by name."""
     for configure in FAULTS.values():
         fault = configure(_fault())
         assert fault.outcome.name != "HANDLE"

@@ -66,7 +66,7 @@ async def fill(producer: Producer, size: int) -> int:
 
 @pytest.mark.skipif(not STATUS.exists(), reason="the system does not tell the memory of a process here")
 @pytest.mark.parametrize("size", [1_000, 100_000])
-def test_memory_stays_bounded_while_the_broker_is_stopped_and_it_is_back_at_once(size: int) -> None:
+def test_memory_stays_bounded_while_the_broker_process_is_stopped(size: int) -> None:
     async def main() -> None:
         async with broker_process() as (process, servers), Producer(servers, buffer_memory=BUFFER) as producer:
             await producer.send("t", b"v", partition=0)

@@ -1,4 +1,4 @@
-"""What a producer forgets, so that it can run for months: topics that nobody writes to, brokers that are no more."""
+"""Idle topics and unlisted brokers are dropped, so that a producer can run for months."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafka_lite.protocol.messages import ProduceRequest
 from tests.embedded.producer.logs import batches_of, producer_of, values_of
 
 
-async def test_topics_that_nobody_writes_to_are_forgotten(cluster: EmbeddedCluster) -> None:
+async def test_idle_topics_are_dropped(cluster: EmbeddedCluster) -> None:
     partitioner = DefaultPartitioner()
     async with producer_of(cluster, partitioner=partitioner) as producer:
         for number in range(30):
@@ -23,7 +23,7 @@ async def test_topics_that_nobody_writes_to_are_forgotten(cluster: EmbeddedClust
         assert len(partitioner._candidates) < 10
 
 
-async def test_a_topic_that_was_forgotten_is_written_to_under_a_newer_epoch(cluster: EmbeddedCluster) -> None:
+async def test_a_topic_that_was_dropped_is_written_under_a_newer_epoch(cluster: EmbeddedCluster) -> None:
     for name in ("t", "u"):
         await cluster.create_topic(name, 1)
     async with producer_of(cluster, partitioner=RoundRobinPartitioner()) as producer:
@@ -39,7 +39,7 @@ async def test_a_topic_that_was_forgotten_is_written_to_under_a_newer_epoch(clus
     ]
 
 
-async def test_a_topic_with_records_on_their_way_is_not_forgotten(cluster: EmbeddedCluster) -> None:
+async def test_a_topic_with_unsettled_records_is_not_dropped(cluster: EmbeddedCluster) -> None:
     for name in ("t", "u"):
         await cluster.create_topic(name, 1)
     async with producer_of(cluster, delivery_timeout=10 * TOPIC_IDLE) as producer:
@@ -53,7 +53,7 @@ async def test_a_topic_with_records_on_their_way_is_not_forgotten(cluster: Embed
     assert values_of(cluster, "t") == [b"0", b"1"]
 
 
-async def test_brokers_that_are_listed_no_more_are_forgotten(cluster: EmbeddedCluster) -> None:
+async def test_brokers_that_metadata_no_longer_lists_are_dropped(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 3, 3)
     async with producer_of(cluster) as producer:
         for partition in range(3):

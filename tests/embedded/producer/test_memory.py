@@ -87,7 +87,7 @@ async def test_memory_is_bounded_when_the_broker_stops_answering(
             assert producer.metrics().buffered_bytes == 0
 
 
-async def test_ten_thousand_partitions_that_nobody_writes_to_cost_little() -> None:
+async def test_ten_thousand_idle_partitions_need_little_memory() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, seed=1, auto_create_topics=False) as cluster:
         await cluster.create_topic("t", 10_000)
         async with producer_of(cluster) as producer:
@@ -97,7 +97,7 @@ async def test_ten_thousand_partitions_that_nobody_writes_to_cost_little() -> No
             assert meter.now < 10_000 * 700
 
 
-async def test_batches_that_were_given_up_leave_nothing_behind() -> None:
+async def test_expired_batches_leave_no_memory_in_use() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, seed=1, auto_create_topics=False) as cluster:
         await cluster.create_topic("t", 1_000)
         async with producer_of(cluster, delivery_timeout=5.0, request_timeout=3.0) as producer:

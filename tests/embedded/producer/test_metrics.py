@@ -14,7 +14,7 @@ from tests.embedded.producer.logs import batches_of, producer_of, values_of
 from tests.embedded.producer.test_faults import throttled
 
 
-async def test_before_anything_is_sent_there_is_nothing_to_tell(cluster: EmbeddedCluster) -> None:
+async def test_before_the_first_record_all_counters_are_zero(cluster: EmbeddedCluster) -> None:
     producer = producer_of(cluster)
     metrics = producer.metrics()
     assert metrics.records_sent == metrics.requests_in_flight == metrics.buffered_bytes == 0

@@ -16,7 +16,7 @@ SOON = 1.5
 
 
 @pytest.mark.parametrize("way", ["killed", "frozen"])
-async def test_a_new_leader_is_found_while_the_old_one_is_still_being_called(
+async def test_a_new_leader_is_used_while_the_old_one_is_still_being_connected_to(
     cluster: EmbeddedCluster, way: str
 ) -> None:
     await cluster.create_topic("t", 1, 3)
@@ -33,7 +33,7 @@ async def test_a_new_leader_is_found_while_the_old_one_is_still_being_called(
         assert NOTICED_AFTER < loop.time() - began < NOTICED_AFTER + SOON
 
 
-async def test_a_broker_that_metadata_lists_again_is_called_at_once(cluster: EmbeddedCluster) -> None:
+async def test_a_broker_that_metadata_lists_again_is_connected_to_at_once(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1, assignments=[[2]])
     loop = asyncio.get_running_loop()
     async with producer_of(cluster, reconnect_backoff_max=100.0) as producer:
@@ -48,7 +48,7 @@ async def test_a_broker_that_metadata_lists_again_is_called_at_once(cluster: Emb
         assert loop.time() - began < SOON
 
 
-async def test_a_batch_that_later_ones_prove_written_succeeds_even_if_nobody_ever_says_where_it_is(
+async def test_a_batch_that_is_proven_written_by_later_ones_is_delivered_without_an_offset(
     cluster: EmbeddedCluster,
 ) -> None:
     await cluster.create_topic("t", 1)

@@ -1,4 +1,4 @@
-"""Random schedules of faults over a whole cluster, by seed, and a checker of what was promised.
+"""Random schedules of faults over a whole cluster, by seed, and a checker of the guarantees.
 
 ``PRODUCER_SEEDS=1000-3000`` runs other seeds, ``PRODUCER_SEEDS=17`` one again.
 """
@@ -26,7 +26,7 @@ CODES = [
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ]
-"""What an honest broker may say of any batch. It does not refuse the sequence or size of one that it has written."""
+"""Errors that a correct broker may answer for any batch. It refuses no sequence or size of a batch that it wrote."""
 
 
 def seeds() -> range:
@@ -35,7 +35,7 @@ def seeds() -> range:
 
 
 class Nemesis:
-    """What goes wrong, one thing after another; in the end all is well again."""
+    """Causes one fault after another, and repairs all of them at the end."""
 
     def __init__(self, cluster: EmbeddedCluster, random: Random) -> None:
         self._cluster = cluster
@@ -46,8 +46,8 @@ class Nemesis:
     async def run(self, steps: int) -> None:
         for _ in range(steps):
             await asyncio.sleep(self._random.choice([0.001, 0.05, 0.5, 3.0]))
-            blows = [self._request, self._request, self._leader, self._kill, self._freeze, self._heal]
-            await self._random.choice(blows)()
+            faults = [self._request, self._request, self._leader, self._kill, self._freeze, self._heal]
+            await self._random.choice(faults)()
         await self._heal()
 
     async def _request(self) -> None:
@@ -90,7 +90,7 @@ class Nemesis:
 
 
 async def write(producer: Producer, random: Random, count: int) -> list[list[tuple[bytes, Delivery]]]:
-    """Unique, increasing values to each partition, at changing speed."""
+    """Send unique, increasing values to each partition, at changing speed."""
     sent: list[list[tuple[bytes, Delivery]]] = [[] for _ in range(PARTITIONS)]
     for number in range(count):
         partition = random.randrange(PARTITIONS)
@@ -140,7 +140,7 @@ async def one_schedule(seed: int) -> None:
 
 
 def check(log: list[bytes | None], sent: list[tuple[bytes, Delivery]]) -> None:
-    """Acknowledged is there, where it was said to be; nothing twice; all in order; errors are typed."""
+    """Acknowledged values are in the log, no value is there twice, all are in order, and errors are typed."""
     assert len(log) == len(set(log)), "written twice"
     assert log == sorted(log), "reordered"  # type: ignore[type-var]
     assert set(log) <= {value for value, _ in sent}
@@ -154,5 +154,5 @@ def check(log: list[bytes | None], sent: list[tuple[bytes, Delivery]]) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
+def test_no_acknowledged_record_is_lost_doubled_or_reordered(seed: int) -> None:
     run(one_schedule(seed), seed=seed)

@@ -1,4 +1,4 @@
-"""Sending on a cluster that is well: batches, requests, promises, bounds."""
+"""Sending on a healthy cluster: batches, requests, deliveries, bounds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aiokafka_lite.types import RecordMetadata
 from tests.embedded.producer.logs import batches_in, batches_of, producer_of, values_of
 
 
-async def test_what_is_queued_in_one_turn_of_the_loop_goes_out_together(cluster: EmbeddedCluster) -> None:
+async def test_records_of_one_iteration_of_the_loop_are_sent_together(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         await producer.partitions_for("t")
@@ -66,7 +66,7 @@ async def test_linger_counts_from_the_first_record_of_a_batch(cluster: EmbeddedC
         await producer.partitions_for("t")
         before = loop.time()
         first = producer.send_nowait("t", b"0")
-        for number in range(1, 5):  # a steady trickle does not put it off
+        for number in range(1, 5):  # later records do not restart linger
             await asyncio.sleep(0.3)
             producer.send_nowait("t", b"%d" % number)
         await first
@@ -103,7 +103,7 @@ async def test_one_request_carries_all_partitions_of_a_leader_and_one_batch_of_e
         assert len(partitions) == len(set(partitions))
 
 
-async def test_a_request_is_no_larger_than_allowed(cluster: EmbeddedCluster) -> None:
+async def test_a_request_is_at_most_max_request_size(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 30)
     async with producer_of(cluster, max_request_size=20_000, batch_size=8_000) as producer:
         for number in range(300):
@@ -115,7 +115,7 @@ async def test_a_request_is_no_larger_than_allowed(cluster: EmbeddedCluster) -> 
     assert max(len(batches_in(request)) for request in requests) > 1
 
 
-async def test_no_more_requests_are_in_flight_than_allowed(cluster: EmbeddedCluster) -> None:
+async def test_the_number_of_requests_in_flight_is_bounded(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     most = 0
     with cluster.on(ProduceRequest, times=None).delay(0.05):
@@ -129,7 +129,7 @@ async def test_no_more_requests_are_in_flight_than_allowed(cluster: EmbeddedClus
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_order_holds_whatever_the_acks(cluster: EmbeddedCluster, acks: Any) -> None:
+async def test_order_is_kept_with_all_acks(cluster: EmbeddedCluster, acks: Any) -> None:
     await cluster.create_topic("t", 3)
     async with producer_of(cluster, acks=acks, batch_size=500) as producer:
         for number in range(2_000):
@@ -157,7 +157,7 @@ async def test_idempotence_is_on_by_default_and_numbers_each_partition_from_zero
     assert len(cluster.history.of(InitProducerIdRequest)) == 1
 
 
-async def test_without_idempotence_no_producer_id_is_asked_for(cluster: EmbeddedCluster) -> None:
+async def test_without_idempotence_no_producer_id_is_requested(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, acks=1) as producer:
         await producer.send("t", b"v")
@@ -172,7 +172,7 @@ async def test_round_robin_goes_to_each_partition_in_turn(cluster: EmbeddedClust
     assert [metadata.partition for metadata in sent] == [0, 1, 2, 0, 1, 2]
 
 
-async def test_records_without_a_key_fill_a_batch_before_they_move_on(cluster: EmbeddedCluster) -> None:
+async def test_records_without_a_key_fill_a_batch_before_they_change_partition(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 4)
     async with producer_of(cluster, linger=1.0) as producer:
         deliveries = [producer.send_nowait("t", b"x" * 1_000) for _ in range(1_000)]
@@ -192,7 +192,7 @@ async def test_the_first_records_of_an_unknown_topic_wait_for_it(cluster: Embedd
     assert values_of(cluster, "later") == [b"0", b"1", b"2", b"3"]
 
 
-async def test_a_topic_that_does_not_appear_is_an_error_within_max_block(cluster: EmbeddedCluster) -> None:
+async def test_a_missing_topic_is_an_error_after_max_block(cluster: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     async with producer_of(cluster, max_block=5.0) as producer:
         before = loop.time()
@@ -207,7 +207,7 @@ async def test_a_topic_that_does_not_appear_is_an_error_within_max_block(cluster
         assert (await producer.send("nowhere", b"v")).offset == 0
 
 
-async def test_a_wrong_partition_of_a_topic_that_was_not_known_fails_alone(cluster: EmbeddedCluster) -> None:
+async def test_a_wrong_partition_of_a_pending_topic_fails_only_its_record(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 2)
     async with producer_of(cluster) as producer:
         wrong, right = (producer.send_nowait("t", b"v", partition=number) for number in (5, 1))
@@ -248,7 +248,7 @@ async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_
         (SerializationError, r"partition .*'t' must be an int.*got '0'", "t", {"partition": "0"}),
         (SerializationError, r"partition .*got 0\.0", "t", {"partition": 0.0}),
         (SerializationError, "partition .*got True", "t", {"partition": True}),
-        (SerializationError, "header.*no text", "t", {"headers": [("\ud800", b"v")]}),
+        (SerializationError, "header.*must be text", "t", {"headers": [("\ud800", b"v")]}),
         (SerializationError, "timestamp .*got 'now'", "t", {"timestamp": "now"}),
     ]
     async with producer_of(cluster) as producer:
@@ -273,7 +273,7 @@ async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_
         assert (await producer.send("t", b"v")).offset == 0
 
 
-async def test_the_delivery_timeout_counts_from_the_send_also_while_a_topic_is_asked_for(
+async def test_the_delivery_timeout_of_pending_records_counts_from_the_send(
     cluster: EmbeddedCluster,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -300,7 +300,7 @@ async def test_the_delivery_timeout_counts_from_the_send_also_while_a_topic_is_a
         assert ends == {b"0": pytest.approx(10.0, abs=0.01), b"3": pytest.approx(13.0, abs=0.01), b"5": 15.0}
 
 
-async def test_a_topic_is_not_asked_for_longer_than_records_may_wait(cluster: EmbeddedCluster) -> None:
+async def test_metadata_is_not_awaited_longer_than_the_delivery_timeout(cluster: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     async with producer_of(cluster, delivery_timeout=10.0, request_timeout=4.0, max_block=60.0) as producer:
         with pytest.raises(UnknownTopic):
@@ -311,7 +311,7 @@ async def test_a_topic_is_not_asked_for_longer_than_records_may_wait(cluster: Em
 # Room.
 
 
-async def test_records_held_for_a_topic_are_charged_for_what_they_take(cluster: EmbeddedCluster) -> None:
+async def test_pending_records_are_charged_for_the_memory_that_they_take(cluster: EmbeddedCluster) -> None:
     async with producer_of(cluster, buffer_memory=1_000_000) as producer:
         held = 0
         gc.collect()
@@ -327,7 +327,7 @@ async def test_records_held_for_a_topic_are_charged_for_what_they_take(cluster: 
             tracemalloc.stop()
 
 
-async def test_held_records_move_in_slices_and_before_newer_ones(cluster: EmbeddedCluster) -> None:
+async def test_pending_records_move_in_slices_and_before_newer_records(cluster: EmbeddedCluster) -> None:
     async with producer_of(cluster, buffer_memory=10_000_000) as producer:
         deliveries = [producer.send_nowait("t", b"%06d" % number) for number in range(20_000)]
         await cluster.create_topic("t", 1)
@@ -336,7 +336,7 @@ async def test_held_records_move_in_slices_and_before_newer_ones(cluster: Embedd
             await asyncio.sleep(0)
         turns = 0
         while topic.pending is not None:
-            for _ in range(700):  # a sender that does not let up
+            for _ in range(700):  # a sender that does not stop
                 deliveries.append(producer.send_nowait("t", b"%06d" % len(deliveries)))
             await asyncio.sleep(0)
             turns += 1
@@ -347,7 +347,7 @@ async def test_held_records_move_in_slices_and_before_newer_ones(cluster: Embedd
     assert values_of(cluster, "t") == [b"%06d" % number for number in range(len(deliveries))]
 
 
-async def test_records_that_are_being_moved_wait_if_their_topic_vanishes_again(cluster: EmbeddedCluster) -> None:
+async def test_records_that_are_moving_wait_if_metadata_loses_their_topic(cluster: EmbeddedCluster) -> None:
     async with producer_of(cluster, max_block=5.0) as producer:
         deliveries = [producer.send_nowait("t", b"%06d" % number) for number in range(5_000)]
         await cluster.create_topic("t", 1)
@@ -374,7 +374,7 @@ async def test_nothing_lingers_while_senders_wait_for_room(cluster: EmbeddedClus
         assert loop.time() - began < 1.0
 
 
-async def test_a_full_buffer_refuses_or_waits(cluster: EmbeddedCluster) -> None:
+async def test_a_full_buffer_refuses_send_nowait_and_delays_send(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, buffer_memory=4_000, max_block=2.0) as producer:
         await producer.partitions_for("t")
@@ -411,7 +411,7 @@ async def test_drain_waits_for_room(cluster: EmbeddedCluster) -> None:
     assert accepted < 5_000
 
 
-async def test_waiting_senders_get_room_in_the_order_they_came(cluster: EmbeddedCluster) -> None:
+async def test_waiting_senders_get_room_in_the_order_of_their_calls(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, buffer_memory=3_000) as producer:
         await asyncio.gather(*(producer.send("t", b"%03d" % number + b"x" * 500) for number in range(100)))
@@ -423,7 +423,7 @@ async def test_waiting_senders_get_room_in_the_order_they_came(cluster: Embedded
 # The lifetime.
 
 
-async def test_one_that_need_not_wait_does_not_overtake_one_that_was_let_in(cluster: EmbeddedCluster) -> None:
+async def test_send_nowait_does_not_overtake_a_sender_that_has_waited_for_room(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, buffer_memory=4_000) as producer:
         await producer.send("t", b"first")
@@ -431,7 +431,7 @@ async def test_one_that_need_not_wait_does_not_overtake_one_that_was_let_in(clus
             producer.send_nowait("t", b"%d" % number * 1_000)
         waiting = asyncio.ensure_future(producer.send("t", b"waited" + b"x" * 1_000))
         await asyncio.sleep(0)
-        while True:  # at each turn of the loop, so also in the one between the room and the waking
+        while True:  # in each iteration of the loop, so also in the one between the release and the wake-up
             try:
                 later = producer.send_nowait("t", b"later")
                 break
@@ -466,7 +466,7 @@ async def test_close_returns_within_its_timeout_and_settles_every_delivery(clust
     await producer.close()
 
 
-async def test_what_is_lost_by_closing_is_logged_with_one_line(
+async def test_records_that_are_lost_by_closing_are_logged_in_one_line(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("t", "u"):
@@ -490,7 +490,7 @@ async def test_what_is_lost_by_closing_is_logged_with_one_line(
     assert "records for nowhere, t, u were not delivered: KafkaTimeout" in lines[0]
 
 
-async def test_a_body_that_raises_does_not_wait_for_long(cluster: EmbeddedCluster) -> None:
+async def test_an_exception_in_the_body_closes_the_producer_quickly(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     loop = asyncio.get_running_loop()
     with cluster.on(ProduceRequest, times=None).drop():
@@ -515,7 +515,7 @@ async def test_a_producer_is_used_only_between_start_and_close(cluster: Embedded
         producer.send_nowait("t", b"")
 
 
-async def test_flush_has_a_timeout_and_the_records_go_on(cluster: EmbeddedCluster) -> None:
+async def test_a_flush_that_times_out_loses_no_record(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     with cluster.on(ProduceRequest, times=1).delay(5.0):
         async with producer_of(cluster) as producer:
@@ -526,7 +526,7 @@ async def test_flush_has_a_timeout_and_the_records_go_on(cluster: EmbeddedCluste
             assert delivery.done()
 
 
-async def test_a_send_has_a_timeout_and_the_record_goes_on(cluster: EmbeddedCluster) -> None:
+async def test_a_send_that_times_out_loses_no_record(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     with cluster.on(ProduceRequest, times=1).delay(5.0):
         async with producer_of(cluster) as producer:
@@ -539,7 +539,7 @@ async def test_a_send_has_a_timeout_and_the_record_goes_on(cluster: EmbeddedClus
 
 
 async def cancelled_after(steps: int, call: Any) -> bool:
-    """Run a call for some turns of the loop, then cancel it; whether it was still running."""
+    """Run a call for some iterations of the loop, then cancel it. Returns whether it was still running."""
     task = asyncio.ensure_future(call)
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -551,7 +551,7 @@ async def cancelled_after(steps: int, call: Any) -> bool:
     return running
 
 
-async def test_a_send_cancelled_at_any_await_leaves_the_producer_in_order(cluster: EmbeddedCluster) -> None:
+async def test_a_send_cancelled_at_any_await_leaves_the_producer_consistent(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, buffer_memory=2_000) as producer:
         steps = 0
@@ -603,7 +603,7 @@ async def test_start_and_close_cancelled_at_any_await_leave_nothing_running(
     assert steps > 3
 
 
-async def test_the_death_of_a_task_reaches_whoever_waits_and_whoever_calls_next(cluster: EmbeddedCluster) -> None:
+async def test_the_failure_of_a_task_is_raised_by_waiting_calls_and_by_later_calls(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
 
     divisor = 2.0
@@ -621,7 +621,7 @@ async def test_the_death_of_a_task_reaches_whoever_waits_and_whoever_calls_next(
         await producer.close()
 
 
-async def test_a_failed_delivery_that_nobody_awaits_is_logged_once(
+async def test_a_failed_delivery_that_is_not_awaited_is_logged_once(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.create_topic("t", 1)
@@ -655,7 +655,7 @@ async def test_batches_that_compress_well_are_filled(cluster: EmbeddedCluster) -
     assert max(sizes) < 5_000
 
 
-async def test_many_records_are_sent_with_one_call_and_each_has_its_result(cluster: EmbeddedCluster) -> None:
+async def test_send_many_returns_a_result_for_each_record(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, buffer_memory=20_000) as producer:
         values: list[Any] = [b"%05d" % number for number in range(2_000)]
@@ -666,26 +666,29 @@ async def test_many_records_are_sent_with_one_call_and_each_has_its_result(clust
     assert values_of(cluster, "t") == [value for value in values if isinstance(value, bytes)]
 
 
-async def test_of_many_records_only_the_failed_ones_have_errors(cluster: EmbeddedCluster) -> None:
+async def test_send_many_returns_an_error_for_failed_records_only(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1, configs={"max.message.bytes": "2000"})
     async with producer_of(cluster) as producer:
         results = await producer.send_many("t", [b"a", b"x" * 5_000, b"b"])
     assert [type(result) for result in results] == [RecordMetadata, RecordTooLarge, RecordMetadata]
 
 
-async def test_many_records_that_are_no_collection_are_refused_before_one_is_sent(cluster: EmbeddedCluster) -> None:
+async def test_send_many_refuses_values_and_keys_that_are_no_iterables_before_sending(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         for wrong in ("ab", b"ab", bytearray(b"ab"), None, 5):
-            with pytest.raises(SerializationError, match=r"values=.*'t'.*list"):
+            with pytest.raises(SerializationError, match=r"values for topic 't' must be an iterable"):
                 await producer.send_many("t", wrong)  # type: ignore[arg-type]
         for wrong in ("ab", b"ab", 5):
-            with pytest.raises(SerializationError, match=r"keys=.*'t'.*list"):
+            with pytest.raises(SerializationError, match=r"keys for topic 't' must be an iterable"):
                 await producer.send_many("t", [b"a", b"b"], keys=wrong)  # type: ignore[arg-type]
-        with pytest.raises(SerializationError, match="2 values and 1 keys for topic 't'"):
+        with pytest.raises(SerializationError, match="topic 't' must have the same length, got 2 values and 1 keys"):
             await producer.send_many("t", [b"a", b"b"], keys=[b"k"])
         assert producer.metrics().records_sent == 0
-        for values, keys, text in (([b"a", b"b"], [b"k"], "1 keys and more values"), ([], [b"k"], "0 values and more")):
+        for values, keys, text in (
+            ([b"a", b"b"], [b"k"], "1 keys and more values"),
+            ([], [b"k"], "0 values and more"),
+        ):
             with pytest.raises(SerializationError, match=text):
                 await producer.send_many("t", iter(values), keys=iter(keys))
         await producer.flush()
@@ -693,7 +696,7 @@ async def test_many_records_that_are_no_collection_are_refused_before_one_is_sen
     assert values_of(cluster, "t") == [b"a", b"b", None]
 
 
-async def test_of_many_records_those_fail_that_the_partitioner_fails_at(cluster: EmbeddedCluster) -> None:
+async def test_send_many_returns_the_partitioners_error_for_a_record(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 2)
 
     class Picky(RoundRobinPartitioner):
@@ -717,7 +720,7 @@ async def test_of_many_records_those_fail_that_the_partitioner_fails_at(cluster:
 
 
 @pytest.mark.parametrize("batch_size", [100, 16_384])
-async def test_a_partitioner_that_raises_at_a_new_batch_is_logged_and_harms_no_record(
+async def test_an_error_of_on_new_batch_is_logged_once_and_harms_no_record(
     cluster: EmbeddedCluster, batch_size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.create_topic("t", 1)
@@ -735,7 +738,7 @@ async def test_a_partitioner_that_raises_at_a_new_batch_is_logged_and_harms_no_r
     ]
 
 
-async def test_sending_many_lets_others_have_their_turn(cluster: EmbeddedCluster) -> None:
+async def test_send_many_lets_other_tasks_run(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     turns = 0
 
@@ -753,7 +756,7 @@ async def test_sending_many_lets_others_have_their_turn(cluster: EmbeddedCluster
     assert turns > 8
 
 
-async def test_a_partition_that_fills_up_during_a_reconnect_is_in_a_request_once(cluster: EmbeddedCluster) -> None:
+async def test_a_partition_that_fills_up_during_a_reconnect_has_one_batch_per_request(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, batch_size=100) as producer:
         await producer.send("t", b"000000")
@@ -769,7 +772,7 @@ async def test_a_partition_that_fills_up_during_a_reconnect_is_in_a_request_once
         assert len(batches_in(exchange.request)) == 1
 
 
-async def test_a_record_that_is_refused_at_the_call_gives_its_room_back(cluster: EmbeddedCluster) -> None:
+async def test_a_refused_record_releases_its_memory(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         await producer.send("t", b"v")
@@ -779,7 +782,7 @@ async def test_a_record_that_is_refused_at_the_call_gives_its_room_back(cluster:
         assert producer.metrics().buffered_bytes == 0
 
 
-async def test_tasks_that_drain_a_small_buffer_let_one_another_go_on(cluster: EmbeddedCluster) -> None:
+async def test_tasks_that_drain_a_small_buffer_all_make_progress(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     drained = 0
 

@@ -1,4 +1,4 @@
-"""Topics that go away for a while, and topics that come back as others."""
+"""Topics that metadata lacks for a while, and topics that are deleted and created again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokafka_lite.types import RecordMetadata
 from tests.embedded.producer.logs import batches_of, producer_of, values_of
 
 LONG = 1_000.0
-"""Seconds in which metadata of a topic that nobody uses is dropped."""
+"""Seconds after which metadata of an unused topic is dropped."""
 
 
 def numbers_of(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> list[tuple[int, int]]:
@@ -22,7 +22,7 @@ def numbers_of(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> list
     return [(batch.producer_epoch, batch.base_sequence) for batch in batches_of(cluster, topic, partition)]
 
 
-async def test_records_for_a_partition_without_a_leader_wait_for_as_long_as_they_may(cluster: EmbeddedCluster) -> None:
+async def test_records_for_a_partition_without_a_leader_wait_until_their_timeout(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1, assignments=[[2]])
     async with producer_of(cluster, delivery_timeout=2 * LONG) as producer:
         await producer.send("t", b"0")
@@ -38,7 +38,7 @@ async def test_records_for_a_partition_without_a_leader_wait_for_as_long_as_they
     assert numbers_of(cluster, "t") == [(0, 0), (0, 1), (0, 3)]
 
 
-async def test_a_send_that_ran_out_of_time_tells_that_its_topic_may_not_exist(cluster: EmbeddedCluster) -> None:
+async def test_a_send_that_times_out_names_the_metadata_error_of_its_topic(cluster: EmbeddedCluster) -> None:
     async with producer_of(cluster) as producer:
         with pytest.raises(KafkaTimeout, match=r"'typo' was not .* timeout=2 s; brokers report UNKNOWN_TOPIC"):
             await producer.send("typo", b"v", timeout=2.0)
@@ -46,7 +46,7 @@ async def test_a_send_that_ran_out_of_time_tells_that_its_topic_may_not_exist(cl
 
 
 @pytest.mark.parametrize("away", [10.0, LONG])
-async def test_sequences_go_on_after_a_topic_was_away(cluster: EmbeddedCluster, away: float) -> None:
+async def test_sequences_continue_after_metadata_lacked_the_topic(cluster: EmbeddedCluster, away: float) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         await producer.send("t", b"0")
@@ -57,7 +57,7 @@ async def test_sequences_go_on_after_a_topic_was_away(cluster: EmbeddedCluster, 
     assert numbers_of(cluster, "t") == [(0, 0), (0, 1)]
 
 
-async def test_sequences_go_on_after_nobody_used_a_topic_for_long(cluster: EmbeddedCluster) -> None:
+async def test_sequences_continue_after_a_topic_was_unused_for_long(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         await producer.send("t", b"0")
@@ -68,7 +68,7 @@ async def test_sequences_go_on_after_nobody_used_a_topic_for_long(cluster: Embed
 
 
 @pytest.mark.parametrize("in_flight", [1, 5])
-async def test_a_topic_created_anew_begins_anew_with_batches_that_were_under_way(
+async def test_a_recreated_topic_gets_batches_in_flight_under_a_new_epoch(
     cluster: EmbeddedCluster, in_flight: int
 ) -> None:
     await cluster.create_topic("t", 1)
@@ -85,7 +85,7 @@ async def test_a_topic_created_anew_begins_anew_with_batches_that_were_under_way
 
 @pytest.mark.parametrize("release, lost", [("3.9", 1), (None, 2), (None, 3)])
 async def test_a_batch_that_the_new_topic_may_have_is_not_written_twice(release: str | None, lost: int) -> None:
-    """Brokers before 4.1 are asked by name: a lost answer may have been the new topic's, the id not being known yet."""
+    """Requests to brokers before 4.1 name topics, so a lost answer may have come from the new topic."""
     async with EmbeddedCluster(brokers=1, tcp=False, seed=1, auto_create_topics=False, as_kafka=release) as cluster:
         await cluster.create_topic("t", 1)
         async with producer_of(cluster) as producer:
@@ -98,7 +98,7 @@ async def test_a_batch_that_the_new_topic_may_have_is_not_written_twice(release:
         assert values_of(cluster, "t") == [b"0", b"1", b"2"]
 
 
-async def test_other_topics_keep_their_numbers_when_one_is_created_anew(cluster: EmbeddedCluster) -> None:
+async def test_other_topics_keep_their_sequences_when_one_is_recreated(cluster: EmbeddedCluster) -> None:
     for topic in ("t", "u"):
         await cluster.create_topic(topic, 1)
     async with producer_of(cluster) as producer:
@@ -113,7 +113,7 @@ async def test_other_topics_keep_their_numbers_when_one_is_created_anew(cluster:
     assert len(cluster.history.of(InitProducerIdRequest)) == 1
 
 
-async def test_who_sends_again_at_once_when_the_topic_is_not_found_is_in_order_with_what_comes_later(
+async def test_a_record_sent_again_when_its_topic_is_not_found_stays_before_later_records(
     cluster: EmbeddedCluster,
 ) -> None:
     again: list[Delivery] = []
@@ -135,7 +135,7 @@ async def test_who_sends_again_at_once_when_the_topic_is_not_found_is_in_order_w
 
 
 @pytest.mark.parametrize("release", [None, "3.9"])
-async def test_what_waits_for_a_partition_that_the_new_topic_lacks_fails_at_once(release: str | None) -> None:
+async def test_records_for_a_partition_that_a_recreated_topic_lacks_fail_at_once(release: str | None) -> None:
     loop = asyncio.get_running_loop()
     async with EmbeddedCluster(brokers=1, tcp=False, seed=1, auto_create_topics=False, as_kafka=release) as cluster:
         await cluster.create_topic("t", 3)

@@ -61,7 +61,7 @@ async def test_keys_and_values_are_serialized(cluster: EmbeddedCluster) -> None:
     assert batches_of(cluster, "t")[0].columns().keys == [b"\1\2"]
 
 
-async def test_records_are_written_in_the_order_of_calls_however_long_serializing_takes(
+async def test_records_are_written_in_the_order_of_calls_with_slow_serializers(
     cluster: EmbeddedCluster,
 ) -> None:
     await cluster.create_topic("t", 1)
@@ -76,18 +76,18 @@ async def test_records_are_written_in_the_order_of_calls_however_long_serializin
     assert values_of(cluster, "t") == [b"t 3 1", b"t 1 1", b"t 0 1", b"t 2 1", b"t 0.2 0", b"t 0.1 0"]
 
 
-async def test_a_record_that_fails_or_is_given_up_holds_up_nobody(cluster: EmbeddedCluster) -> None:
+async def test_a_record_that_fails_or_is_cancelled_delays_no_other_record(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     loop = asyncio.get_running_loop()
     async with producer_of(cluster, value_serializer=Registry()) as producer:
         before = loop.time()
-        failed, given_up, late, well = await begin(
+        failed, cancelled, late, well = await begin(
             producer.send("t", -1.0),
             producer.send("t", 50.0),
             producer.send("t", 50.0, timeout=2.0),
             producer.send("t", 1.0),
         )
-        given_up.cancel()
+        cancelled.cancel()
         with pytest.raises(SerializationError, match=r"'t' is of type float.*Registry: time does not go back"):
             await failed
         with pytest.raises(KafkaTimeout, match="timeout=2 s"):
@@ -98,11 +98,11 @@ async def test_a_record_that_fails_or_is_given_up_holds_up_nobody(cluster: Embed
     assert values_of(cluster, "t") == [b"t 1 0"]
 
 
-async def test_one_that_gives_up_in_the_middle_lets_nobody_overtake(cluster: EmbeddedCluster) -> None:
+async def test_a_cancelled_record_in_the_middle_does_not_change_the_order(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, value_serializer=Registry()) as producer:
-        first, given_up, last = await begin(*(producer.send("t", wait) for wait in (3.0, 50.0, 0.0)))
-        given_up.cancel()
+        first, cancelled, last = await begin(*(producer.send("t", wait) for wait in (3.0, 50.0, 0.0)))
+        cancelled.cancel()
         assert (await last).offset == 1
         assert (await first).offset == 0
 
@@ -127,7 +127,7 @@ async def test_serializing_ends_within_max_block(cluster: EmbeddedCluster) -> No
         assert (await producer.send("t", 0.0)).offset == 0
 
 
-async def test_records_that_wait_for_room_keep_their_order_too(cluster: EmbeddedCluster) -> None:
+async def test_serialized_records_that_wait_for_room_keep_their_order(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, value_serializer=Registry(), buffer_memory=1_100) as producer:
         waits = [index % 7 / 10 for index in range(100)]
@@ -184,7 +184,7 @@ class Broken:
         raise RuntimeError("this interceptor is broken")
 
 
-async def test_an_interceptor_changes_records_and_is_told_of_each_once(cluster: EmbeddedCluster) -> None:
+async def test_an_interceptor_changes_records_and_is_notified_of_each_once(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     watching = Watching()
     async with producer_of(cluster, interceptors=[Broken(), watching]) as producer:
@@ -198,7 +198,7 @@ async def test_an_interceptor_changes_records_and_is_told_of_each_once(cluster: 
     assert watching.sent[0] == ProducerRecord("old-t", b"a", key=b"k")
 
 
-async def test_an_interceptor_is_told_what_a_record_failed_with(cluster: EmbeddedCluster) -> None:
+async def test_an_interceptor_is_notified_of_the_error_of_a_record(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     watching = Watching()
     async with producer_of(
@@ -222,9 +222,9 @@ async def test_an_interceptor_is_told_what_a_record_failed_with(cluster: Embedde
             producer.send_nowait("t", b"v" * 1_500)
         with pytest.raises(KafkaTimeout):
             await producer.send("t", b"v" * 1_500)
-        (given_up,) = await begin(producer.send("t", b"v" * 1_500))
-        given_up.cancel()
-        await asyncio.wait([given_up])
+        (cancelled,) = await begin(producer.send("t", b"v" * 1_500))
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
         await slow
     assert watching.outcomes[1:5] == [SerializationError, RecordTooLarge, UnknownTopic, UnknownTopic]
     assert issubclass(watching.outcomes[5], BrokerError)  # type: ignore[arg-type]
@@ -232,7 +232,7 @@ async def test_an_interceptor_is_told_what_a_record_failed_with(cluster: Embedde
     assert len(watching.settled) == len(watching.sent)
 
 
-async def test_an_interceptor_is_told_of_the_records_of_a_batch_that_was_split(cluster: EmbeddedCluster) -> None:
+async def test_an_interceptor_is_notified_of_the_records_of_a_split_batch(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1, configs={"max.message.bytes": "1000"})
     watching = Watching()
     async with producer_of(cluster, interceptors=[watching]) as producer:
@@ -241,7 +241,7 @@ async def test_an_interceptor_is_told_of_the_records_of_a_batch_that_was_split(c
     assert sorted(watching.outcomes, key=str) == [0, 1, RecordTooLarge]
 
 
-async def test_interceptors_go_before_async_serializers(cluster: EmbeddedCluster) -> None:
+async def test_interceptors_run_before_async_serializers(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
 
     class Doubling(Watching):
@@ -259,12 +259,12 @@ async def test_interceptors_go_before_async_serializers(cluster: EmbeddedCluster
     assert doubling.outcomes == [0, SerializationError]
 
 
-async def test_the_constructor_refuses_what_is_neither() -> None:
+async def test_the_constructor_refuses_objects_that_are_no_serializers_or_interceptors() -> None:
     for wrong in ({"key_serializer": object()}, {"value_serializer": object()}, {"interceptors": [object()]}):
-        with pytest.raises(ValueError, match=r"_serializer=<|no interceptor"):
+        with pytest.raises(ValueError, match=r"_serializer must be|interceptor must be"):
             Producer("localhost:9092", **wrong)
     for none in (5, None, Watching()):
-        with pytest.raises(ConfigurationError, match=r"interceptors=.*a list of interceptors is needed"):
+        with pytest.raises(ConfigurationError, match="interceptors must be a list of interceptors"):
             Producer("localhost:9092", interceptors=none)  # type: ignore[arg-type]
 
 

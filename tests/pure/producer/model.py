@@ -1,8 +1,9 @@
-"""A partition producer against a model of a broker's log, step by step, so that any order of events can be tried."""
+"""A partition producer against a model of a broker's log, step by step, so that tests can try any order of events."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiokafka_lite.aio.retry import Backoff
@@ -30,7 +31,13 @@ def a_batch(*values: bytes) -> Batch:
 
 
 def a_partition(
-    *, idempotent: bool = True, depth: int = 5, leader: int | None = 1, introduced: bool = True
+    *,
+    idempotent: bool = True,
+    depth: int = 5,
+    leader: int | None = 1,
+    introduced: bool = True,
+    load: Counter[int] | None = None,
+    now: Callable[[], float] = lambda: 0.0,
 ) -> PartitionProducer:
     """A partition whose leader is known, unless that is None. ``introduced``: its first batch need not go alone."""
     identities = ProducerIds(lambda: None) if idempotent else None
@@ -40,10 +47,10 @@ def a_partition(
         HERE,
         batches=BatchFactory(ProducerConfig()),
         ids=identities,
-        load=Counter(),
+        load=Counter() if load is None else load,
         depth=depth,
         make_backoff=lambda: Backoff(0.1, 1.0, random=lambda: 0.0),
-        now=lambda: 0.0,
+        now=now,
     )
     if introduced and identities is not None:
         partition.identity, partition._pipelined = identities.newest, True
@@ -62,7 +69,7 @@ def append(partition: PartitionProducer, *values: bytes) -> Batch:
 
 @dataclass
 class Log:
-    """What a leader's log and its memory of producers do: no more than Kafka's rules for sequences."""
+    """A leader's log and its producer state: Kafka's rules for sequence numbers, and nothing else."""
 
     values: list[bytes] = field(default_factory=list)
     epochs: dict[int, int] = field(default_factory=dict)
@@ -92,7 +99,7 @@ class Log:
 
 
 class Simulation:
-    """One partition, one leader at a time, one connection to it. Each method is something that may happen next."""
+    """One partition, one leader at a time, one connection to it. Each method is a possible next event."""
 
     def __init__(self, *, idempotent: bool) -> None:
         self.partition = a_partition(idempotent=idempotent, introduced=False)
@@ -131,7 +138,7 @@ class Simulation:
             return
         batch = self.wire[0][0]
         if not code.retriable and self.values[batch][0] in self.log.values:
-            return  # what it took once, only the answer having been lost, it does not find fault with later
+            return  # a broker does not refuse a batch that it has written
         self.wire.popleft()
         self.answers.append((batch, code, -1))
 
@@ -175,7 +182,7 @@ class Simulation:
         return following
 
     def connection_breaks(self, written: int = 0) -> None:
-        """The broker had read some of what was under way; no answer arrives any more."""
+        """The broker has read ``written`` requests in flight; no answer arrives."""
         for _ in range(written):
             self.broker_writes()
         lost = [batch for batch, *_ in self.answers] + [batch for batch, *_ in self.wire]
@@ -198,7 +205,7 @@ class Simulation:
             self._fail(batch)
 
     def finish(self) -> None:
-        """Let everything go well until nothing is left."""
+        """Run without faults until all batches are settled."""
         self.partition.led_by(1, self._epoch + 1)
         for _ in range(10 * len(self.appended) + 20):
             self.pause_ends()

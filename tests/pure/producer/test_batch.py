@@ -1,4 +1,4 @@
-"""What a batch knows of where it went."""
+"""The topics that a batch was sent to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLD, NEW = b"o" * 16, b"n" * 16
     "sent_to, elsewhere",
     [([], False), ([OLD], True), ([NEW], False), ([OLD, NEW], False), ([ZERO_UUID], False), ([ZERO_UUID, OLD], False)],
 )
-def test_a_batch_went_elsewhere_only_if_the_new_topic_surely_lacks_it(sent_to: list[bytes], elsewhere: bool) -> None:
+def test_a_batch_was_sent_elsewhere_only_if_the_new_topic_cannot_have_it(sent_to: list[bytes], elsewhere: bool) -> None:
     batch, partition = a_batch(b"v"), a_partition()
     for topic_id in sent_to:
         partition.sent_to(batch, topic_id)

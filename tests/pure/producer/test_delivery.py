@@ -1,4 +1,4 @@
-"""The promise of a record: one result a batch, any number of waiters."""
+"""Deliveries: one result per batch, any number of waiters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_each_record_of_a_batch_has_its_own_offset() -> None:
     assert second.exception() is None
 
 
-async def test_the_brokers_time_replaces_the_records_own() -> None:
+async def test_the_brokers_timestamp_replaces_the_records_own() -> None:
     result = BatchResult("t", 0)
     result.deliver(0, 555)
     assert (await deliveries(result, 1)[0]).timestamp == 555
@@ -60,7 +60,7 @@ def test_an_open_delivery_has_no_result_yet() -> None:
         delivery.exception()
 
 
-async def test_one_who_gives_up_does_not_disturb_the_others() -> None:
+async def test_a_cancelled_wait_does_not_disturb_other_waits() -> None:
     result = BatchResult("t", 0)
     first, second = deliveries(result, 2)
     patient = asyncio.ensure_future(second)
@@ -90,7 +90,7 @@ async def test_waiters_follow_records_that_move() -> None:
     assert isinstance(failed, KafkaTimeout)
 
 
-def test_what_fails_together_is_logged_together(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_that_fail_together_are_logged_together(caplog: pytest.LogCaptureFixture) -> None:
     error = KafkaTimeout("closed")
     log: FailureLog | None = FailureLog(error)
     results = [BatchResult(f"t{number % 12:02}", number) for number in range(100)]
@@ -112,7 +112,7 @@ def test_a_failure_before_a_partition_was_chosen_names_the_topic_only(caplog: py
     assert "records for orders were not delivered" in caplog.text
 
 
-def test_a_failure_that_nobody_asked_about_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_that_no_caller_saw_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     result = BatchResult("orders", 2)
     promises = deliveries(result, 10)
     result.fail(KafkaTimeout("too late"))
@@ -124,7 +124,7 @@ def test_a_failure_that_nobody_asked_about_is_logged_once(caplog: pytest.LogCapt
     ]
 
 
-async def test_a_failure_that_somebody_saw_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_that_a_caller_saw_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     result = BatchResult("orders", 2)
     delivery = deliveries(result, 1)[0]
     result.fail(KafkaTimeout("too late"))
@@ -133,3 +133,38 @@ async def test_a_failure_that_somebody_saw_is_not_logged(caplog: pytest.LogCaptu
     del result, delivery
     gc.collect()
     assert not caplog.records
+
+
+async def test_a_delivery_can_be_awaited_by_the_calls_of_asyncio() -> None:
+    result = BatchResult("t", 0)
+    first, second = deliveries(result, 2)
+    shielded = asyncio.ensure_future(asyncio.shield(first))
+    completed = asyncio.as_completed([first, second], timeout=5.0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(first, 0.0)
+    result.deliver(7)
+    assert (await shielded).offset == 7
+    assert sorted([(await each).offset for each in completed]) == [7, 8]
+
+
+async def test_a_cancelled_future_of_a_delivery_leaves_the_others() -> None:
+    result = BatchResult("t", 0)
+    (delivery,) = deliveries(result, 1)
+    cancelled, kept = delivery.future(), delivery.future()
+    called: list[int] = []
+    kept.add_done_callback(lambda future: called.append(future.result().offset))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    done, pending = await asyncio.wait([cancelled, kept], return_when=asyncio.FIRST_COMPLETED)
+    assert (done, pending) == ({cancelled}, {kept})
+    result.deliver(3)
+    assert (await kept).offset == 3
+    assert called == [3]
+
+
+async def test_asyncio_wait_and_create_task_refuse_a_delivery_itself() -> None:
+    (delivery,) = deliveries(BatchResult("t", 0), 1)
+    with pytest.raises((TypeError, AttributeError)):
+        await asyncio.wait([delivery])  # type: ignore[type-var]
+    with pytest.raises(TypeError):
+        asyncio.create_task(delivery)  # type: ignore[arg-type]  # noqa: RUF006

@@ -1,11 +1,11 @@
-"""Lines of callers."""
+"""Queues of callers."""
 
 from __future__ import annotations
 
 from aiokafka_lite.producer.fifo_lock import FifoLock
 
 
-async def test_turns_come_in_the_order_of_joining_whoever_leaves() -> None:
+async def test_turns_come_in_the_order_of_joining() -> None:
     lock = FifoLock()
     first, second, third, fourth = (lock.join("t") for _ in range(4))
     other = lock.join("u")

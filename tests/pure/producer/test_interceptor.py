@@ -16,16 +16,16 @@ METADATA = RecordMetadata("t", 0, 5, 1_000, -1, 1)
 
 
 class Appending:
-    """Adds its mark to the value, and notes what it is told."""
+    """Adds its mark to the value, and notes what it is notified."""
 
-    def __init__(self, mark: str, told: list[object]) -> None:
-        self.mark, self.told = mark, told
+    def __init__(self, mark: str, notified: list[object]) -> None:
+        self.mark, self.notified = mark, notified
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return dataclasses.replace(record, value=f"{record.value}{self.mark}")
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        self.told.append((self.mark, metadata, error))
+        self.notified.append((self.mark, metadata, error))
 
 
 class Failing:
@@ -36,28 +36,28 @@ class Failing:
         raise ValueError("broken as well")
 
 
-class Forgetful(Failing):
+class ReturningNothing(Failing):
     def on_send(self, record: ProducerRecord) -> Any:
         return None
 
 
-def test_each_is_given_what_the_one_before_made_of_the_record() -> None:
-    told: list[object] = []
-    chain = Interceptors([Appending("a", told), Appending("b", told)])
+def test_each_interceptor_receives_the_record_of_the_one_before() -> None:
+    notified: list[object] = []
+    chain = Interceptors([Appending("a", notified), Appending("b", notified)])
     assert chain.on_send(ProducerRecord("t", "v")) == ProducerRecord("t", "vab")
     chain.on_acknowledgement(METADATA, None)
-    assert told == [("a", METADATA, None), ("b", METADATA, None)]
+    assert notified == [("a", METADATA, None), ("b", METADATA, None)]
 
 
-@pytest.mark.parametrize("broken", [Failing(), Forgetful()])
-def test_one_that_fails_is_skipped(broken: Failing) -> None:
-    told: list[object] = []
-    chain = Interceptors([Appending("a", told), broken, Appending("b", told)])
+@pytest.mark.parametrize("broken", [Failing(), ReturningNothing()])
+def test_an_interceptor_that_fails_is_skipped(broken: Failing) -> None:
+    notified: list[object] = []
+    chain = Interceptors([Appending("a", notified), broken, Appending("b", notified)])
     assert chain.on_send(ProducerRecord("t", "v")).value == "vab"
     error = KafkaTimeout("too late")
     chain.refused("t", None, error)
     nowhere = RecordMetadata("t", -1, -1, -1, -1, -1)
-    assert told == [("a", nowhere, error), ("b", nowhere, error)]
+    assert notified == [("a", nowhere, error), ("b", nowhere, error)]
 
 
 def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -75,6 +75,6 @@ def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_something_else_is_refused_at_once() -> None:
-    with pytest.raises(ConfigurationError, match="no method on_send"):
+def test_an_object_without_the_methods_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"interceptor must be an object with on_send\(\)"):
         Interceptors([object()])  # type: ignore[list-item]

@@ -17,6 +17,6 @@ def test_percentiles_are_of_the_last_answers() -> None:
     assert latencies.at(0.0, 0.5, 0.99, 1.0) == [0.0, RECENT * 0.5, RECENT * 0.99, RECENT - 1]
 
 
-def test_an_average_of_nothing_is_none() -> None:
+def test_an_average_without_samples_is_none() -> None:
     assert average(0, 0) is None
     assert average(3, 2) == pytest.approx(1.5)

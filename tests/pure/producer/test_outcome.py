@@ -1,4 +1,4 @@
-"""What an answer means for a batch."""
+"""The outcome of an answer for a batch."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -9,12 +10,14 @@ import pytest
 
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode
 from aiokafka_lite.producer.partition import (
+    STALE_AFTER,
     START,
     Next,
     PartitionProducer,
     PartitionState,
 )
 from aiokafka_lite.producer.producer_ids import MAX_EPOCH, MAX_SEQUENCE, ProducerIdAndEpoch, ProducerIds, advance
+from aiokafka_lite.producer.record import PreparedRecord
 from tests.pure.producer.model import Simulation, a_batch, a_partition, append
 
 LOST = ConnectionLost("gone", sent=True)
@@ -28,7 +31,7 @@ def with_sealed(partition: PartitionProducer, *names: bytes) -> PartitionProduce
 
 
 def values_of(partition: PartitionProducer) -> list[bytes]:
-    """What is unsent, in order."""
+    """The values of the unsent batches, in order."""
     return [batch.encode()[-2:-1] for batch in partition.unsent]
 
 
@@ -103,7 +106,7 @@ def test_a_pause_grows_with_failures_and_is_short_again_after_a_success() -> Non
     assert partition.pause() == 0.1
 
 
-def test_a_leader_that_moves_is_followed_without_a_pause_once_all_is_answered() -> None:
+def test_a_moved_leader_is_used_without_a_pause_when_all_requests_are_answered() -> None:
     partition = with_sealed(a_partition(), b"a", b"b")
     batch = partition.take()
     assert batch is not None
@@ -158,7 +161,7 @@ def test_with_idempotence_as_many_are_in_flight_as_the_broker_remembers() -> Non
     assert [partition.take() is not None for _ in range(6)] == [True] * 5 + [False]
 
 
-def test_the_first_batch_under_an_identity_goes_alone() -> None:
+def test_the_first_batch_under_an_identity_is_sent_alone() -> None:
     partition = with_sealed(a_partition(introduced=False), b"a", b"b", b"c")
     first = partition.take()
     assert first is not None
@@ -181,6 +184,69 @@ def test_an_open_batch_is_taken_only_when_it_is_due() -> None:
     assert partition.is_ready
     assert partition.take() is batch
     assert partition.open is None
+
+
+def record(value: bytes, key: bytes | None = None) -> PreparedRecord:
+    return PreparedRecord("t", key, value, (), None, 0, len(value))
+
+
+def test_appending_returns_the_place_and_reserves_the_memory_of_the_record() -> None:
+    partition = a_partition()
+    first, second = partition.append(record(b"aa")), partition.append(record(b"bbb"))
+    assert (first.position, first.sealed) == (0, 0)
+    assert (second.batch, second.position, second.sealed) == (first.batch, 1, 0)
+    assert first.batch is not None
+    assert first.batch.reserved == 5
+
+
+def test_a_sealed_batch_is_reported_to_the_next_append_once() -> None:
+    partition = a_partition()
+    sealed = append(partition, b"a")
+    assert partition.expedite()
+    assert partition.take() is sealed
+    begun = partition.append(record(b"b"))
+    assert (begun.position, begun.sealed) == (0, sealed.builder.uncompressed_size)
+    assert partition.append(record(b"c")).sealed == 0
+
+
+def test_a_record_that_may_move_is_not_added_where_a_batch_was_sealed() -> None:
+    partition = a_partition()
+    append(partition, b"a")
+    partition.seal()
+    refused = partition.append(record(b"b"), may_move=True)
+    assert refused.batch is None
+    assert refused.sealed
+    assert partition.open is None
+    again = partition.append(record(b"b"), may_move=True)
+    assert (again.batch, again.sealed) == (partition.open, 0)
+
+
+def test_a_batch_that_was_due_for_long_takes_no_more_records() -> None:
+    now = 0.0
+    partition = a_partition(now=lambda: now)
+    batch = append(partition, b"a")
+    partition.expedite()
+    now = STALE_AFTER / 2
+    assert append(partition, b"b") is batch
+    now = STALE_AFTER
+    assert append(partition, b"c") is not batch
+    assert partition.unsent == [batch]
+
+
+def test_sealed_batches_count_for_the_load_of_their_broker_until_they_leave() -> None:
+    load: Counter[int] = Counter()
+    partition = a_partition(load=load)
+    taken, waiting = append(partition, b"a"), None
+    partition.seal()
+    waiting = append(partition, b"bb")
+    assert load[1] == taken.builder.size
+    partition.seal()
+    assert load[1] == taken.builder.size + waiting.builder.size
+    partition.take()
+    partition.delivered(taken)
+    assert load[1] == waiting.builder.size
+    partition.expired(waiting)
+    assert load[1] == 0
 
 
 # Sequence numbers.
@@ -221,7 +287,7 @@ def test_nothing_is_taken_before_there_is_an_identity() -> None:
     assert (batch.identity, batch.sequence) == (ProducerIdAndEpoch(9, 3), 0)
 
 
-def test_a_batch_that_expires_under_way_costs_an_epoch_once_the_others_are_resolved() -> None:
+def test_a_batch_that_expires_in_flight_needs_a_new_epoch_when_the_others_are_resolved() -> None:
     partition = with_sealed(a_partition(), b"a", b"b", b"c")
     first, second = partition.take(), partition.take()
     assert first is not None
@@ -237,7 +303,7 @@ def test_a_batch_that_expires_under_way_costs_an_epoch_once_the_others_are_resol
     assert (third.identity, third.sequence) == (ProducerIdAndEpoch(7, 1), 0)
 
 
-def test_a_batch_that_expires_before_it_was_sent_costs_nothing() -> None:
+def test_a_batch_that_expires_before_it_was_sent_needs_no_new_epoch() -> None:
     partition = with_sealed(a_partition(), b"a", b"b")
     partition.expired(partition.unsent[0])
     batch = partition.take()
@@ -321,7 +387,7 @@ def test_a_batch_that_is_proven_written_leaves_no_gap_when_it_expires() -> None:
 
 @pytest.mark.parametrize("again", range(1, 4))
 def test_a_batch_that_the_broker_has_forgotten_is_not_written_again(again: int) -> None:
-    """It is written, its answer is lost, and each time that it is sent again the broker refuses it alone."""
+    """A batch is written, its answer is lost, and each retry is refused while later batches are written."""
     simulation = Simulation(idempotent=True)
     simulation.append()
     for _ in range(2):
@@ -362,7 +428,7 @@ def test_a_new_epoch_for_one_partition_leaves_the_others_theirs() -> None:
     assert (third.identity.epoch, third.sequence) == (0, 1)
 
 
-def test_another_producer_id_is_asked_for_when_the_epochs_are_used_up() -> None:
+def test_another_producer_id_is_requested_when_the_epochs_are_used_up() -> None:
     asked: list[int] = []
     identities = ProducerIds(lambda: asked.append(1))
     identities.received(ProducerIdAndEpoch(7, MAX_EPOCH - 1))
@@ -396,7 +462,7 @@ def test_the_parts_of_a_split_batch_take_its_place_and_all_get_new_numbers() -> 
     assert [(batch.identity.epoch, batch.sequence) for batch in (*parts, third)] == [(1, 0), (1, 1), (1, 2)]
 
 
-# Whatever happens in whatever order.
+# Random schedules.
 
 ERRORS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_RECORD)
 STEPS: dict[str, Callable[[Simulation, Random], None]] = {
@@ -415,7 +481,7 @@ SEEDS = range(2_000)
 
 
 def after_schedule(seed: int, *, idempotent: bool) -> Simulation:
-    """A random schedule. Which steps it has, and how often, is random too: rare things then happen close together."""
+    """Run a random schedule. The frequency of each step is random as well, so that rare steps coincide."""
     random = Random(seed)
     weights = [random.choice([0, 1, 2, 5]) for _ in STEPS]
     simulation = Simulation(idempotent=idempotent)
@@ -426,7 +492,7 @@ def after_schedule(seed: int, *, idempotent: bool) -> Simulation:
     return simulation
 
 
-def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
+def test_no_record_is_lost_doubled_or_reordered_under_random_schedules() -> None:
     for seed in SEEDS:
         simulation = after_schedule(seed, idempotent=True)
         log = simulation.log.values
@@ -442,7 +508,7 @@ def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
                 assert written == values, f"acknowledged, but not there, {seed=}"
 
 
-def test_without_idempotence_order_holds_and_nothing_is_lost() -> None:
+def test_without_idempotence_no_record_is_lost_or_reordered() -> None:
     for seed in SEEDS:
         simulation = after_schedule(seed, idempotent=False)
         log = simulation.log.values

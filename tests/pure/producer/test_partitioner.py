@@ -95,7 +95,7 @@ def test_a_key_always_goes_to_the_same_partition(key: bytes, count: int) -> None
     assert partitioner.partition("t", key, b"another", view) == chosen
 
 
-def test_without_a_key_records_stay_until_a_batch_is_over() -> None:
+def test_records_without_a_key_stay_until_a_batch_ends() -> None:
     view = view_of(5)
     partitioner = DefaultPartitioner(sticky_bytes=1_000, random=Random(1).random)
     sticky = partitioner.partition("t", None, b"v", view)
@@ -106,7 +106,7 @@ def test_without_a_key_records_stay_until_a_batch_is_over() -> None:
     assert partitioner.partition("t", None, b"v", view) != sticky  # which may also be the same, with other numbers
 
 
-def test_the_end_of_a_batch_elsewhere_does_not_matter() -> None:
+def test_the_end_of_a_batch_in_another_partition_is_ignored() -> None:
     view = view_of(5)
     partitioner = DefaultPartitioner(sticky_bytes=1)
     sticky = partitioner.partition("t", None, b"v", view)
@@ -115,36 +115,36 @@ def test_the_end_of_a_batch_elsewhere_does_not_matter() -> None:
     assert partitioner.partition("t", None, b"v", view) == sticky
 
 
-def test_without_a_key_all_partitions_get_their_share() -> None:
+def test_records_without_a_key_go_to_all_partitions() -> None:
     chosen = choices(DefaultPartitioner(random=Random(1).random), view_of(4, brokers=3))
     assert all(900 < chosen[number] < 1_100 for number in range(4))
 
 
-def test_without_a_key_partitions_without_a_leader_are_left_out() -> None:
+def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
     assert set(choices(DefaultPartitioner(), view_of(4, leaderless=(0, 2)))) == {1, 3}
     nowhere = view_of(2, leaderless=(0, 1))
     assert DefaultPartitioner().partition("t", None, b"v", nowhere) in (0, 1)
 
 
-def test_a_topic_that_came_back_smaller_gets_no_record_beyond_its_end() -> None:
+def test_a_topic_recreated_with_fewer_partitions_gets_no_record_beyond_its_end() -> None:
     partitioner = DefaultPartitioner(random=lambda: 0.99)
     assert partitioner.partition("t", None, b"v", view_of(10)) == 9
     assert partitioner.partition("t", None, b"v", view_of(2)) == 1
 
 
-def test_round_robin_takes_each_in_turn_whatever_the_key() -> None:
+def test_round_robin_takes_each_partition_in_turn_and_ignores_keys() -> None:
     partitioner = RoundRobinPartitioner()
     assert [partitioner.partition("t", b"same", None, view_of(3)) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
 
 
-def test_round_robin_leaves_out_partitions_without_a_leader_unless_none_has_one() -> None:
+def test_round_robin_skips_partitions_without_a_leader_unless_none_has_one() -> None:
     partitioner, view = RoundRobinPartitioner(), view_of(4, leaderless=(1, 2))
     assert [partitioner.partition("t", None, None, view) for _ in range(5)] == [0, 3, 0, 3, 0]
     nowhere = view_of(2, leaderless=(0, 1))
     assert [partitioner.partition("t", None, None, nowhere) for _ in range(3)] == [1, 0, 1]
 
 
-def test_a_producer_of_explicit_partitions_refuses_records_that_name_none() -> None:
+def test_the_explicit_partitioner_refuses_records_without_a_partition() -> None:
     with pytest.raises(IllegalStateError, match=r"'t'.*ExplicitPartitioner"):
         ExplicitPartitioner().partition("t", b"k", b"v", view_of(3))
 
@@ -171,7 +171,7 @@ def test_of_two_partitions_the_slow_one_does_not_get_half() -> None:
     assert 50 < chosen[0] < 200
 
 
-def test_equal_queues_are_as_good_as_none() -> None:
+def test_equal_queues_do_not_change_the_choice() -> None:
     chosen = choices(with_load(Load({1: 10**6, 2: 10**6})), view_of(2, brokers=2))
     assert 1_800 < chosen[0] < 2_200
 
@@ -187,7 +187,7 @@ def test_without_adaptivity_queues_do_not_count() -> None:
     assert 1_800 < chosen[0] < 2_200
 
 
-def test_keys_go_where_they_go_whatever_the_load() -> None:
+def test_keys_are_placed_independently_of_load() -> None:
     view = view_of(6, brokers=3)
     idle, busy = DefaultPartitioner(), with_load(Load({1: 10**9}, unreachable=(2,)))
     for key in (b"%d" % number for number in range(100)):
@@ -203,7 +203,7 @@ def test_keys_go_where_they_go_whatever_the_load() -> None:
     numbers=st.lists(st.floats(0, 1, exclude_max=True), min_size=1),
     sizes=st.lists(st.integers(1, 100_000), max_size=30),
 )
-def test_every_choice_exists_and_can_be_sent_if_any_can(
+def test_every_choice_exists_and_is_reachable_if_any_partition_is(
     count: int,
     brokers: int,
     leaderless: set[int],
@@ -229,7 +229,7 @@ def test_sticky_bytes_are_checked() -> None:
         DefaultPartitioner(sticky_bytes=0)
 
 
-def test_a_key_that_is_remembered_goes_by_the_number_of_partitions_of_the_moment() -> None:
+def test_a_cached_key_is_placed_by_the_current_number_of_partitions() -> None:
     partitioner = DefaultPartitioner()
     for key in (b"a", b"x" * (CACHED_SIZE + 1)):
         for count in (3, 50, 3, 7):

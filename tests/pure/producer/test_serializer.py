@@ -53,7 +53,7 @@ def test_a_serializer_of_the_users_own_is_used() -> None:
 
 @pytest.mark.parametrize("serializer", [BytesSerializer(), Upper(), Careless()])
 @pytest.mark.parametrize("part", ["key", "value"])
-def test_what_cannot_be_serialized_is_named(serializer: Any, part: str) -> None:
+def test_data_that_cannot_be_serialized_is_named_in_the_error(serializer: Any, part: str) -> None:
     with pytest.raises(SerializationError, match=part) as caught:
         serialize(serializer, "orders", part, 5, ())
     assert "orders" in str(caught.value)
@@ -90,14 +90,14 @@ def test_a_function_of_the_value_alone_is_a_serializer() -> None:
 
 
 @pytest.mark.parametrize("function", [ask, functools.partial(ask), Callable()])
-async def test_so_is_an_async_function(function: object) -> None:
+async def test_an_async_function_of_the_value_alone_is_a_serializer(function: object) -> None:
     serializer = as_serializer("value_serializer", function)
     assert is_async(serializer)
     assert await serialize_async(serializer, "t", "value", 5, ()) == b"asked 5"
 
 
 def test_a_function_is_called_by_its_name() -> None:
-    with pytest.raises(SerializationError, match="dumps made str, not bytes"):
+    with pytest.raises(SerializationError, match="dumps must return bytes, got str"):
         serialize(as_serializer("value_serializer", json.dumps), "t", "value", [1], ())
     with pytest.raises(SerializationError, match="cannot be serialized by dumps: Object of type complex"):
         serialize(as_serializer("value_serializer", json.dumps), "t", "value", 1j, ())
@@ -121,7 +121,9 @@ BUILT_IN: list[tuple[AnySerializer, object, bytes]] = [
 
 
 @pytest.mark.parametrize("serializer, data, expected", BUILT_IN)
-def test_what_is_built_in(serializer: AnySerializer, data: object, expected: bytes) -> None:
+def test_built_in_serializers_write_the_expected_bytes(
+    serializer: AnySerializer, data: object, expected: bytes
+) -> None:
     assert serialize(serializer, "t", "value", data, ()) == expected
 
 
@@ -137,13 +139,15 @@ def test_what_is_built_in(serializer: AnySerializer, data: object, expected: byt
         (IntSerializer(2), 2**15),
     ],
 )
-def test_what_is_built_in_refuses_other_types_and_says_which(serializer: AnySerializer, data: object) -> None:
+def test_built_in_serializers_refuse_other_types_and_name_the_right_one(
+    serializer: AnySerializer, data: object
+) -> None:
     with pytest.raises(SerializationError, match=rf"value.*'t'.*{type(data).__name__}.*{type(serializer).__name__}"):
         serialize(serializer, "t", "value", data, ())
 
 
 @pytest.mark.parametrize("make", [lambda: StrSerializer("utf-9"), lambda: IntSerializer(3)])
-def test_a_built_in_one_refuses_wrong_settings(make: Any) -> None:
+def test_built_in_serializers_refuse_wrong_settings(make: Any) -> None:
     with pytest.raises(ConfigurationError):
         make()
 
@@ -156,15 +160,15 @@ async def test_an_async_serializer_is_awaited_and_one_that_is_not_is_called() ->
         await serialize_async(StrSerializer(), "text", "key", 5, ())
 
 
-def test_whether_a_serializer_is_async_is_told_by_its_definition() -> None:
+def test_a_serializer_is_async_if_it_is_defined_with_async() -> None:
     assert is_async(Waiting())
     assert not is_async(Disguised())
-    with pytest.raises(ConfigurationError, match=r"^value_serializer=.* an object with serialize\("):
+    with pytest.raises(ConfigurationError, match=r"^value_serializer must be an object with serialize\("):
         as_serializer("value_serializer", object())
 
 
-def test_a_serializer_that_hides_that_it_waits_is_told_how_to_say_so() -> None:
-    with pytest.raises(SerializationError, match=r"coroutine, not bytes.*async def"):
+def test_a_serializer_that_returns_a_coroutine_is_refused_with_advice() -> None:
+    with pytest.raises(SerializationError, match=r"must return bytes, got coroutine.*async def"):
         serialize(Disguised(), "t", "key", 5, ())
 
 
