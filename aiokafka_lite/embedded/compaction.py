@@ -1,7 +1,7 @@
-"""Compaction: of each key keep the last record, and of deletions a tombstone for a while. Pure.
+"""Compaction: keep the last record of each key, and the tombstones of deleted keys for a while. Pure.
 
-Kafka's cleaner works on closed segments below the high watermark; so does this, all of them at once. Offsets never
-change: batches keep their bounds and records their offsets, with gaps where others were.
+As in Kafka, only closed segments below the high watermark are compacted, here all of them at once. Offsets stay:
+batches keep their first and last offsets, records keep theirs, and removed records leave gaps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
 
 
 def compact(log: Log, now_ms: int, delete_retention_ms: int) -> bool:
-    """Compact what is closed and below the high watermark; tell whether anything went."""
+    """Compact the closed segments below the high watermark. True if a record was removed."""
     closed = 0
     while closed < len(log.segments) - 1 and log.segments[closed + 1].base_offset <= log.high_watermark:
         closed += 1
@@ -38,7 +38,7 @@ def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:
 
 
 def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int) -> StoredBatch | None:
-    """A batch without what newer records replaced: itself if that is nothing, None if it is all."""
+    """The batch without outdated records: the same batch if it has none, None if all of its records are outdated."""
     view = batch.view()
     if view.is_control:
         return batch

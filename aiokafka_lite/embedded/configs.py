@@ -106,6 +106,9 @@ _LARGEST = {
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
+_COMPRESSIONS = {"uncompressed": Compression.NONE} | {
+    each.name.lower(): each for each in Compression if each is not Compression.NONE
+}
 _THROTTLED = r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?"
 
 TOPIC_KEYS: dict[str, ConfigKey] = {
@@ -116,7 +119,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = {
         _STRING,
         "producer",
         "compression.type",
-        allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        allowed=(*_COMPRESSIONS, "producer"),
     ),
     "compression.zstd.level": ConfigKey(_INT, "3", "compression.zstd.level", -131072, 22),
     "delete.retention.ms": ConfigKey(_LONG, "86400000", "log.cleaner.delete.retention.ms", 0),
@@ -192,11 +195,6 @@ def check_configs(keys: Mapping[str, ConfigKey], values: Mapping[str, str | None
         if value is None:
             raise InvalidConfig(f"{name} must have a value")
         key.check(name, value)
-
-
-_COMPRESSIONS = {"uncompressed": Compression.NONE} | {
-    each.name.lower(): each for each in Compression if each is not Compression.NONE
-}
 
 
 @dataclass(frozen=True, slots=True)

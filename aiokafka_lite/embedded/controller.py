@@ -7,7 +7,7 @@ reachable again. ``leadership`` has the operations on single partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -165,7 +165,7 @@ class Controller:
         """
         if name in self.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
-        self._check_name(name)
+        _check_name(name, self.topics)
         own = _checked_configs(configs or {})
         if assignments is not None:
             if partitions != -1 or replication_factor != -1:
@@ -186,16 +186,6 @@ class Controller:
         if not validate_only:
             self._store(topic)
         return topic
-
-    def _check_name(self, name: str) -> None:
-        """Metric names write dots as underscores, so two topics may not differ only in them."""
-        if not is_legal_name(name):
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
-        alike = name.replace(".", "_")
-        if "_" in alike:
-            for other in self.topics:
-                if other.replace(".", "_") == alike:
-                    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {other!r}")
 
     def _assign(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
         defaults = self.settings.of()
@@ -315,3 +305,14 @@ def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     except InvalidConfig as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
     return {name: value for name, value in configs.items() if value is not None}
+
+
+def _check_name(name: str, topics: Iterable[str]) -> None:
+    """Metric names write dots as underscores, so two topics may not differ only in them."""
+    if not is_legal_name(name):
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
+    alike = name.replace(".", "_")
+    if "_" in alike:
+        for other in topics:
+            if other.replace(".", "_") == alike:
+                raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {other!r}")

@@ -108,7 +108,7 @@ class Group:
 
     def join(self, request: JoiningMember, *, require_member_id: bool) -> JoinResult | asyncio.Future[JoinResult]:
         """A member joins, or joins again. ``require_member_id``: the client supports KIP-394 (JoinGroup v4)."""
-        error = self._check_join(request)
+        error = _join_error(self, request)
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
         if not request.member_id:
@@ -122,24 +122,6 @@ class Group:
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
         return self._join_known(self.members[request.member_id], request)
-
-    def _check_join(self, request: JoiningMember) -> ErrorCode:
-        """Whether the group is alive, the member fits into it, and there is room."""
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        fits = bool(request.protocol_type and request.protocols)
-        if fits and self.state is not GroupState.EMPTY:
-            fits = request.protocol_type == self.protocol_type and self.members.supports_any(request.protocols)
-        if not fits:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        known = self.members.get(request.member_id)
-        if known is None:
-            places = len(self.members) + len(self.pending) - (request.member_id in self.pending)
-        elif self.state is GroupState.PREPARING_REBALANCE and known.joining is None:
-            places = sum(1 for _ in self.members.joined())  # members that have joined keep their places
-        else:
-            places = 0
-        return ErrorCode.GROUP_MAX_SIZE_REACHED if places >= self.max_size else ErrorCode.NONE
 
     def _join_new(self, request: JoiningMember, *, require_member_id: bool) -> JoinResult | asyncio.Future[JoinResult]:
         member_id = f"{request.instance_id or request.client_id}-{self._new_id()}"
@@ -174,8 +156,7 @@ class Group:
     def _replace(self, old: Member, request: JoiningMember, member_id: str) -> JoinResult | asyncio.Future[JoinResult]:
         """A static member restarted: it gets a new id and its old assignment, if possible without a rebalance."""
         was_leader = self.members.leader == old.member_id
-        self.members.remove(old)
-        old.leave(ErrorCode.FENCED_INSTANCE_ID)
+        self.members.remove(old, ErrorCode.FENCED_INSTANCE_ID)
         member = Member(member_id, *request[1:], assignment=old.assignment, is_new=False)
         self.members.add(member)
         if was_leader:
@@ -234,7 +215,7 @@ class Group:
         """All members have joined, or the timeout has passed: drop the others and begin the next generation."""
         self._delaying = False
         for member in [each for each in self.members.values() if each.joining is None and each.instance_id is None]:
-            self._drop(member)
+            self.members.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         joined = list(self.members.joined())
         if joined:
             self._begin_generation(joined)
@@ -261,7 +242,7 @@ class Group:
     def _end_sync_time(self) -> None:
         """Drop the members that did not sync, even if they send heartbeats."""
         for member in [each for each in self.members.values() if each.syncing is None]:
-            self._drop(member)
+            self.members.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.rebalance()
 
     # Syncing.
@@ -326,7 +307,7 @@ class Group:
             member_id = self.members.static.get(instance_id, "")
         error = self.members.check(member_id, instance_id)
         if error is ErrorCode.NONE:
-            self._drop(self.members[member_id])
+            self.members.remove(self.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
             self.rebalance()
         return error
 
@@ -349,12 +330,8 @@ class Group:
         if not member.is_new and (member.joining is not None or member.syncing is not None):
             self.touch(member)  # it sends no heartbeat because it waits for this group's answer
             return
-        self._drop(member)
+        self.members.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.rebalance()
-
-    def _drop(self, member: Member) -> None:
-        self.members.remove(member)
-        member.leave(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _drop_pending(self, member_id: str) -> None:
         self.pending.pop(member_id).cancel()
@@ -367,8 +344,7 @@ class Group:
             timer.cancel()
         self.pending.clear()
         for member in list(self.members.values()):
-            self.members.remove(member)
-            member.leave(error)
+            self.members.remove(member, error)
 
     def restore(self, generation: int, leader: str | None, protocol: str | None, members: Sequence[Member]) -> None:
         """Load the state that another coordinator stored. All sessions restart."""
@@ -387,6 +363,25 @@ class Group:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _join_error(group: Group, request: JoiningMember) -> ErrorCode:
+    """Why a member may not join: the group is dead, or full, or has no protocol in common with the member."""
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    fits = bool(request.protocol_type and request.protocols)
+    if fits and group.state is not GroupState.EMPTY:
+        fits = request.protocol_type == group.protocol_type and group.members.supports_any(request.protocols)
+    if not fits:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    known = group.members.get(request.member_id)
+    if known is None:
+        places = len(group.members) + len(group.pending) - (request.member_id in group.pending)
+    elif group.state is GroupState.PREPARING_REBALANCE and known.joining is None:
+        places = sum(1 for _ in group.members.joined())  # members that have joined keep their places
+    else:
+        places = 0
+    return ErrorCode.GROUP_MAX_SIZE_REACHED if places >= group.max_size else ErrorCode.NONE
 
 
 def _join_result(group: Group, member: Member) -> JoinResult:

@@ -20,49 +20,18 @@ from dataclasses import dataclass
 from random import Random
 
 from ..errors import ErrorCode
-from ..protocol.codec import Buffer, decode_versioned, encode_versioned
-from ..protocol.records import encode_batch, single_batch
-from ..types import Header
 from .configs import BrokerSettings
 from .group import Group, GroupState
+from .group_log import CommittedOffset, GroupLog, Rows, encode_group, encode_offset
 from .group_members import JoiningMember, JoinResult, Member, SyncResult
-from .group_records import (
-    OFFSETS_TOPIC,
-    GroupMetadataKey,
-    GroupMetadataMember,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    group_key,
-    offset_key,
-    partition_of,
-    read_key,
-)
-from .log import MAX_DECOMPRESSED_SIZE
+from .group_records import GroupMetadataValue, group_key, offset_key
 from .metadata_view import MetadataView
-from .replica_manager import ALL_ACKS, ProducedBatch, ReplicaManager
+from .replica_manager import ReplicaManager
 from .topics import PartitionKey
 
 logger = logging.getLogger(__name__)
 
-COMMIT_TIMEOUT = 5.0
-"""Seconds that a commit waits for the replicas (offsets.commit.timeout.ms)."""
-
 NEVER = 0
-
-Rows = Sequence[tuple[bytes, bytes | None]]
-"""Keys and values to write; a null value deletes its key."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """The offset that a group committed for a partition. Times are in milliseconds since the epoch; -1 is none."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    committed_at: int
-    expires_at: int = -1
 
 
 @dataclass(slots=True)
@@ -88,8 +57,7 @@ class GroupCoordinator:
         random: Random,
     ) -> None:
         self._node_id = node_id
-        self._metadata = metadata
-        self._replica_manager = replica_manager
+        self.log = GroupLog(metadata, replica_manager, now_ms)
         self._settings = settings
         self._now_ms = now_ms
         self._random = random
@@ -103,14 +71,7 @@ class GroupCoordinator:
 
     def apply(self) -> None:
         """The leaders of the topic changed: load the partitions that this node leads now, drop the others."""
-        topic = self._metadata.topics.get(OFFSETS_TOPIC)
-        led = {}
-        if topic is not None:
-            led = {
-                index: state.leader_epoch
-                for index, state in enumerate(topic.partitions)
-                if state.leader == self._node_id
-            }
+        led = self.log.leader_epochs(self._node_id)
         for index in [each for each in self._led if each not in led]:
             del self._led[index]
             self._unload(index)
@@ -119,14 +80,9 @@ class GroupCoordinator:
                 self._led[index] = epoch
                 self._load(index)
 
-    def partition_for(self, group_id: str) -> int | None:
-        """The group's partition of the offsets topic; None if the topic does not exist yet."""
-        topic = self._metadata.topics.get(OFFSETS_TOPIC)
-        return None if topic is None else partition_of(group_id, len(topic.partitions))
-
     def check(self, group_id: str) -> ErrorCode:
         """Whether this node coordinates the group. The group with the empty name may have offsets, but no members."""
-        return ErrorCode.NONE if self.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE if self.log.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
 
     def stop(self) -> None:
         """The node stops: cancel all timers. Requests that wait end with their connections."""
@@ -135,20 +91,11 @@ class GroupCoordinator:
             self._unload(index)
 
     def _unload(self, index: int) -> None:
-        for group_id in [each for each in self._hosted if self.partition_for(each) in (index, None)]:
+        for group_id in [each for each in self._hosted if self.log.partition_for(each) in (index, None)]:
             self._hosted.pop(group_id).group.close(ErrorCode.NOT_COORDINATOR)
 
     def _load(self, index: int) -> None:
-        partition = self._replica_manager.partitions.get((OFFSETS_TOPIC, index))
-        if partition is None:
-            return
-        offsets: dict[OffsetKey, CommittedOffset] = {}
-        groups: dict[str, GroupMetadataValue] = {}
-        for stored in partition.log.batches():
-            columns = stored.view().columns(MAX_DECOMPRESSED_SIZE)
-            for key, value in zip(columns.keys, columns.values):
-                if key is not None:
-                    _replay(key, value, offsets, groups)
+        offsets, groups = self.log.read(index)
         for (group_id, topic, number), committed in offsets.items():
             hosted = self._host(group_id)
             hosted.offsets[topic, number] = committed
@@ -263,8 +210,8 @@ class GroupCoordinator:
 
     async def commit(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> ErrorCode:
         """Write offsets, and store them when the replicas have them."""
-        rows = [(offset_key(group_id, *key), _versioned_offset(committed)) for key, committed in offsets.items()]
-        error = await self._write(group_id, rows) or self.check(group_id)  # the group may have moved to another node
+        rows = [(offset_key(group_id, *key), encode_offset(committed)) for key, committed in offsets.items()]
+        error = await self.log.write(group_id, rows) or self.check(group_id)  # the group may have moved to another node
         if error is ErrorCode.NONE:
             hosted = self._host(group_id)
             hosted.offsets.update(offsets)
@@ -300,12 +247,12 @@ class GroupCoordinator:
             del hosted.offsets[key]
         if keys:
             group_id = hosted.group.group_id
-            self._append(group_id, [(offset_key(group_id, *key), None) for key in keys])
+            self.log.append(group_id, [(offset_key(group_id, *key), None) for key in keys])
 
     async def delete_offsets(self, group_id: str, keys: Iterable[PartitionKey]) -> ErrorCode:
         """Delete committed offsets."""
         keys = list(keys)
-        error = await self._write(group_id, [(offset_key(group_id, *key), None) for key in keys])
+        error = await self.log.write(group_id, [(offset_key(group_id, *key), None) for key in keys])
         hosted = self._hosted.get(group_id)  # the group may have been deleted or have moved meanwhile
         if error is ErrorCode.NONE and hosted is not None:
             for key in keys:
@@ -327,7 +274,7 @@ class GroupCoordinator:
             del self._hosted[group_id]
             group.close(ErrorCode.UNKNOWN_MEMBER_ID)
             if group.generation > 0:
-                self._append(group_id, [(group_key(group_id), None)])
+                self.log.append(group_id, [(group_key(group_id), None)])
 
     # Administration.
 
@@ -357,7 +304,7 @@ class GroupCoordinator:
         hosted = self._hosted.pop(group_id)
         group.close(ErrorCode.UNKNOWN_MEMBER_ID)
         ends: Rows = [(offset_key(group_id, *key), None) for key in hosted.offsets]
-        return await self._write(group_id, [*ends, (group_key(group_id), None)])
+        return await self.log.write(group_id, [*ends, (group_key(group_id), None)])
 
     # The log.
 
@@ -366,108 +313,7 @@ class GroupCoordinator:
         hosted = self._hosted.get(group.group_id)
         if hosted is not None and not group.members:
             hosted.empty_since = now
-        self._append(group.group_id, [(group_key(group.group_id), _versioned_group(group, now))])
-
-    def _batch(self, group_id: str, rows: Rows) -> tuple[PartitionKey, ProducedBatch]:
-        now = self._now_ms()
-        no_headers: tuple[Header, ...] = ()
-        data = encode_batch([(now, key, value, no_headers) for key, value in rows])
-        return (OFFSETS_TOPIC, self.partition_for(group_id) or 0), ProducedBatch(data, single_batch(data))
-
-    def _append(self, group_id: str, rows: Rows) -> None:
-        """Write, without waiting for the replicas."""
-        key, batch = self._batch(group_id, rows)
-        statuses = self._replica_manager.append_to_local_log(
-            1, {key: batch}, self._now_ms(), internal_topics_allowed=True
-        )
-        error = statuses[key].response.error
-        if error is not ErrorCode.NONE:
-            logger.warning("%r failed to write to %s-%d: %s", self, *key, error.name)
-
-    async def _write(self, group_id: str, rows: Rows) -> ErrorCode:
-        """Write, and wait for the replicas. The error is one that group members expect."""
-        if not rows:
-            return ErrorCode.NONE
-        key, batch = self._batch(group_id, rows)
-        responses = await self._replica_manager.append_records(
-            COMMIT_TIMEOUT, ALL_ACKS, {key: batch}, self._now_ms(), internal_topics_allowed=True
-        )
-        return _FOR_MEMBERS.get(responses[key].error, responses[key].error)
-
-
-_FOR_MEMBERS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
-"""The errors of a write, as Kafka translates them for group members. Other errors stay as they are."""
-
-OffsetKey = tuple[str, str, int]
-"""Group, topic, partition."""
-
-
-def _replay(
-    key: Buffer,
-    value: Buffer | None,
-    offsets: dict[OffsetKey, CommittedOffset],
-    groups: dict[str, GroupMetadataValue],
-) -> None:
-    about = read_key(key)
-    if isinstance(about, GroupMetadataKey):
-        if value is None:
-            groups.pop(about.group, None)
-        else:
-            groups[about.group] = decode_versioned(GroupMetadataValue, value)[0]
-    elif isinstance(about, OffsetCommitKey):
-        name = (about.group, about.topic, about.partition)
-        if value is None:
-            offsets.pop(name, None)
-        else:
-            read = decode_versioned(OffsetCommitValue, value)[0]
-            offsets[name] = CommittedOffset(
-                read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
-            )
-
-
-def _versioned_offset(committed: CommittedOffset) -> bytes:
-    value = OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.committed_at,
-        expire_timestamp=committed.expires_at,
-    )
-    return encode_versioned(value, 3 if committed.expires_at < 0 else 1)
-
-
-def _versioned_group(group: Group, now_ms: int) -> bytes:
-    members = [
-        GroupMetadataMember(
-            member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout=round(member.rebalance_timeout * 1000),
-            session_timeout=round(member.session_timeout * 1000),
-            subscription=member.subscription(group.protocol),
-            assignment=member.assignment,
-        )
-        for member in group.members.values()
-    ]
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol,
-        leader=group.members.leader,
-        current_state_timestamp=now_ms,
-        members=members,
-    )
-    return encode_versioned(value, 3)
+        self.log.append(group.group_id, [(group_key(group.group_id), encode_group(group, now))])
 
 
 def _restore(group: Group, metadata: GroupMetadataValue) -> None:

@@ -115,13 +115,17 @@ class Members(dict[str, Member]):
         if self.leader is None:
             self.leader = member.member_id
 
-    def remove(self, member: Member) -> None:
-        """Remove a member. If it was the leader, the oldest other member becomes the leader."""
+    def remove(self, member: Member, error: ErrorCode) -> None:
+        """Remove a member, and answer its requests that wait with ``error``.
+
+        If it was the leader, the oldest other member becomes the leader.
+        """
         del self[member.member_id]
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self), None)
+        member.leave(error)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Whether this is a member, and the present owner of its instance id."""

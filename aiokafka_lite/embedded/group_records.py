@@ -1,7 +1,7 @@
-"""What a group coordinator writes to ``__consumer_offsets``: Kafka's own records, so that its tools can read them.
+"""The records of ``__consumer_offsets``, in Kafka's own format, so that its tools can read them.
 
-A key is an offset's (versions 0 and 1) or a group's (version 2), each preceded by its version as an int16. The latest
-value of a key counts; a null value is the end of it.
+A key belongs to an offset (versions 0 and 1) or to a group (version 2); it starts with its version as an int16. The
+last value of a key counts; a null value deletes the key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 @message(key=-1, versions=(0, 1))
 class OffsetCommitKey(Message):
-    """Which offset."""
+    """The key of a committed offset."""
 
     group: str = string()
     topic: str = string()
@@ -23,7 +23,7 @@ class OffsetCommitKey(Message):
 
 @message(key=-1, versions=(0, 3))
 class OffsetCommitValue(Message):
-    """A committed offset. Timestamps are in milliseconds; version 1 alone can say when it expires."""
+    """A committed offset. Timestamps are in milliseconds; only version 1 has the time of expiration."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1, ignorable=True)
@@ -34,14 +34,14 @@ class OffsetCommitValue(Message):
 
 @message(key=-1, versions=(2, 2))
 class GroupMetadataKey(Message):
-    """Which group."""
+    """The key of a group."""
 
     group: str = string()
 
 
 @struct
 class GroupMetadataMember:
-    """A member and its assignment, in the group's own protocol; timeouts in milliseconds."""
+    """A member and its assignment, in the format of the group's protocol; timeouts in milliseconds."""
 
     member_id: str = string()
     group_instance_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
@@ -76,7 +76,7 @@ def group_key(group: str) -> bytes:
 
 
 def read_key(key: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
-    """What a record is about; None for kinds that are newer than this."""
+    """The key of a record; None for an unknown version."""
     version = int.from_bytes(bytes(key[:2]), "big", signed=True)
     if 0 <= version <= 1:
         return decode_versioned(OffsetCommitKey, key)[0]
@@ -86,12 +86,12 @@ def read_key(key: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of the topic that a group lives in: the hash that Java gives a string, modulo."""
+    """The partition of a group: Java's hash of the string, modulo the number of partitions."""
     value = 0
     units = group_id.encode("utf-16-be")
     for high, low in zip(units[::2], units[1::2]):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    # Not a difference to Java's abs(), but for the one hash that has no positive twin, which Kafka maps to 0.
+    # As Java's abs(), except for the one hash without a positive counterpart, which Kafka maps to 0.
     value = value - 2**32 if value >= 2**31 else value
     return (0 if value == -(2**31) else abs(value)) % partitions
 

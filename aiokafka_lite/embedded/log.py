@@ -1,11 +1,15 @@
-"""A replica's log: batches in segments, found by offset or by time, kept as the bytes they arrived as.
+"""A replica's log: batches in segments, found by offset or by time, and stored as the bytes that arrived.
 
-The log knows offsets, epochs, times and sizes. It knows nothing of leaders, requests, or what a record says: only a
-lookup by time and compaction open a batch. A batch is an immutable ``bytes``: the replicas of a partition share one
+The log has offsets, epochs, times and sizes. It has no notion of leaders, requests, or the content of records: only a
+lookup by time and compaction decode a batch. A batch is an immutable ``bytes``: all replicas of a partition share one
 copy of it, and a read of one batch copies nothing.
 
-Invariants: base offsets rise strictly; ``start_offset <= high_watermark <= end_offset``; every retained segment but the
-last is non-empty; the batches of an epoch are contiguous.
+Invariants:
+
+ 1. Base offsets increase strictly.
+ 2. ``start_offset <= high_watermark <= end_offset``.
+ 3. Every segment except the last one has batches.
+ 4. The batches of an epoch are contiguous.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ MAX_DECOMPRESSED_SIZE = 128 * 1024 * 1024
 
 
 class StoredBatch(NamedTuple):
-    """One batch of the log: the facts that lookups need, and its bytes with final offsets."""
+    """One batch of the log: the values for lookups, and the bytes with their final offsets."""
 
     base_offset: int
     last_offset: int
@@ -39,7 +43,7 @@ class StoredBatch(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ended in this log; ``(-1, -1)`` where the log cannot know."""
+    """The end of an epoch in this log; ``(-1, -1)`` if the log does not know it."""
 
     epoch: int
     end_offset: int
@@ -52,13 +56,13 @@ class TimestampedOffset(NamedTuple):
 
 
 class OffsetOutOfRange(Exception):
-    """A read below the start or above the end of the log."""
+    """The offset of a read is below the start or above the end of the log."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class Segment:
-    """A run of batches that is kept or dropped as a whole."""
+    """Consecutive batches that are kept or deleted together."""
 
     __slots__ = ("base_offset", "bases", "batches", "ends", "peaks")
 
@@ -91,7 +95,7 @@ class Segment:
         return index + 1
 
     def truncate(self, offset: int) -> None:
-        """Drop every batch that has a record at or after ``offset``."""
+        """Delete every batch that has a record at or after ``offset``."""
         kept = bisect_left(self.bases, offset)
         if kept and self.batches[kept - 1].last_offset >= offset:
             kept -= 1
@@ -114,7 +118,7 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes held."""
+        """The size in bytes."""
         return sum(segment.size for segment in self.segments)
 
     @property
@@ -125,12 +129,12 @@ class Log:
         for segment in self.segments:
             yield from segment.batches
 
-    # ---- writing
+    # Writing.
 
     def append(self, batch: StoredBatch) -> None:
-        """Add a batch at the end; its offsets are final and at or past ``end_offset``."""
+        """Append a batch. Its offsets are final, and not below ``end_offset``."""
         if batch.base_offset < self.end_offset:
-            raise ValueError(f"{self!r}: a batch at {batch.base_offset} is before the end")
+            raise ValueError(f"{self!r}: the base offset must be >= {self.end_offset}, got {batch.base_offset}")
         self.assign_epoch(batch.leader_epoch, batch.base_offset)
         active = self.segments[-1]
         if active.batches and active.size + len(batch.data) > self.segment_bytes:
@@ -140,19 +144,19 @@ class Log:
         self.end_offset = batch.next_offset
 
     def roll(self) -> None:
-        """Close the active segment, so that retention and compaction may touch it."""
+        """Close the active segment, so that retention and compaction apply to it."""
         if self.segments[-1].batches:
             self.segments.append(Segment(self.end_offset))
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` begins at ``start_offset``; later epochs only."""
+        """Record that ``epoch`` starts at ``start_offset``, if it is later than all others."""
         if epoch > self.last_epoch:
             while self.epochs and self.epochs[-1][1] >= start_offset:
-                self.epochs.pop()  # an epoch without records
+                self.epochs.pop()  # that epoch has no records
             self.epochs.append((epoch, start_offset))
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark forward, never past the end; tell whether it moved."""
+        """Move the high watermark forward, at most to the end of the log. True if it moved."""
         offset = min(offset, self.end_offset)
         if offset <= self.high_watermark:
             return False
@@ -160,7 +164,7 @@ class Log:
         return True
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop what is at or after ``offset``; tell whether anything was dropped."""
+        """Delete the batches from ``offset`` on. True if there were any."""
         if offset >= self.end_offset:
             return False
         if offset < self.start_offset:
@@ -176,13 +180,13 @@ class Log:
         return True
 
     def reset_to(self, offset: int) -> None:
-        """Forget everything and start anew at ``offset``."""
+        """Delete everything; the log continues at ``offset``."""
         self.start_offset = self.end_offset = self.high_watermark = offset
         self.segments = [Segment(offset)]
         self.epochs.clear()
 
     def delete_before(self, offset: int) -> None:
-        """Raise the start of the log to ``offset`` and free whole segments below it."""
+        """Move the start of the log to ``offset``, and delete whole segments below it."""
         if offset <= self.start_offset:
             return
         self.start_offset = offset
@@ -201,7 +205,7 @@ class Log:
             self.epochs[0] = (self.epochs[0][0], offset)
 
     def apply_retention(self, now_ms: int, retention_ms: int, retention_bytes: int) -> bool:
-        """Drop old segments below the high watermark by age and by size; negative limits are none."""
+        """Delete old segments below the high watermark, by age and by size. A negative limit is no limit."""
         before = self.start_offset
         size = self.size
         while len(self.segments) > 1 or self.segments[0].batches:
@@ -218,7 +222,7 @@ class Log:
         return self.start_offset > before
 
     def replace_segments(self, count: int, batches: Iterable[StoredBatch]) -> None:
-        """Put compacted batches in place of the first ``count`` segments; offsets, epochs and bounds stay."""
+        """Replace the first ``count`` segments by compacted batches. Offsets and epochs do not change."""
         compacted: list[Segment] = []
         for batch in batches:
             if not compacted or compacted[-1].size + len(batch.data) > self.segment_bytes:
@@ -226,7 +230,7 @@ class Log:
             compacted[-1].append(batch)
         self.segments = [*compacted, *self.segments[count:]]
 
-    # ---- reading
+    # Reading.
 
     def _segment_index(self, offset: int) -> int:
         if len(self.segments) == 1:
@@ -234,13 +238,13 @@ class Log:
         return max(0, bisect_right(self.segments, offset, key=_base_of) - 1)
 
     def read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool = False) -> bytes:
-        """Bytes from the batch that holds ``offset``, of batches that end before ``end``.
+        """The bytes from the batch with ``offset`` on, of batches that end before ``end``; at most ``max_bytes``.
 
-        At most ``max_bytes``, cut where that limit falls, as Kafka's file slices are, unless it falls into the first
-        batch: that one is left out, or, with ``at_least_one``, given whole. Raises OffsetOutOfRange.
+        As with Kafka's file slices, the limit cuts a batch anywhere. It does not cut the first batch, which is left out
+        or, with ``at_least_one``, returned whole. Raises OffsetOutOfRange.
         """
         if not self.start_offset <= offset <= self.end_offset:
-            raise OffsetOutOfRange(f"offset {offset} is not within {self.start_offset}..{self.end_offset}")
+            raise OffsetOutOfRange(f"the offset must be from {self.start_offset} to {self.end_offset}, got {offset}")
         if offset >= end:
             return b""
         chunks: list[bytes] = []
@@ -260,14 +264,14 @@ class Log:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def batches_from(self, offset: int) -> Iterator[StoredBatch]:
-        """Batches in order, from the one that holds ``offset`` or follows it."""
+        """The batches in order, from the first one that ends at or after ``offset``."""
         first = self._segment_index(offset)
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             yield from segment.batches[segment.index_of(offset) if number == first else 0 :]
 
     def bytes_between(self, offset: int, end: int) -> int:
-        """Bytes of the batches from ``offset`` up to ``end``, without reading them."""
+        """The size of the batches from ``offset`` up to ``end``, without reading them."""
         if offset >= end:
             return 0
         total = 0
@@ -281,12 +285,12 @@ class Log:
         return total
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at ``offset``; -1 where unknown."""
+        """The leader epoch of the record at ``offset``; -1 if unknown."""
         index = bisect_right(self.epochs, offset, key=_start_of) - 1
         return self.epochs[index][0] if index >= 0 else -1
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch at or below ``epoch`` here, and the offset at which it ended (KIP-101, KIP-279)."""
+        """The largest epoch here that is not above ``epoch``, and the offset of its end (KIP-101, KIP-279)."""
         if epoch < 0 or not self.epochs:
             return EpochEnd(-1, -1)
         if epoch == self.last_epoch:
@@ -299,7 +303,7 @@ class Log:
         return EpochEnd(self.epochs[index - 1][0], self.epochs[index][1])
 
     def offset_for_time(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record at or after the start of the log whose timestamp is ``timestamp`` (ms) or later."""
+        """The first record with a timestamp >= ``timestamp`` (milliseconds); None if there is none."""
         for segment in self.segments:
             if segment.max_timestamp < timestamp:
                 continue

@@ -1,10 +1,15 @@
-"""One replica of a partition on one node: its log, its role, and, while it leads, what it knows of its followers.
+"""One replica of a partition on one node: its log, its role, and, if it is the leader, the state of its followers.
 
-It decides and keeps books; it waits for nothing. Whoever calls it does the waking: the ReplicaManager completes parked
-requests, the ReplicaFetcher copies batches.
+It decides and never waits. Its callers wake others: the ReplicaManager completes waiting requests, and the
+ReplicaFetcher copies batches.
 
-Invariants: a leader's high watermark never moves back while it leads, never passes the end of any in-sync replica, and
-stands still while fewer replicas are in sync than ``min.insync.replicas`` demands (KIP-966).
+Invariants:
+
+ 1. The high watermark of a leader never moves back while it is the leader.
+ 2. It never passes the end of an in-sync replica's log.
+ 3. It does not move while fewer replicas are in sync than ``min.insync.replicas`` (KIP-966).
+ 4. ``must_truncate`` is set from a new leader epoch until the follower has compared its log with the leader's. If the
+    follower copied before that, it would keep records that the new leader does not have.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ NO_EPOCH = -1
 
 
 class LogAppendInfo(NamedTuple):
-    """Where a batch has come to lie."""
+    """The offsets of an appended batch, and the append time in milliseconds."""
 
     first_offset: int
     last_offset: int
@@ -36,12 +41,12 @@ class LogAppendInfo(NamedTuple):
 
     @property
     def required_offset(self) -> int:
-        """The high watermark at which every in-sync replica has the batch."""
+        """Every in-sync replica has the batch when the high watermark reaches this offset."""
         return self.last_offset + 1
 
 
 class NotLeader(Exception):
-    """The replica does not lead at the epoch that the request is about."""
+    """The replica is not the leader in the epoch of the request; ``code`` is Kafka's error code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -49,12 +54,12 @@ class NotLeader(Exception):
 
 
 class Follower:
-    """What a leader knows of a follower, from what it fetched."""
+    """What a leader knows of a follower from its fetches. ``caught_up_at`` is the loop's time."""
 
     __slots__ = ("caught_up_at", "end_offset")
 
     def __init__(self, now: float) -> None:
-        self.end_offset = -1  # not known before its first fetch in this epoch
+        self.end_offset = -1  # unknown until its first fetch in this epoch
         self.caught_up_at = now
 
 
@@ -85,17 +90,17 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Records before it belong to no open transaction."""
+        """The end of the records that belong to no open transaction."""
         return self.log.high_watermark
 
     @property
     def is_under_min_isr(self) -> bool:
         return len(self.state.isr) < min(self.config.min_insync_replicas, len(self.state.replicas))
 
-    # ---- roles
+    # Roles.
 
     def become(self, state: PartitionState, now: float) -> bool:
-        """Take the role that the controller gives; tell whether leader or epoch changed."""
+        """Apply a state from the controller. True if the leader epoch is new."""
         if state.partition_epoch < self.state.partition_epoch:
             return False
         elected = state.leader_epoch > self.state.leader_epoch
@@ -122,27 +127,27 @@ class Partition:
             self.followers = {node: self.followers.get(node) or Follower(now) for node in wanted}
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
-        """Raise NotLeader unless this replica leads, at the epoch that the client believes in (-1: whichever)."""
+        """Raise NotLeader unless this is the leader, in the client's leader epoch (-1 is any epoch)."""
         self.check_epoch(current_leader_epoch)
         if not self.is_leader:
-            raise NotLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} does not lead {self.key}")
+            raise NotLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} is not the leader of {self.key}")
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Raise NotLeader when the client's leader epoch is not ours (KIP-320)."""
+        """Raise NotLeader if the client has another leader epoch than this replica (KIP-320)."""
         if current_leader_epoch in (NO_EPOCH, self.state.leader_epoch):
             return
         stale = current_leader_epoch < self.state.leader_epoch
         code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise NotLeader(code, f"leader epoch is {self.state.leader_epoch}, the request has {current_leader_epoch}")
+        raise NotLeader(code, f"the leader epoch is {self.state.leader_epoch}, got {current_leader_epoch}")
 
-    # ---- writing
+    # Writing.
 
     def append_records_to_leader(
         self, batch: RecordBatch, records: Buffer, required_acks: int, now: float, now_ms: int
     ) -> LogAppendInfo:
-        """Validate a client's batch and append it.
+        """Validate a client's batch and append it. A retry returns the offsets of the original batch.
 
-        Raises NotLeader, RecordsRejected or SequenceRejected; then nothing was written.
+        Raises NotLeader, RecordsRejected or SequenceRejected; then nothing is appended.
         """
         self.require_leader()
         if required_acks == -1 and self.is_under_min_isr:
@@ -183,14 +188,14 @@ class Partition:
         return self.producers.check(batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.count)
 
     def append_as_follower(self, batches: Iterable[StoredBatch]) -> None:
-        """Copy a leader's batches, producer state included."""
+        """Append batches of the leader, and update the producer state."""
         for batch in batches:
             if batch.base_offset < self.log.end_offset:
                 continue
             self.log.append(batch)
-            self._note_producer(batch)
+            self._record_producer(batch)
 
-    def _note_producer(self, batch: StoredBatch) -> None:
+    def _record_producer(self, batch: StoredBatch) -> None:
         view = batch.view()
         if view.producer_id >= 0 and view.base_sequence >= 0:
             self.producers.update(
@@ -203,14 +208,14 @@ class Partition:
             )
 
     def truncate_to(self, offset: int) -> None:
-        """Drop what a new leader does not have, and what the producers' windows knew of it."""
+        """Delete the records that a new leader does not have, and rebuild the producer state."""
         if self.log.truncate_to(offset):
             self.producers.entries.clear()
             for batch in self.log.batches():
-                self._note_producer(batch)
+                self._record_producer(batch)
 
     def clean_up(self, now_ms: int, producer_expiration_ms: int) -> bool:
-        """Drop what retention and compaction say; tell whether anything went."""
+        """Apply retention and compaction, and drop expired producers. True if records were deleted."""
         log, config = self.log, self.config
         active = log.segments[-1]
         if active.batches and now_ms - active.batches[0].max_timestamp >= config.segment_ms:
@@ -221,10 +226,10 @@ class Partition:
             changed = log.apply_retention(now_ms, config.retention_ms, config.retention_bytes) or changed
         return changed
 
-    # ---- replication, seen from the leader
+    # Followers, as their leader sees them.
 
     def update_follower(self, node_id: int, fetch_offset: int, now: float) -> bool:
-        """Note that a follower has everything before ``fetch_offset``; tell whether the high watermark moved."""
+        """A follower has everything before ``fetch_offset``. True if the high watermark moved."""
         follower = self.followers.get(node_id)
         if follower is None:
             return False
@@ -234,7 +239,7 @@ class Partition:
         return self.try_advance_high_watermark()
 
     def try_advance_high_watermark(self) -> bool:
-        """Move the high watermark to the smallest end of the in-sync replicas."""
+        """Move the high watermark to the smallest end of an in-sync replica's log. True if it moved."""
         if not self.is_leader or self.is_under_min_isr:
             return False
         end = self.log.end_offset
@@ -264,22 +269,22 @@ class Partition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether an in-sync follower lacks something."""
+        """Whether an in-sync follower is behind the end of the log."""
         end = self.log.end_offset
         return any(
             (follower := self.followers.get(node)) is not None and follower.end_offset < end for node in self.state.isr
         )
 
-    # ---- epochs
+    # Epochs.
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Where ``epoch`` ended here; the present leader's own epoch ends at the end of its log."""
+        """The end of ``epoch`` here. The epoch of the present leader ends at the end of its log."""
         if self.is_leader and epoch == self.state.leader_epoch:
             return EpochEnd(epoch, self.log.end_offset)
         return self.log.end_of_epoch(epoch)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """Where a reader's log left ours, if it did (KIP-595); offset -1 when that cannot be told."""
+        """Where the reader's log diverges from this one (KIP-595), offset -1 if unknown; None if it does not."""
         if last_fetched_epoch < 0:
             return None
         end = self.end_of_epoch(last_fetched_epoch)

@@ -1,7 +1,7 @@
-"""What a log remembers of each idempotent producer: its epoch and its last five batches (KIP-98, KIP-360).
+"""The state of idempotent producers in a log: the epoch and the last five batches of each (KIP-98, KIP-360).
 
-The window belongs to the log, not to the leader: followers fill it from the batches they copy, so that a retry is still
-recognised after the leader has moved.
+The state belongs to the log, not to the leader: followers build it from the batches that they copy, so a retry is
+recognized after another replica became the leader.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LAST_SEQUENCE = 2**31 - 1
 
 
 class SequenceRejected(Exception):
-    """A batch that may not be appended: ``code`` says whether its epoch or its sequence is wrong."""
+    """The epoch or the sequence of a batch is wrong, as ``code`` says; the batch was not appended."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -26,9 +26,9 @@ class SequenceRejected(Exception):
 
 
 class BatchMetadata(NamedTuple):
-    """A batch of the window, as much of it as a repeated answer needs.
+    """One of the last batches, with the values for the response to a retry of it.
 
-    That answer gives ``timestamp`` as the time of the append, whatever the topic's kind of timestamps, as Kafka does.
+    As in Kafka, that response has ``timestamp`` as its append time, whatever the timestamp type of the topic is.
     """
 
     first_sequence: int
@@ -57,7 +57,7 @@ class ProducerStateEntry:
 
 
 def add_sequence(sequence: int, count: int) -> int:
-    """``count`` further, wrapping from 2147483647 to 0."""
+    """The sequence ``count`` records later. It wraps from 2147483647 to 0."""
     return (sequence + count) & LAST_SEQUENCE
 
 
@@ -68,23 +68,23 @@ class ProducerStates:
         self.entries: dict[int, ProducerStateEntry] = {}
 
     def check(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
-        """Decide on a batch: None appends it, a BatchMetadata is what it repeats; raises SequenceRejected."""
+        """None if the batch may be appended, or the batch that it repeats. Raises SequenceRejected."""
         entry = self.entries.get(producer_id)
         if entry is None:
-            return None  # also after retention forgot the producer: any first sequence is taken
+            return None  # a new or an expired producer may start with any sequence
         duplicate = entry.find_duplicate(epoch, first_sequence, add_sequence(first_sequence, count - 1))
         if duplicate is not None:
             return duplicate
         if epoch < entry.epoch:
             raise SequenceRejected(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} came with epoch {epoch}, but epoch {entry.epoch} has been seen",
+                f"producer {producer_id} has epoch {entry.epoch}, got a batch of the older epoch {epoch}",
             )
         if epoch > entry.epoch:
             if first_sequence != 0 and entry.epoch != NO_EPOCH:
                 raise SequenceRejected(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {producer_id} began epoch {epoch} with sequence {first_sequence} instead of 0",
+                    f"producer {producer_id} must start epoch {epoch} with sequence 0, got {first_sequence}",
                 )
             return None
         if entry.window:
@@ -92,7 +92,7 @@ class ProducerStates:
             if first_sequence != expected:
                 raise SequenceRejected(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {producer_id} sent sequence {first_sequence} where {expected} was due",
+                    f"producer {producer_id} must continue with sequence {expected}, got {first_sequence}",
                 )
         return None
 
@@ -105,7 +105,7 @@ class ProducerStates:
         last_offset: int,
         timestamp: int,
     ) -> None:
-        """Note a batch that has been appended; ``timestamp`` is the highest of its records."""
+        """Record an appended batch. ``timestamp`` is the highest of its records, in milliseconds."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.epoch != epoch:
             entry = self.entries[producer_id] = ProducerStateEntry(epoch)
@@ -114,6 +114,6 @@ class ProducerStates:
         entry.window.append(BatchMetadata(first_sequence, last_sequence, first_offset, last_offset, timestamp))
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers whose last batch came before ``before_ms``."""
+        """Drop the producers whose last batch is older than ``before_ms``."""
         for producer_id in [key for key, entry in self.entries.items() if entry.last_timestamp < before_ms]:
             del self.entries[producer_id]

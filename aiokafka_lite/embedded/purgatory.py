@@ -1,7 +1,7 @@
-"""Requests that wait for something: tried at once, then watched under the keys whose change may complete them.
+"""Requests that wait: tried once, then watched under the keys whose changes may complete them.
 
-The three ways out of the purgatory are the condition, the timeout and the cancellation of whoever waits. An operation
-leaves it exactly once, whichever comes first.
+An operation leaves the purgatory exactly once: when its condition holds, at its timeout, or when its request is
+cancelled, whichever comes first.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
 class DelayedOperation(Generic[T]):
-    """An answer that is not ready yet.
+    """A response that is not ready yet. ``timeout`` is in seconds.
 
-    Subclasses give ``try_complete`` (complete if the condition holds), ``result`` and, where a timeout differs from
-    completion, ``on_expiration``.
+    Subclasses define ``try_complete``, ``result`` and, if the result differs after a timeout, ``on_expiration``.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -36,18 +35,18 @@ class DelayedOperation(Generic[T]):
         self._keys: tuple[Hashable, ...] = ()
 
     def try_complete(self) -> bool:
-        """Complete and return True if the condition holds now."""
+        """If the condition holds now, complete and return True."""
         raise NotImplementedError
 
     def result(self) -> T:
-        """The answer, made once, at the moment of completion."""
+        """The response. Called once, at completion."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """What the timeout changes before ``result`` is made."""
+        """Called at the timeout, before ``result``."""
 
     def force_complete(self) -> bool:
-        """Complete unless that has happened; tell whether this call did it."""
+        """Complete the operation. False if it was complete before."""
         if self.completed:
             return False
         self.completed = True
@@ -56,19 +55,19 @@ class DelayedOperation(Generic[T]):
         if self._waiter is not None and not self._waiter.done():
             try:
                 self._waiter.set_result(self.result())
-            except Exception as error:  # noqa: BLE001 - reaches the request that waits, whose connection answers
+            except Exception as error:  # noqa: BLE001 - the waiting request raises it
                 self._waiter.set_exception(error)
         return True
 
     def abandon(self) -> None:
-        """Nobody waits any more: leave without a result."""
+        """The request was cancelled: end the operation without a result."""
         self.completed = True
         if self._timer is not None:
             self._timer.cancel()
 
 
 class DelayedOperationPurgatory:
-    """Operations by the keys they are watched under. Owner: a node's ReplicaManager."""
+    """The waiting operations by the keys that they watch. Owner: a node's ReplicaManager."""
 
     def __init__(self, call_later: CallLater | None = None) -> None:
         self._call_later = call_later
@@ -78,7 +77,7 @@ class DelayedOperationPurgatory:
         return len({operation for watched in self._watchers.values() for operation in watched})
 
     def try_complete_else_watch(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> bool:
-        """Try once; else watch it under ``keys`` and start its timeout. Tells whether it is complete."""
+        """Try once. If that fails, watch ``keys``, start the timeout and return False."""
         if operation.completed or operation.try_complete():
             return True
         operation._keys = tuple(keys)
@@ -89,19 +88,19 @@ class DelayedOperationPurgatory:
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try everything watched under ``key``; tells how many completed."""
+        """Try all operations that watch ``key``. Returns the number of completed ones."""
         watched = self._watchers.get(key)
         if not watched:
             return 0
         completed = 0
         for operation in list(watched):
             if operation.completed or operation.try_complete():
-                self.forget(operation)
+                self.remove(operation)
                 completed += 1
         return completed
 
     async def wait(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> T:
-        """The operation's result, now or when it comes. A cancelled wait takes the operation out."""
+        """The result of the operation, now or later. If the wait is cancelled, the operation is removed."""
         if operation.completed or operation.try_complete():
             return operation.result()
         operation._waiter = asyncio.get_running_loop().create_future()
@@ -110,10 +109,10 @@ class DelayedOperationPurgatory:
             return await operation._waiter
         finally:
             operation.abandon()
-            self.forget(operation)
+            self.remove(operation)
 
     def complete_all(self) -> None:
-        """End every wait now, as a broker that goes away does."""
+        """Complete all operations as if their timeouts had passed: the broker stops."""
         for watched in list(self._watchers.values()):
             for operation in list(watched):
                 self._expire(operation)
@@ -123,9 +122,9 @@ class DelayedOperationPurgatory:
             operation.expired = True
             operation.on_expiration()
             operation.force_complete()
-        self.forget(operation)
+        self.remove(operation)
 
-    def forget(self, operation: DelayedOperation[T]) -> None:
+    def remove(self, operation: DelayedOperation[T]) -> None:
         for key in operation._keys:
             watched = self._watchers.get(key)
             if watched is not None:

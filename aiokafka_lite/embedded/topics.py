@@ -1,4 +1,4 @@
-"""What the controller decides about topics: immutable states, replaced whole and sent to the nodes."""
+"""The controller's decisions about topics: immutable states, which the nodes receive whole."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ PartitionKey = tuple[str, int]
 
 
 def is_legal_name(name: str) -> bool:
-    """Kafka's rule: 1 to 249 of ``a-z A-Z 0-9 . _ -``, and not ``.`` or ``..``."""
+    """Kafka's rule: 1 to 249 characters of ``a-z A-Z 0-9 . _ -``, but not ``.`` or ``..``."""
     return _LEGAL_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads, who follows, who is in sync. ``partition_epoch`` grows with every change, ``leader_epoch`` with every
-    election."""
+    """The leader, the replicas and the in-sync set of a partition, as node ids; -1 is no leader.
+
+    ``partition_epoch`` grows with every change, ``leader_epoch`` with every election. ``adding`` and ``removing`` are
+    the replicas of a reassignment in progress.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -35,7 +38,7 @@ class PartitionState:
     removing: tuple[int, ...] = ()
 
     def elected(self, leader: int, isr: tuple[int, ...] | None = None) -> PartitionState:
-        """The state after an election (also one that nobody won)."""
+        """The state after an election; -1 as the leader if there is no candidate."""
         return replace(
             self,
             leader=leader,
@@ -47,7 +50,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the controller knows it."""
+    """A topic in the metadata. ``configs`` are its own settings, ``config`` all settings in force."""
 
     name: str
     topic_id: bytes
@@ -66,7 +69,7 @@ class Topic:
 
 
 def spread(count: int, replication_factor: int, brokers: Sequence[int], first: int = 0) -> list[tuple[int, ...]]:
-    """Replicas for ``count`` partitions, leaders round robin from ``first`` on, followers behind them."""
+    """Replicas for ``count`` partitions. Leaders rotate from broker ``first`` on; followers are the next brokers."""
     return [
         tuple(brokers[(first + index + step) % len(brokers)] for step in range(replication_factor))
         for index in range(count)

@@ -1,7 +1,7 @@
-"""What a leader checks before it appends a client's batch, in Kafka's order.
+"""The checks of a leader before it appends a client's batch, in Kafka's order.
 
-The header answers nearly everything. Records are opened only where a rule is about single records: keys in a compacted
-topic, and timestamps once the header shows that one of them breaks the rule.
+The header is enough for nearly all checks. Records are decoded only for rules about single records: keys in a compacted
+topic, and timestamps, if the header shows that one of them breaks the rule.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 from ..errors import ErrorCode, KafkaError
 from ..protocol.codec import Buffer
-from ..protocol.records import HEADER_SIZE, RecordBatch, check_lengths, encode_batch, split_batches, why_not_produced
+from ..protocol.records import (
+    HEADER_SIZE,
+    RecordBatch,
+    check_lengths,
+    codec_of,
+    encode_batch,
+    split_batches,
+    why_not_produced,
+)
 from ..types import Compression
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE
@@ -23,19 +31,18 @@ SMALLEST_LENGTH = 14
 LARGEST_LENGTH = 2**31 - 1 - LOG_OVERHEAD
 ATTRIBUTES_AT = 22
 TRANSACTIONAL = 0x10
-FIRST_VERSION_WITH_ZSTD = 7
 NO_TIMESTAMP = -1
 
 
 class RecordError(NamedTuple):
-    """A record that caused its batch to be refused (KIP-467)."""
+    """A record that caused the broker to reject its batch (KIP-467)."""
 
     batch_index: int
     message: str
 
 
 class RecordsRejected(Exception):
-    """Why a partition's records were not appended."""
+    """The records of a partition were not appended; ``code`` and the message say why."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()) -> None:
         super().__init__(message)
@@ -44,7 +51,7 @@ class RecordsRejected(Exception):
 
 
 def is_framed(records: Buffer | None) -> bool:
-    """Whether what begins here can be a batch, whole or cut. If not, Kafka refuses the whole request, unread."""
+    """Whether the bytes begin like a batch, complete or truncated. If not, Kafka rejects the whole request."""
     if records is None or len(records) < LOG_OVERHEAD:
         return True
     if not SMALLEST_LENGTH <= int.from_bytes(records[8:12], "big", signed=True) <= LARGEST_LENGTH:
@@ -53,7 +60,7 @@ def is_framed(records: Buffer | None) -> bool:
 
 
 def is_transactional(records: Buffer | None) -> bool:
-    """Whether the first batch here, if it is whole, says that it belongs to a transaction."""
+    """Whether the first batch is complete and belongs to a transaction."""
     if records is None or len(records) <= ATTRIBUTES_AT or records[MAGIC_AT] != MAGIC_V2:
         return False
     is_whole = int.from_bytes(records[8:12], "big") + LOG_OVERHEAD <= len(records)
@@ -61,43 +68,57 @@ def is_transactional(records: Buffer | None) -> bool:
 
 
 def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
-    """The one v2 batch that a produce request carries for a partition; raises RecordsRejected."""
+    """The v2 batch that a produce request has for a partition. Raises RecordsRejected unless there is exactly one."""
     try:
         batches = [] if records is None else split_batches(records)
     except KafkaError as error:
         raise RecordsRejected(_code_for_header(records), str(error)) from error
     if records is None or not batches:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, "there is no whole record batch for the partition")
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, "the partition has no complete record batch")
     batch = batches[0]
     if batch.magic != MAGIC_V2:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"record format v{batch.magic} cannot be produced any more")
-    if batch.attributes & 7 > Compression.ZSTD:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, f"there is no compression {batch.attributes & 7}")
-    if version < FIRST_VERSION_WITH_ZSTD and batch.attributes & 7 == Compression.ZSTD:
-        raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"record format v{batch.magic} is not supported")
+    if batch.attributes & 7:
+        _check_codec(batch.attributes & 7, version)
     if len(batches) > 1:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"{len(batches)} batches came where one is allowed")
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"a partition must have one batch, got {len(batches)}")
     if batch.size < len(records):
         _check_tail(records, batch.size)
     return batch
 
 
+def _check_codec(number: int, version: int) -> None:
+    """Raise RecordsRejected if the codec is unknown, or not allowed in this version of Produce."""
+    try:
+        compression = Compression(number)
+    except ValueError:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, f"unknown compression {number}") from None
+    first = codec_of(compression).produce
+    if first is not None and version < first:
+        name = compression.name.lower()
+        raise RecordsRejected(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{name} requires Produce version {first} or newer"
+        )
+
+
 def _code_for_header(records: Buffer | None) -> ErrorCode:
-    """What to call a header that says what cannot be: too short a batch is corrupt, anything else is invalid."""
+    """The error for a malformed header: a batch that is too short is corrupt, anything else is invalid."""
     too_short = records is None or int.from_bytes(records[8:12], "big", signed=True) < HEADER_SIZE - LOG_OVERHEAD
     return ErrorCode.CORRUPT_MESSAGE if too_short else ErrorCode.INVALID_RECORD
 
 
 def _check_tail(records: Buffer, start: int) -> None:
-    """What follows a batch may be the beginning of another, which is dropped, as Kafka does; not something else."""
+    """After the batch there may only be the beginning of another one, which is dropped, as in Kafka."""
     if not is_framed(records[start:]):
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "what follows the batch is not another one")
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "the bytes after the batch are not another batch")
 
 
 def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
-    """Check a client's batch against the topic's rules; raises RecordsRejected."""
+    """Check a client's batch against the settings of the topic. Raises RecordsRejected."""
     if batch.base_offset != 0:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"base offset is {batch.base_offset}, a producer must send 0")
+        raise RecordsRejected(
+            ErrorCode.INVALID_RECORD, f"the base offset of a producer's batch must be 0, got {batch.base_offset}"
+        )
     if batch.size > config.max_message_bytes:
         raise RecordsRejected(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -125,7 +146,7 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
 
 
 def recompress(batch: RecordBatch, config: TopicConfig) -> bytes:
-    """A valid batch, compressed as the topic wants it; raises RecordsRejected."""
+    """Compress a valid batch with the codec of the topic. Raises RecordsRejected."""
     if batch.producer_id >= 0 and batch.producer_epoch < 0:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} has no epoch")
     columns = batch.columns(MAX_DECOMPRESSED_SIZE)
@@ -137,7 +158,7 @@ def recompress(batch: RecordBatch, config: TopicConfig) -> bytes:
         base_sequence=batch.base_sequence,
     )
     if len(records) > config.max_message_bytes:
-        raise RecordsRejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {len(records)} bytes once compressed anew")
+        raise RecordsRejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {len(records)} bytes after compression")
     return records
 
 
@@ -150,8 +171,8 @@ def _check_keys(batch: RecordBatch) -> None:
     if missing:
         raise RecordsRejected(
             ErrorCode.INVALID_RECORD,
-            "one or more records have been rejected: a compacted topic needs a key in each",
-            [RecordError(index, "no key in a compacted topic") for index in missing],
+            "one or more records have been rejected: a record of a compacted topic must have a key",
+            [RecordError(index, "a record of a compacted topic must have a key") for index in missing],
         )
 
 
@@ -173,5 +194,5 @@ def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> N
         raise RecordsRejected(
             ErrorCode.INVALID_TIMESTAMP,
             "one or more records have been rejected: timestamp out of range",
-            [RecordError(index, f"timestamp {at} is not within {oldest}..{newest}") for index, at in wrong],
+            [RecordError(index, f"the timestamp must be from {oldest} to {newest}, got {at}") for index, at in wrong],
         )

@@ -1,1 +1,1 @@
-"""For users' own tests: pytest fixtures for the embedded cluster, and for Apache Kafka in a container."""
+"""For tests of applications: fixtures for the embedded cluster and for Kafka in a container, and virtual time."""

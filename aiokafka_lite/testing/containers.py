@@ -22,17 +22,17 @@ except ImportError as error:
 
 DEFAULT_IMAGE = "apache/kafka:4.3.1"
 _PORT = 9092
-_TOOLS_PORT = 19092  # what Kafka's own tools inside the container are pointed to
+_TOOLS_PORT = 19092  # for Kafka's own tools inside the container
 
 
 class EngineMissing(RuntimeError):
-    """No container engine answers on this machine."""
+    """There is no container engine on this machine."""
 
 
 def engine_problem() -> str | None:
-    """Why no container can be started here, or None when one can."""
+    """Why no container can start on this machine; None if one can."""
     with warnings.catch_warnings():
-        # docker's library drops its socket unclosed where no engine listens; it is collected before warnings are back.
+        # Without an engine, docker's library leaves its socket open. Collect it before warnings are enabled again.
         warnings.simplefilter("ignore", ResourceWarning)
         problem = _engine_problem()
         if problem is not None:
@@ -58,9 +58,9 @@ def _engine_problem() -> str | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nothing listens on at this moment.
+    """A TCP port on which nothing listens now.
 
-    Not one that the system would give: those are also the near ends of connections that others open meanwhile.
+    It is outside the range of ephemeral ports: another process could get one of those for an outgoing connection.
     """
     while True:
         port = random.randrange(15_000, 32_000)
@@ -70,11 +70,11 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
-    """One Kafka broker in a container, reached at ``127.0.0.1`` and a port of the host.
+    """One Kafka broker in a container, at ``127.0.0.1`` and a port of the host.
 
-    A broker tells its clients where it is, so the host's port is chosen before the start and advertised; a port that
-    the engine picks afterwards would come too late. ``settings`` are Kafka's own names (``{"num.partitions": "3"}``).
-    EngineMissing where no engine answers.
+    A broker advertises its address to clients, so the port of the host is chosen before the start; a port that the
+    engine chooses later would be unknown to the broker. ``settings`` have Kafka's names (``{"num.partitions": "3"}``).
+    ``start_timeout`` is in seconds. Raises EngineMissing if there is no container engine.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         super().__init__(image, **kwargs)
         self.host = host
         self.port = free_port(host) if port is None else port
-        # Address and port: an engine that publishes on every interface would show the broker to the whole network.
+        # With an address: by default the engine publishes the port on every interface, for the whole network.
         self.ports[str(_PORT)] = (host, self.port)  # type: ignore[assignment, unused-ignore]
         self.with_env("KAFKA_HEAP_OPTS", f"-Xmx{heap_megabytes}m -Xms128m")
         for name, value in {**self._defaults(), **(settings or {})}.items():
@@ -121,27 +121,27 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where a client on this machine starts."""
+        """The ``bootstrap_servers`` of a client on this machine."""
         return f"{self.host}:{self.port}"
 
     def start(self) -> KafkaContainer:
-        """Start it and wait until it serves; the container is gone again when it does not."""
+        """Start the container, and wait until the broker is ready. If it fails, the container is removed."""
         try:
             super().start()
-        except BaseException:  # KeyboardInterrupt too: a container that did not come up must not stay
+        except BaseException:  # KeyboardInterrupt too: a container that failed to start must be removed
             self.stop()
             raise
         return self
 
     def tool(self, name: str, *arguments: str, stdin: str = "") -> str:
-        """Run one of Kafka's own tools (``"console-consumer"``) inside the container; its standard output.
+        """Run one of Kafka's tools (``"console-consumer"``) inside the container, and return its standard output.
 
-        The bootstrap server is given to it. RuntimeError with the tool's output when it fails.
+        The option for the bootstrap server is added. Raises RuntimeError with the output if the tool fails.
         """
         import shlex
 
         words = [self._tool_path(name), "--bootstrap-server", f"localhost:{_TOOLS_PORT}", *arguments]
-        # JMX and log settings are the broker's; a tool must not inherit its heap.
+        # The container's environment is the broker's; a tool must not use as large a heap.
         command = f"printf %s {shlex.quote(stdin)} | KAFKA_HEAP_OPTS=-Xmx256m {shlex.join(words)}"
         code, (output, errors) = self.get_wrapped_container().exec_run(["bash", "-c", command], demux=True)
         if code != 0:
@@ -159,9 +159,9 @@ def variable_for(setting: str) -> str:
 
 
 def without_reaper() -> None:
-    """Do without testcontainers' cleaning container, for machines that reach no image registry.
+    """Disable the cleanup container of testcontainers, for machines without access to an image registry.
 
-    Whoever calls this stops every container it starts. Takes effect only on containers started afterwards.
+    It affects containers that start later. The caller must stop every container that it starts.
     """
     from testcontainers.core.config import testcontainers_config
 

@@ -1,7 +1,7 @@
-"""The pytest plugin: what a user's tests get by having `aiokafka_lite` installed.
+"""The pytest plugin of the package: fixtures for the embedded cluster, and for Apache Kafka in a container.
 
-pytest imports this in every run on a machine that has the package, whether the run uses it or not. So nothing but
-pytest is imported at the top, and each fixture imports what it needs.
+If the package is installed, every run of pytest imports this module. So the top imports only pytest, and each fixture
+imports what it needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @async_fixture  # type: ignore[untyped-decorator, unused-ignore]
 async def embedded_kafka() -> AsyncIterator[EmbeddedCluster]:
-    """A one-node embedded cluster on a free loopback port, in the test's own event loop, new for each test."""
+    """An embedded cluster with one node on a free loopback port, in the event loop of the test; new for each test."""
     from aiokafka_lite.embedded import EmbeddedCluster
 
     async with EmbeddedCluster(brokers=1) as cluster:
@@ -38,13 +38,13 @@ async def embedded_kafka() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 def embedded_bootstrap_servers(embedded_kafka: EmbeddedCluster) -> str:
-    """The bootstrap servers of `embedded_kafka`."""
+    """The bootstrap servers of ``embedded_kafka``."""
     return embedded_kafka.bootstrap_servers
 
 
 @pytest.fixture(scope="session")
 def kafka_container(pytestconfig: pytest.Config) -> Iterator[KafkaContainer]:
-    """Apache Kafka in a container, one for the whole session; skips the test where there is no container engine.
+    """Apache Kafka in a container, one for the whole session. Without a container engine the test is skipped.
 
     The ini option ``kafka_image`` names another image than the public one.
     """
@@ -65,5 +65,5 @@ def kafka_container(pytestconfig: pytest.Config) -> Iterator[KafkaContainer]:
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap_servers(kafka_container: KafkaContainer) -> str:
-    """The bootstrap servers of `kafka_container`."""
+    """The bootstrap servers of ``kafka_container``."""
     return kafka_container.bootstrap_servers

@@ -48,7 +48,7 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
     broker = context.broker
     if OFFSETS_TOPIC not in broker.metadata.topics:
         _create_offsets_topic(context)
-    index = broker.groups.partition_for(key)
+    index = broker.groups.log.partition_for(key)
     state = None if index is None else broker.metadata.partition_state((OFFSETS_TOPIC, index))
     leader = None if state is None else broker.metadata.brokers.get(state.leader)
     if leader is None or not leader.alive:

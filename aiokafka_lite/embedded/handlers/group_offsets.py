@@ -35,7 +35,7 @@ from ...protocol.messages import (
 from ...protocol.schema import ZERO_UUID
 from ..authorizer import Operation
 from ..group import Group, GroupState
-from ..group_coordinator import CommittedOffset
+from ..group_log import CommittedOffset
 from ..handling import RequestContext, handles
 from ..topics import PartitionKey
 

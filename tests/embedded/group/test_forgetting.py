@@ -6,7 +6,7 @@ import asyncio
 
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
-from aiokafka_lite.embedded.group_coordinator import CommittedOffset
+from aiokafka_lite.embedded.group_log import CommittedOffset
 from aiokafka_lite.errors import ErrorCode
 
 WEEK_AND_A_DAY = 8 * 86_400
