@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from aiokafka_lite.cluster.metadata import ClusterView
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import (
@@ -510,7 +510,7 @@ async def test_closing_the_client_ends_its_calls_and_refuses_new_ones() -> None:
 @simulated
 async def test_each_version_of_metadata_works(metadata_version: int) -> None:
     versions = {**default_versions(), 3: (0, metadata_version)}
-    async with cluster_and_client(versions=versions) as (cluster, client):
+    async with cluster_and_client(config=ClusterConfig(versions=versions)) as (cluster, client):
         await cluster.create_topic("orders", partitions=3, replication_factor=3)
         topic = await client.topic("orders")
         assert (topic.partitions[0].leader_epoch is not None) == (metadata_version >= 9)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
 from aiokafka_lite.net.broker import Purpose
@@ -102,7 +102,7 @@ async def test_a_silent_broker_costs_the_request_timeout_and_another_is_asked_ne
 @simulated
 async def test_a_coordinator_is_looked_up_once_and_cached(version: int) -> None:
     versions = {**default_versions(), FindCoordinatorRequest.api_key: (0, version)}
-    async with cluster_and_client(versions=versions) as (cluster, client):
+    async with cluster_and_client(config=ClusterConfig(versions=versions)) as (cluster, client):
         node = cluster.nodes[2]
 
         def find(request: FindCoordinatorRequest) -> FindCoordinatorResponse:

@@ -1,4 +1,4 @@
-"""Clients on one broker in memory and in virtual time, to be looked at from outside."""
+"""Clients on one broker, in memory and in virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pytest_asyncio_loop_factories(
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    """One broker, with two partitions of ``orders``."""
+    """One broker with two partitions of ``orders``."""
     async with EmbeddedCluster(brokers=1, tcp=False, seed=1, auto_create_topics=False) as cluster:
         await cluster.create_topic("orders", partitions=2)
         yield cluster

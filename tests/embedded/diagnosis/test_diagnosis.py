@@ -1,4 +1,4 @@
-"""What ``diagnose`` says of each client: enough for a bug report, at once whatever brokers do, and no secret."""
+"""``diagnose`` of each client: complete for a bug report, without waiting for brokers, and without secrets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Patient(ConsumerGroupHandler[bytes, bytes]):
         await session.wait_cancelled()
 
 
-async def test_a_producer_tells_of_connections_versions_and_buffers(cluster: EmbeddedCluster) -> None:
+async def test_a_producer_shows_connections_versions_and_buffers(cluster: EmbeddedCluster) -> None:
     async with Producer(**settings(cluster), linger=5.0) as producer:
         delivery = producer.send_nowait("orders", b"waits", partition=1)
         await producer._client.topic("orders")
@@ -63,7 +63,7 @@ async def test_a_producer_tells_of_connections_versions_and_buffers(cluster: Emb
         assert after.partitions == ()
 
 
-async def test_a_member_tells_of_its_group_and_its_lag(cluster: EmbeddedCluster) -> None:
+async def test_a_member_shows_its_group_and_its_lag(cluster: EmbeddedCluster) -> None:
     async with Producer(**settings(cluster)) as producer:
         await producer.send_many("orders", [b"x"] * 10, partition=0)
     async with Consumer(**settings(cluster), topics=["orders"], group_id="billing") as consumer:
@@ -92,7 +92,7 @@ async def test_a_group_is_diagnosed_while_it_consumes(cluster: EmbeddedCluster) 
     await consuming
 
 
-async def test_brokers_that_are_down_are_told_of_without_waiting_for_them(cluster: EmbeddedCluster) -> None:
+async def test_brokers_that_are_down_are_shown_without_waiting_for_them(cluster: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     async with Consumer(**settings(cluster), topics=["orders"], group_id="billing") as consumer:
         await until(lambda: consumer.diagnose().assigned == 2)
@@ -127,13 +127,13 @@ async def test_a_secret_is_not_shown() -> None:
         assert "hunter2" not in text
 
 
-async def test_a_blocked_event_loop_is_seen(cluster: EmbeddedCluster) -> None:
+async def test_a_blocked_event_loop_is_shown(cluster: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     async with Admin(**settings(cluster)) as admin:
         await asyncio.sleep(10)
         assert admin.diagnose().event_loop.longest == 0.0
-        loop.now += 3.5  # as if something had computed for so long
+        loop.now += 3.5  # as if a computation had taken so long
         await asyncio.sleep(2)
         assert 2.5 <= admin.diagnose().event_loop.longest <= 3.5
         await asyncio.sleep(120)
@@ -142,7 +142,7 @@ async def test_a_blocked_event_loop_is_seen(cluster: EmbeddedCluster) -> None:
         assert after.longest >= 2.5
 
 
-async def test_what_a_client_died_of_is_told_when_it_is_closed(cluster: EmbeddedCluster) -> None:
+async def test_the_failure_of_a_client_is_shown_after_close(cluster: EmbeddedCluster) -> None:
     async with Admin(**settings(cluster)) as admin:
         pass
     assert "CLOSED" in admin.diagnose().client
@@ -162,7 +162,7 @@ async def test_what_a_client_died_of_is_told_when_it_is_closed(cluster: Embedded
         await broken.close()
 
 
-async def test_it_prints_one_fact_a_line_and_is_what_json_has(cluster: EmbeddedCluster) -> None:
+async def test_it_prints_one_field_a_line_and_converts_to_json(cluster: EmbeddedCluster) -> None:
     async with Consumer(**settings(cluster), topics=["orders"], group_id="billing") as consumer:
         await until(lambda: consumer.diagnose().assigned == 2)
         diagnosis = consumer.diagnose()
@@ -174,7 +174,7 @@ async def test_it_prints_one_fact_a_line_and_is_what_json_has(cluster: EmbeddedC
     assert json.loads(json.dumps(diagnosis.to_dict())) == diagnosis.to_dict()
 
 
-async def test_thousands_of_partitions_do_not_make_it_endless(cluster: EmbeddedCluster) -> None:
+async def test_thousands_of_partitions_are_shortened(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("wide", partitions=500)
     async with Consumer(**settings(cluster), topics=["wide"]) as consumer:
         diagnosis = consumer.diagnose()

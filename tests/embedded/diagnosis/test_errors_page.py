@@ -1,4 +1,4 @@
-"""docs/errors.md has what making each error gives."""
+"""docs/errors.md has the text of each error as the package raises it."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def quiet() -> Any:
 
 
 @pytest.mark.parametrize("case", make_errors.CASES, ids=lambda case: case.run.__name__)
-def test_the_entry_is_what_making_the_error_gives(case: Any, page: str) -> None:
+def test_each_entry_has_the_text_of_the_raised_error(case: Any, page: str) -> None:
     error = make_errors.error_of(case)
-    assert isinstance(error, KafkaError), "an error that users meet is one of ours"
+    assert isinstance(error, KafkaError), "users see only errors of this package"
     assert make_errors.section(case, error) in page, "run: python docs/make_errors.py"
 
 
-def test_the_page_has_nothing_else(page: str) -> None:
+def test_the_page_has_only_these_entries(page: str) -> None:
     titles = [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")]
     assert titles == [case.title for case in make_errors.CASES]
     assert page.startswith(make_errors.HEAD)
 
 
-def test_every_class_that_a_caller_may_want_to_catch_is_made(page: str) -> None:
+def test_every_error_class_has_an_entry(page: str) -> None:
     rarely = {
         "BrokerError",  # its subclasses, and codes without a class of their own
         "ConnectionLost",  # is tried again until it is a KafkaTimeout

@@ -1,4 +1,4 @@
-"""An outage of ten minutes is a few lines in the log: what went wrong, once, and that it is over, once."""
+"""An outage of ten minutes is two lines in the log: its begin with the error, and its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def settings(cluster: EmbeddedCluster) -> dict[str, Any]:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What a client has logged: level, logger and text, without what differs from run to run."""
+    """The log lines of the client: level, logger and text, without parts that differ between runs."""
     return [
         f"{record.levelname} {record.name.removeprefix('aiokafka_lite.')}: {plain(record.message)}"
         for record in caplog.records
@@ -37,7 +37,7 @@ def plain(text: str) -> str:
     text = ADDRESS.sub("HOST", MEMBER.sub("MEMBER", text))
     text = re.sub(r"cannot connect to broker 1 \(HOST\): no node .*? listens on HOST", "CANNOT CONNECT", text)
     text = re.sub(r"the connection to broker 1 \(HOST\) was lost: [a-z ]+", "LOST", text)
-    # Which of its connections is the first to go, and which question is the first without an answer, is by chance.
+    # It is random which connection is lost first, and which request gets no answer first.
     text = re.sub(r"lost the [a-z]+ connection", "lost the ONE connection", text)
     text = re.sub(r"(STABLE.*>): (CANNOT CONNECT|LOST|a heartbeat was not answered)$", r"\1: CAUSE", text)
     return re.sub(r"\d+ failed attempts? in \d+\.\d s", "N FAILURES", text)
@@ -47,7 +47,7 @@ def plain(text: str) -> str:
 async def outage(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, seconds: float = 600.0
 ) -> AsyncIterator[None]:
-    """The only broker is down for ten minutes, and back for one when this ends. Only that is logged."""
+    """The only broker is down for ten minutes and then up for one. Only that time is logged."""
     await asyncio.sleep(5)
     caplog.clear()
     caplog.set_level(logging.INFO, logger="aiokafka_lite")
@@ -59,7 +59,7 @@ async def outage(
     caplog.set_level(logging.CRITICAL, logger="aiokafka_lite")
 
 
-async def again_and_again(what: Callable[[], Any]) -> None:
+async def repeatedly(what: Callable[[], Any]) -> None:
     while True:
         with suppress(KafkaError):
             await what()
@@ -68,7 +68,7 @@ async def again_and_again(what: Callable[[], Any]) -> None:
 
 @asynccontextmanager
 async def doing(what: Callable[[], Any]) -> AsyncIterator[None]:
-    task = asyncio.create_task(again_and_again(what))
+    task = asyncio.create_task(repeatedly(what))
     try:
         yield
     finally:
@@ -78,7 +78,7 @@ async def doing(what: Callable[[], Any]) -> AsyncIterator[None]:
 
 
 def assert_lines(caplog: pytest.LogCaptureFixture, began: list[str], ended: list[str]) -> None:
-    """Those and no others; what began before what ended. Among themselves they come as the backoffs' jitter has it."""
+    """Exactly these lines, all of ``began`` before all of ``ended``. Their order within each list is random."""
     found = lines(caplog)
     assert (sorted(found[: len(began)]), sorted(found[len(began) :])) == (sorted(began), sorted(ended))
 
@@ -170,7 +170,7 @@ def test_every_logger_is_in_one_tree() -> None:
     assert others == set()
 
 
-async def test_a_client_above_its_quota_says_so_once(
+async def test_a_client_above_its_quota_logs_it_once(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="aiokafka_lite")
@@ -182,7 +182,7 @@ async def test_a_client_above_its_quota_says_so_once(
     assert len([line for line in lines(caplog) if "throttles this client" in line]) == 1
 
 
-async def test_records_that_nobody_awaits_and_that_are_lost_in_an_outage(
+async def test_lost_records_whose_delivery_is_not_awaited_are_logged(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def send() -> None:

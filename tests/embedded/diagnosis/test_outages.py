@@ -12,7 +12,7 @@ from aiokafka_lite.aio.outages import MAX_PLACES, Outages
 logger = logging.getLogger(__name__)
 
 
-async def test_the_first_failure_of_an_outage_is_told_from_later_ones() -> None:
+async def test_the_first_failure_of_an_outage_differs_from_later_ones() -> None:
     outages = Outages()
     assert not outages
     assert outages.failed("here", OSError("one"))

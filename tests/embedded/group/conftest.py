@@ -1,4 +1,4 @@
-"""Groups on an embedded cluster in memory and in virtual time: an hour of rebalances takes a second."""
+"""Groups on an embedded cluster in memory and in virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pytest_asyncio_loop_factories(
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    """Three brokers, with a topic of six partitions; the group's own topic is on all three."""
+    """Three brokers with a topic of six partitions. The offsets topic is on all three."""
     configs = {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "3"}
     async with EmbeddedCluster(brokers=3, tcp=False, seed=1, configs=configs) as cluster:
         await cluster.create_topic("orders", partitions=6)
@@ -29,5 +29,5 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 def ownership() -> Ownership:
-    """Who owns what, as the listeners of all members of a test see it."""
+    """The owner of each partition, as the listeners of all members report it."""
     return Ownership()

@@ -1,4 +1,4 @@
-"""Members of a group that keep a record of what they own and what they read."""
+"""Group members that record which partitions they own and which records they read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDERS = [TopicPartition("orders", number) for number in range(6)]
 
 
 class Ownership:
-    """Who owns which partition. Two owners at once are noted as a clash, with the loop's time."""
+    """The owner of each partition. Two owners at once are recorded as a clash, with the loop's time."""
 
     def __init__(self) -> None:
         self.owners: dict[TopicPartition, Worker] = {}
@@ -41,7 +41,7 @@ class Ownership:
 
 
 class Worker(RebalanceListener):
-    """A member that reads one record after the other, each taking ``work`` seconds, until it is stopped."""
+    """A member that reads records until it is stopped, and takes ``work`` seconds for each."""
 
     def __init__(
         self, cluster: EmbeddedCluster, ownership: Ownership, name: str, *, work: float = 0.0, **settings: Any
@@ -70,7 +70,7 @@ class Worker(RebalanceListener):
             self.error = error
 
     async def stop(self, **how: Any) -> None:
-        """Close in good order."""
+        """Close the consumer and end its task."""
         assert self._task is not None
         with suppress(KafkaError):
             await self.consumer.close(**how)
@@ -79,7 +79,7 @@ class Worker(RebalanceListener):
             await self._task
 
     async def die(self) -> None:
-        """Go without a word, as a process that is killed: nothing is committed, the coordinator is not told."""
+        """End like a killed process: without a commit and without LeaveGroup."""
         self.ownership.give(self, list(self.ownership.owners))
         self.ownership = Ownership()
         await self.stop(timeout=0.0)
@@ -98,7 +98,7 @@ class Worker(RebalanceListener):
 
 
 def member_of(cluster: EmbeddedCluster, **settings: Any) -> Consumer:
-    """A member of the group, not started; of the topic ``orders`` unless told otherwise."""
+    """A member of the group that is not started. It reads the topic ``orders`` unless ``topics`` is given."""
     settings = {"group_id": "workers", "topics": ["orders"], **settings}
     return Consumer(cluster.bootstrap_servers, connector=cluster.connector, **settings)
 
@@ -107,7 +107,7 @@ COOPERATIVE: dict[str, Any] = {"strategies": [CooperativeStickyStrategy()]}
 
 
 async def until_stable(*consumers: Consumer, within: float = 30.0) -> None:
-    """Wait until all are settled in one generation that gives each partition of all assigned topics to one of them."""
+    """Wait until all members are stable in one generation, and each partition is assigned to one of them."""
     async with asyncio.timeout(within):
         while True:
             generations = {consumer.group_metadata().generation_id for consumer in consumers}
@@ -115,7 +115,7 @@ async def until_stable(*consumers: Consumer, within: float = 30.0) -> None:
             owned = [partition for consumer in consumers for partition in consumer.assignment]
             if settled and len(generations) == 1 and sorted(owned) == ORDERS:
                 return
-            await asyncio.sleep(0.05)  # virtual: nobody waits
+            await asyncio.sleep(0.05)  # virtual time
 
 
 async def read_all(consumer: Consumer, count: int) -> list[Record]:

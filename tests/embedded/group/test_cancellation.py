@@ -1,4 +1,4 @@
-"""Calls of members that are cancelled at any await: nothing is lost, nothing stays behind, and the next call works.
+"""A call of a member that is cancelled at any await loses no record, leaves no task, and the next call works.
 
 Each call is cancelled after a number of turns of the event loop, for all the numbers that it may need.
 """
@@ -23,7 +23,7 @@ TURNS = range(61)
 
 
 async def cancelled_after(turns: int, call: Coroutine[Any, Any, object]) -> bool:
-    """Cancel a call after so many turns of the loop; whether it had not come to its end by then."""
+    """Cancel a call after so many loop turns. False if it had ended before."""
     task = asyncio.ensure_future(call)
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -34,12 +34,12 @@ async def cancelled_after(turns: int, call: Coroutine[Any, Any, object]) -> bool
 
 
 def open_connections(cluster: EmbeddedCluster) -> int:
-    """Connections of clients and of brokers among themselves."""
+    """The connections of clients and between brokers."""
     return sum(len(node.connections) for node in cluster.nodes.values())
 
 
 class Marker(Recorder):
-    """Notes what it has marked."""
+    """Records the offsets that it marks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def offsets_of(records: list[Record]) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize("group", [True, False], ids=["in a group", "alone"])
-async def test_a_seek_to_the_beginning_that_is_cancelled_loses_no_record(cluster: EmbeddedCluster, group: bool) -> None:
+async def test_a_cancelled_seek_to_the_beginning_loses_no_record(cluster: EmbeddedCluster, group: bool) -> None:
     for partition in ORDERS:
         fill(cluster, partition, 5)
     interrupted = 0
@@ -70,7 +70,7 @@ async def test_a_seek_to_the_beginning_that_is_cancelled_loses_no_record(cluster
         tasks = len(asyncio.all_tasks())
         for turns in TURNS:
             interrupted += await cancelled_after(turns, consumer.seek_to_beginning())
-            # Never begun, it has moved nothing; else it counts, though nobody waited for it.
+            # A seek that never began has moved nothing. One that began has its effect, although its call was cancelled.
             expected = 30 if turns else 0
             records = await read_all(consumer, expected) + await consumer.poll(timeout=2.0)
             assert offsets_of(records) == dict.fromkeys(range(6), list(range(5)) if turns else [])
@@ -79,7 +79,7 @@ async def test_a_seek_to_the_beginning_that_is_cancelled_loses_no_record(cluster
 
 
 @pytest.mark.parametrize("group", [True, False], ids=["in a group", "alone"])
-async def test_a_seek_to_the_end_that_is_cancelled_skips_what_was_there_and_nothing_else(
+async def test_a_cancelled_seek_to_the_end_skips_only_the_present_records(
     cluster: EmbeddedCluster, group: bool
 ) -> None:
     async with member_of(cluster, **({} if group else {"group_id": None})) as consumer:
@@ -128,7 +128,7 @@ async def until_stable_reading(consumer: Any) -> None:
 
 
 @pytest.mark.parametrize("turns", [*TURNS, *range(70, 400, 30)])
-async def test_a_consume_that_is_cancelled_has_left_and_lost_nothing(cluster: EmbeddedCluster, turns: int) -> None:
+async def test_a_cancelled_consume_leaves_the_group_and_loses_no_record(cluster: EmbeddedCluster, turns: int) -> None:
     for partition in ORDERS:
         fill(cluster, partition, 20)
     connections = open_connections(cluster)
@@ -156,7 +156,7 @@ def members_in(cluster: EmbeddedCluster) -> int:
 
 
 async def closed_connections(cluster: EmbeddedCluster, before: int) -> None:
-    """Wait until brokers have seen connections go."""
+    """Wait until the brokers have seen the connections close."""
     async with asyncio.timeout(5):
         while open_connections(cluster) > before:
             await asyncio.sleep(0.01)  # virtual

@@ -1,4 +1,4 @@
-"""What a coordinator forgets: offsets of groups long empty, for good, and groups that have nothing left."""
+"""The coordinator drops expired offsets of empty groups, and groups without offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafka_lite.errors import ErrorCode
 WEEK_AND_A_DAY = 8 * 86_400
 
 
-def test_offsets_that_have_expired_do_not_come_back_with_another_coordinator() -> None:
+def test_expired_offsets_do_not_return_with_another_coordinator() -> None:
     now = [1_000.0]
 
     async def main() -> None:
@@ -27,7 +27,7 @@ def test_offsets_that_have_expired_do_not_come_back_with_another_coordinator() -
     run(main())
 
 
-def test_groups_with_nothing_left_are_forgotten_and_so_is_their_record() -> None:
+def test_groups_without_offsets_are_dropped_with_their_record() -> None:
     now = [1_000.0]
 
     async def main() -> None:
@@ -45,7 +45,7 @@ def test_groups_with_nothing_left_are_forgotten_and_so_is_their_record() -> None
     run(main())
 
 
-def test_offsets_of_a_topic_that_was_deleted_while_nobody_kept_the_group_are_forgotten() -> None:
+def test_offsets_of_a_deleted_topic_are_dropped_if_no_coordinator_had_the_group() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
             await cluster.create_topic("__consumer_offsets", assignments=[[1]])

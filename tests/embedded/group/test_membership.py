@@ -1,4 +1,4 @@
-"""One member and what happens to it: lost coordinators, ended sessions, slow users, static members, closing."""
+"""A member under lost coordinators, ended sessions, slow users, static membership and closing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, member_of, read_all, until_stable
 
 QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0}
-"""So that the coordinator soon forgets who was only told that it is forgotten."""
+"""A short session, so that the coordinator soon evicts a member that a fault has only fenced."""
 
 each_mode = pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 
@@ -51,7 +51,7 @@ def coordinator_of(cluster: EmbeddedCluster, group: str = "workers") -> int:
 
 
 async def reading(*consumers: Consumer) -> None:
-    """Read from all, so that the members come back again and again."""
+    """Poll all consumers repeatedly."""
 
     async def read(consumer: Consumer) -> None:
         with suppress(KafkaError):
@@ -62,7 +62,7 @@ async def reading(*consumers: Consumer) -> None:
 
 
 class Reading:
-    """Consumers that are read from in the background."""
+    """Polls consumers in the background."""
 
     def __init__(self, *consumers: Consumer) -> None:
         self._consumers = consumers
@@ -76,12 +76,12 @@ class Reading:
             await self._task
 
 
-# ---- the coordinator
+# The coordinator.
 
 
 @each_mode
 @pytest.mark.parametrize("how", ["kill", "stop", "move"])
-async def test_members_follow_their_coordinator_and_keep_what_they_own(
+async def test_members_follow_their_coordinator_and_keep_their_partitions(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], how: str
 ) -> None:
     workers = [await Worker(cluster, ownership, f"worker-{number}", **settings).start() for number in range(2)]
@@ -112,13 +112,13 @@ async def test_members_follow_their_coordinator_and_keep_what_they_own(
     assert ownership.clashes == []
 
 
-async def test_a_group_settles_within_ten_seconds_of_a_coordinator_that_dies_in_a_rebalance(
+async def test_a_group_is_stable_ten_seconds_after_its_coordinator_dies_in_a_rebalance(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
     first = await Worker(cluster, ownership, "first").start()
     await until_stable(first.consumer)
     second = await Worker(cluster, ownership, "second").start()
-    await asyncio.sleep(1.0)  # its JoinGroup is parked
+    await asyncio.sleep(1.0)  # its JoinGroup waits at the coordinator
     await cluster.kill(coordinator_of(cluster))
     await until_stable(first.consumer, second.consumer, within=10.0)
     await first.stop()
@@ -126,13 +126,13 @@ async def test_a_group_settles_within_ten_seconds_of_a_coordinator_that_dies_in_
     assert ownership.clashes == []
 
 
-async def test_a_join_that_a_frozen_coordinator_keeps_goes_to_the_next_one(
+async def test_a_join_at_a_frozen_coordinator_moves_to_the_next_one(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
     first = await Worker(cluster, ownership, "first").start()
     await until_stable(first.consumer)
     second = await Worker(cluster, ownership, "second").start()
-    await asyncio.sleep(1.0)  # its JoinGroup is parked
+    await asyncio.sleep(1.0)  # its JoinGroup waits at the coordinator
     await cluster.freeze(coordinator_of(cluster))
     await asyncio.sleep(cluster.broker_session_timeout)
     await until_stable(first.consumer, second.consumer, within=10.0)
@@ -141,7 +141,7 @@ async def test_a_join_that_a_frozen_coordinator_keeps_goes_to_the_next_one(
     assert ownership.clashes == []
 
 
-async def test_a_commit_that_a_frozen_coordinator_keeps_is_made_at_the_next_one(cluster: EmbeddedCluster) -> None:
+async def test_a_commit_at_a_frozen_coordinator_moves_to_the_next_one(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, auto_commit=False) as consumer, Reading(consumer):
         await until_stable(consumer)
         old = coordinator_of(cluster)
@@ -158,7 +158,7 @@ async def test_a_commit_that_a_frozen_coordinator_keeps_is_made_at_the_next_one(
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
 @pytest.mark.parametrize("request_type", [JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest])
-async def test_a_coordinator_that_is_not_ready_is_asked_again_at_a_bounded_rate(
+async def test_a_coordinator_that_is_not_ready_gets_retries_at_a_bounded_rate(
     cluster: EmbeddedCluster, request_type: type[Any], code: ErrorCode
 ) -> None:
     fault = cluster.on(request_type, times=None).fail(code, times=None)
@@ -173,7 +173,7 @@ async def test_a_coordinator_that_is_not_ready_is_asked_again_at_a_bounded_rate(
 @pytest.mark.parametrize(
     "request_type", [FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest]
 )
-async def test_a_broker_that_stumbles_ends_no_member(cluster: EmbeddedCluster, request_type: type[Any]) -> None:
+async def test_unknown_server_errors_do_not_end_a_member(cluster: EmbeddedCluster, request_type: type[Any]) -> None:
     fault = cluster.on(request_type, times=3).fail(ErrorCode.UNKNOWN_SERVER_ERROR)
     async with member_of(cluster) as consumer, Reading(consumer):
         await asyncio.sleep(15.0)
@@ -181,7 +181,7 @@ async def test_a_broker_that_stumbles_ends_no_member(cluster: EmbeddedCluster, r
         await until_stable(consumer, within=5.0)
 
 
-async def test_an_endless_refusal_of_the_generation_is_no_hot_loop(cluster: EmbeddedCluster) -> None:
+async def test_endless_illegal_generation_errors_make_no_hot_loop(cluster: EmbeddedCluster) -> None:
     cluster.on(HeartbeatRequest, times=None).fail(ErrorCode.ILLEGAL_GENERATION, times=None)
     cluster.on(SyncGroupRequest, times=None).fail(ErrorCode.REBALANCE_IN_PROGRESS, times=None)
     async with member_of(cluster) as consumer, Reading(consumer):
@@ -191,7 +191,7 @@ async def test_an_endless_refusal_of_the_generation_is_no_hot_loop(cluster: Embe
 
 @pytest.mark.parametrize("fault", ["disconnect", "apply_then_disconnect", "drop"])
 @pytest.mark.parametrize("request_type", [JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest])
-async def test_requests_that_are_cut_off_are_made_again(
+async def test_requests_on_lost_connections_are_retried(
     cluster: EmbeddedCluster, request_type: type[Any], fault: str
 ) -> None:
     settings: dict[str, Any] = {"request_timeout": 2.0, "rebalance_timeout": 4.0}
@@ -201,11 +201,11 @@ async def test_requests_that_are_cut_off_are_made_again(
         await until_stable(consumer, within=30.0)
 
 
-# ---- sessions
+# Sessions.
 
 
 @each_mode
-async def test_a_member_whose_session_ended_hears_that_its_partitions_are_lost(
+async def test_a_member_whose_session_ended_gets_on_lost(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
     worker = await Worker(cluster, ownership, "worker", **QUICK, **settings).start()
@@ -217,12 +217,12 @@ async def test_a_member_whose_session_ended_hears_that_its_partitions_are_lost(
     await worker.stop()
 
 
-async def test_a_late_commit_is_refused_and_reported_and_changes_nothing(cluster: EmbeddedCluster) -> None:
+async def test_a_late_commit_is_refused_and_changes_nothing(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 10)
     async with member_of(cluster, auto_commit=False, **QUICK) as slow:
         await read_all(slow, 10)
         cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID)
-        await asyncio.sleep(4.0)  # thrown out, while the user works on ten records
+        await asyncio.sleep(4.0)  # evicted while the user processes ten records
         result = await slow.commit({ORDERS[0]: OffsetAndMetadata(10)})
         assert set(result.refused) == {ORDERS[0]}
         assert not result
@@ -233,7 +233,7 @@ async def test_a_late_commit_is_refused_and_reported_and_changes_nothing(cluster
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
-async def test_a_commit_that_the_coordinator_refuses_ends_nothing(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+async def test_a_commit_that_fences_the_member_does_not_end_it(cluster: EmbeddedCluster, code: ErrorCode) -> None:
     fill(cluster, ORDERS[0], 10)
     async with member_of(cluster) as consumer:
         await read_all(consumer, 10)
@@ -259,7 +259,7 @@ async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session
     await until_stable(worker.consumer)
     await asyncio.sleep(1.0)
     with caplog.at_level(logging.WARNING, logger="aiokafka_lite.group"):
-        # What other processes' clocks do while this loop stands still: the coordinator's timers are due, too.
+        # Time passes for the coordinator too while this loop is blocked.
         loop.now += blocked
         await asyncio.sleep(4.0)
     await until_stable(worker.consumer)
@@ -271,7 +271,7 @@ async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session
 
 
 @each_mode
-async def test_the_timeout_of_poll_is_a_hard_bound_during_rebalances_and_without_a_coordinator(
+async def test_poll_keeps_its_timeout_during_rebalances_and_without_a_coordinator(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
     async with member_of(cluster, **settings) as consumer:
@@ -292,11 +292,11 @@ async def test_the_timeout_of_poll_is_a_hard_bound_during_rebalances_and_without
             await other.stop()
 
 
-# ---- slow users
+# Slow users.
 
 
 @each_mode
-async def test_a_member_that_does_not_read_leaves_and_comes_back_when_it_does(
+async def test_a_member_that_does_not_read_leaves_and_joins_again_with_the_next_read(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
     fill(cluster, ORDERS[0], 5)
@@ -309,18 +309,18 @@ async def test_a_member_that_does_not_read_leaves_and_comes_back_when_it_does(
         assert consumer.membership is MemberState.UNJOINED
         assert [what for _, what, _ in ownership.events] == ["assigned", "lost"]
         assert len(cluster.history.of(LeaveGroupRequest)) == 1
-        assert len(await read_all(consumer, 5)) == 5  # they were never asked beyond
+        assert len(await read_all(consumer, 5)) == 5  # the member never read beyond them
         assert consumer.membership is MemberState.STABLE
 
 
-async def test_waiting_for_records_is_reading(cluster: EmbeddedCluster) -> None:
+async def test_waiting_for_records_counts_as_reading(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, max_poll_interval=20.0) as consumer:
         assert await consumer.poll(timeout=100.0) == []
         assert consumer.membership is MemberState.STABLE
-        assert len(cluster.history.of(JoinGroupRequest)) == 2  # with the id that the first was answered with
+        assert len(cluster.history.of(JoinGroupRequest)) == 2  # the second one carries the id from the first answer
 
 
-async def test_going_through_a_long_batch_slowly_is_reading(cluster: EmbeddedCluster) -> None:
+async def test_slow_iteration_over_a_long_batch_counts_as_reading(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 100, batch_size=100)
     worker = Worker(cluster, Ownership(), "worker", work=2.0, max_poll_interval=20.0)
     await worker.start()
@@ -331,7 +331,7 @@ async def test_going_through_a_long_batch_slowly_is_reading(cluster: EmbeddedClu
 
 
 @each_mode
-async def test_a_rebalance_waits_for_the_record_in_hand_but_not_for_ever(
+async def test_a_rebalance_waits_for_the_record_in_progress_up_to_a_bound(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
     for partition in ORDERS:
@@ -346,11 +346,11 @@ async def test_a_rebalance_waits_for_the_record_in_hand_but_not_for_ever(
     await asyncio.sleep(30.0)
     assert ownership.clashes == []
     assert len(ownership.read) == 120
-    assert sum(ownership.read.values()) == 121  # the one in hand when the slow one was closed
+    assert sum(ownership.read.values()) == 121  # one record was in progress when the slow member was closed
     await quick.stop()
 
 
-async def test_a_user_who_takes_longer_than_others_can_wait_loses_them_no_time(
+async def test_a_user_beyond_the_rebalance_timeout_does_not_delay_the_group(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
     fill(cluster, ORDERS[0], 3)
@@ -363,10 +363,10 @@ async def test_a_user_who_takes_longer_than_others_can_wait_loses_them_no_time(
     assert ownership.clashes == []
 
 
-# ---- static members
+# Static members.
 
 
-async def test_a_static_member_that_restarts_gets_its_place_back_without_a_rebalance(
+async def test_a_restarted_static_member_gets_its_partitions_back_without_a_rebalance(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
     first = await Worker(cluster, ownership, "first", group_instance_id="a").start()
@@ -386,7 +386,7 @@ async def test_a_static_member_that_restarts_gets_its_place_back_without_a_rebal
     await first.stop()
 
 
-async def test_of_two_with_one_instance_id_the_older_ends_and_the_newer_lives(
+async def test_a_second_member_with_the_same_instance_id_fences_the_first(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
     older = await Worker(cluster, ownership, "older", group_instance_id="a").start()
@@ -404,11 +404,11 @@ async def test_of_two_with_one_instance_id_the_older_ends_and_the_newer_lives(
         await older.stop()
 
 
-# ---- refusals
+# Refusals.
 
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
-async def test_a_lasting_refusal_comes_out_of_the_read(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+async def test_the_read_raises_a_refusal_that_is_not_retriable(cluster: EmbeddedCluster, code: ErrorCode) -> None:
     cluster.on(JoinGroupRequest).fail(code)
     consumer = member_of(cluster)
     await consumer.start()
@@ -433,7 +433,7 @@ async def test_a_listener_that_fails_ends_the_consumer(cluster: EmbeddedCluster)
         await consumer.close()
 
 
-def test_settings_are_checked_when_they_are_given() -> None:
+def test_the_constructor_checks_the_settings() -> None:
     for wrong in (
         {"group_id": ""},
         {"group_id": "g", "group_instance_id": ""},
@@ -455,10 +455,10 @@ def test_settings_are_checked_when_they_are_given() -> None:
             Consumer("localhost:9092", **{"topics": ["orders"], **wrong})  # type: ignore[arg-type]
 
 
-# ---- the listener's handle, and topics
+# The listener's handle, and topics.
 
 
-async def test_a_listener_may_seek_and_commit(cluster: EmbeddedCluster) -> None:
+async def test_a_listener_can_seek_and_commit(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 10)
     results: list[Any] = []
 
@@ -480,7 +480,7 @@ async def test_a_listener_may_seek_and_commit(cluster: EmbeddedCluster) -> None:
         assert (await read_all(consumer, 1))[0].offset == 9
 
 
-async def test_topics_may_be_changed_and_may_come_later(cluster: EmbeddedCluster) -> None:
+async def test_topics_can_be_changed_and_created_later(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("returns", partitions=2)
     async with member_of(cluster, allow_auto_create_topics=False) as consumer, Reading(consumer):
         await until_stable(consumer)
@@ -488,11 +488,11 @@ async def test_topics_may_be_changed_and_may_come_later(cluster: EmbeddedCluster
         await asyncio.sleep(10.0)
         assert {partition.topic for partition in consumer.assignment} == {"returns"}
         await cluster.create_topic("refunds", partitions=1)
-        await asyncio.sleep(310.0)  # until metadata is looked at again
+        await asyncio.sleep(310.0)  # longer than metadata_max_age
         assert {partition.topic for partition in consumer.assignment} == {"returns", "refunds"}
 
 
-async def test_partitions_that_are_added_are_shared_too(cluster: EmbeddedCluster, ownership: Ownership) -> None:
+async def test_added_partitions_are_assigned_too(cluster: EmbeddedCluster, ownership: Ownership) -> None:
     workers = [
         await Worker(cluster, ownership, f"worker-{number}", metadata_max_age=5.0).start() for number in range(2)
     ]
@@ -506,7 +506,7 @@ async def test_partitions_that_are_added_are_shared_too(cluster: EmbeddedCluster
         await worker.stop()
 
 
-async def test_a_pattern_reads_what_matches_whole_and_is_nobodys_internal_topic(cluster: EmbeddedCluster) -> None:
+async def test_a_pattern_matches_whole_names_and_no_internal_topic(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders-2", partitions=1)
     await cluster.create_topic("reorders", partitions=1)
     async with member_of(cluster, topics=re.compile(r"orders.*|__.*")) as consumer, Reading(consumer):
@@ -514,7 +514,7 @@ async def test_a_pattern_reads_what_matches_whole_and_is_nobodys_internal_topic(
         assert {partition.topic for partition in consumer.assignment} == {"orders", "orders-2"}
 
 
-# ---- closing
+# Closing.
 
 
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.5, 3.5, 4.0])
@@ -537,10 +537,10 @@ async def test_closing_during_a_rebalance_is_quick_and_leaves_the_group(
     began = now()
     async with member_of(cluster) as third:
         await read_all(third, 1)
-        assert now() - began <= 1.0  # nobody is left whom the coordinator would wait for
+        assert now() - began <= 1.0  # the coordinator waits for no member that has left
 
 
-async def test_closing_is_bounded_when_the_cluster_is_silent(cluster: EmbeddedCluster) -> None:
+async def test_closing_has_a_time_limit_if_the_cluster_is_silent(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 10)
     consumer = member_of(cluster)
     await consumer.start()
@@ -553,7 +553,7 @@ async def test_closing_is_bounded_when_the_cluster_is_silent(cluster: EmbeddedCl
     assert now() - began <= 5.0
 
 
-async def test_closing_twice_and_from_another_task(cluster: EmbeddedCluster) -> None:
+async def test_close_can_be_called_twice_and_from_another_task(cluster: EmbeddedCluster) -> None:
     consumer = member_of(cluster)
     await consumer.start()
     await consumer.poll(timeout=1.0)
@@ -563,7 +563,7 @@ async def test_closing_twice_and_from_another_task(cluster: EmbeddedCluster) -> 
         await consumer.commit()
 
 
-# ---- several groups
+# Several groups.
 
 
 async def test_several_groups_share_a_process(cluster: EmbeddedCluster) -> None:

@@ -1,4 +1,4 @@
-"""Members come, go and die, and every partition has one reader at a time."""
+"""Members join, leave and die, and every partition has one reader at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ each_strategy = pytest.mark.parametrize("settings", STRATEGIES, ids=["default", 
 
 
 @each_strategy
-async def test_partitions_are_shared_and_taken_over(
+async def test_partitions_are_divided_and_taken_over(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
     workers = [await Worker(cluster, ownership, f"worker-{number}", **settings).start() for number in range(3)]
@@ -37,7 +37,7 @@ async def test_partitions_are_shared_and_taken_over(
     await until_stable(*(worker.consumer for worker in workers))
     assert [len(worker.consumer.assignment) for worker in workers] == [3, 3]
     await workers.pop().die()
-    await until_stable(workers[0].consumer, within=60.0)  # the dead one's session has to end
+    await until_stable(workers[0].consumer, within=60.0)  # after the session of the dead member has ended
     await workers[0].stop()
     assert ownership.clashes == []
     assert ownership.owners == {}
@@ -45,7 +45,7 @@ async def test_partitions_are_shared_and_taken_over(
 
 @each_strategy
 @pytest.mark.parametrize("seed", seeds(3, usual=1))
-async def test_a_storm_of_members_that_come_and_go_reads_every_record_once(
+async def test_many_joining_and_leaving_members_read_every_record_once(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], seed: int
 ) -> None:
     choice = random.Random(seed)
@@ -70,13 +70,13 @@ async def test_a_storm_of_members_that_come_and_go_reads_every_record_once(
         await worker.stop()
     assert ownership.clashes == []
     assert len(ownership.read) == 1_800
-    # A record in hand when its reader is closed is read again by the next one; nothing else is.
+    # Only a record that was in progress when its reader closed is read again.
     assert sum(ownership.read.values()) - 1_800 <= 40
 
 
 @each_strategy
 @pytest.mark.parametrize("seed", seeds(2, usual=1))
-async def test_a_storm_with_members_that_die_loses_no_record(
+async def test_members_that_die_lose_no_record(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], seed: int
 ) -> None:
     choice = random.Random(seed)
@@ -117,7 +117,7 @@ async def test_cooperative_members_read_on_while_others_join(cluster: EmbeddedCl
     await second.stop()
 
 
-async def test_what_a_cooperative_member_gives_up_is_read_by_another_at_once(
+async def test_a_partition_that_a_cooperative_member_releases_is_read_by_another_at_once(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -130,21 +130,21 @@ async def test_what_a_cooperative_member_gives_up_is_read_by_another_at_once(
         async with asyncio.timeout(10.0):
             while not any(what == "revoked" for _, what, _ in ownership.events[before:]):
                 await asyncio.sleep(0.01)
-            given_up = loop.time()
+            released = loop.time()
             while not newcomer.consumer.assignment:
                 await asyncio.sleep(0.01)
-        assert loop.time() - given_up < 0.5  # and not when heartbeats are due, which is every three seconds
+        assert loop.time() - released < 0.5  # before the next regular heartbeat, which comes every three seconds
         await until_stable(*(worker.consumer for worker in workers))
     cluster.history.clear()
     await asyncio.sleep(60.0)
-    # Once they are settled they are silent again: a heartbeat every three seconds, and a few that come sooner at first.
+    # A stable group sends a heartbeat every three seconds, after a few early ones.
     assert len(cluster.history.of(HeartbeatRequest)) <= 6 * (20 + 5)
     for worker in workers:
         await worker.stop()
     assert ownership.clashes == []
 
 
-async def test_an_eager_member_lets_go_of_everything(cluster: EmbeddedCluster, ownership: Ownership) -> None:
+async def test_an_eager_member_releases_all_partitions(cluster: EmbeddedCluster, ownership: Ownership) -> None:
     first = await Worker(cluster, ownership, "first").start()
     await until_stable(first.consumer)
     second = await Worker(cluster, ownership, "second").start()
@@ -155,7 +155,7 @@ async def test_an_eager_member_lets_go_of_everything(cluster: EmbeddedCluster, o
 
 
 @pytest.mark.parametrize("seed", seeds(3, usual=1))
-async def test_a_storm_of_static_members_that_restart_keeps_everyones_place(
+async def test_restarting_static_members_keep_their_partitions(
     cluster: EmbeddedCluster, ownership: Ownership, seed: int
 ) -> None:
     choice = random.Random(seed)
@@ -189,7 +189,7 @@ async def test_a_storm_of_static_members_that_restart_keeps_everyones_place(
 
 
 @pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
-async def test_twenty_members_settle_within_ten_seconds_of_a_minute_of_churn(
+async def test_twenty_members_are_stable_ten_seconds_after_a_minute_of_churn(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
     choice = random.Random(20)

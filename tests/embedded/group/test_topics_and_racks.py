@@ -1,4 +1,4 @@
-"""What a group is spread over: topics that come and go, and racks."""
+"""Topics that are created and deleted, and racks, in the assignment of a group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_pattern_follows_topics_that_are_created_and_deleted(
     members = [member_of(cluster, topics=pattern, metadata_max_age=5.0, **settings) for _ in range(2)]
     async with members[0], members[1], Reading(*members):
         await until_stable(*members)
-        await cluster.create_topic("orders-north", partitions=2)  # found when it is looked for, every five seconds
+        await cluster.create_topic("orders-north", partitions=2)  # found after metadata_max_age, five seconds
         await cluster.create_topic("orders-south", partitions=2)
         await until_topics({"orders", "orders-north", "orders-south"}, *members)
         assert sum(len(member.assignment) for member in members) == 10
@@ -51,7 +51,7 @@ async def test_a_pattern_follows_topics_that_are_created_and_deleted(
         assert len(await after.poll(timeout=20.0)) == 3
 
 
-async def test_a_topic_that_is_deleted_leaves_a_pattern_at_once_and_is_not_made_anew(cluster: EmbeddedCluster) -> None:
+async def test_a_deleted_topic_leaves_a_pattern_at_once_and_is_not_created_again(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders-north", partitions=2)
     member = member_of(cluster, topics=re.compile(r"orders(-.*)?"))
     async with member, Reading(member):
@@ -61,15 +61,15 @@ async def test_a_topic_that_is_deleted_leaves_a_pattern_at_once_and_is_not_made_
         await until_topics({"orders"}, member)
         assert asyncio.get_running_loop().time() - began < 10.0
         cluster.history.clear()
-        await asyncio.sleep(700.0)  # longer than anything that is refreshed from time to time
+        await asyncio.sleep(700.0)  # longer than every refresh interval
         assert topics_of(member) == {"orders"}
         assert member.state is ServiceState.RUNNING
         assert len(cluster.history.of(MetadataRequest)) < 12
 
 
 @pytest.mark.parametrize("strategy", [RangeStrategy, StickyStrategy, CooperativeStickyStrategy])
-async def test_members_get_what_has_a_replica_in_their_rack(strategy: Any) -> None:
-    # They come together: what a member has already stays with it, wherever it is.
+async def test_members_get_partitions_with_a_replica_in_their_rack(strategy: Any) -> None:
+    # The members join together: a partition that a member owns stays with it in any rack.
     configs = {"offsets.topic.num.partitions": "3", "group.initial.rebalance.delay.ms": "3000"}
     async with EmbeddedCluster(
         brokers=3, tcp=False, seed=1, configs=configs, config=ClusterConfig(racks=["a", "b", "c"])

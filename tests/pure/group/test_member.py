@@ -1,4 +1,4 @@
-"""The machine of a group's member: what it does about each answer, and what it never does."""
+"""The state machine of a group member: its reaction to each answer, and its invariants."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def only(actions: Iterable[Action], kind: type[A]) -> A:
 
 
 class Driver:
-    """A member, and a coordinator that answers as it is told."""
+    """A member, and a coordinator whose answers the test chooses."""
 
     def __init__(self, *strategies: AssignmentStrategy, **settings: Any) -> None:
         settings = {"session_timeout": 10.0, "rebalance_timeout": 60.0, **settings}
@@ -119,7 +119,7 @@ class Driver:
         return self.member.handle(HeartbeatAnswer(self.member.identity, code))
 
     def round(self, join: SendJoin, *numbers: int) -> list[Action]:
-        """From a join to an assignment."""
+        """One rebalance: from JoinGroup to the assignment."""
         return self.synced(only(self.joined(join), SendSync), tp(*numbers))
 
     def settle(self, *numbers: int) -> Driver:
@@ -132,25 +132,25 @@ def subscription_in(join: SendJoin) -> GroupMember:
     return read_subscription("m", None, join.request.protocols[0].metadata)
 
 
-# ---- the table
+# The transition table.
 
 
-def test_from_every_state_but_the_last_a_member_can_leave() -> None:
+def test_a_member_can_leave_in_every_state_except_fatal() -> None:
     for state in set(MemberState) - {MemberState.FATAL}:
         assert TRANSITIONS[state][MemberEvent.LEAVE] is MemberState.LEAVING
 
 
-# ---- joining
+# Joining.
 
 
-def test_a_member_comes_back_with_the_id_it_was_given() -> None:
+def test_a_member_joins_again_under_the_id_it_was_given() -> None:
     driver = Driver()
     join = driver.subscribe()
     assert join.request.member_id == ""
     again = only(driver.refuse_join(join, ErrorCode.MEMBER_ID_REQUIRED, "m-1"), SendJoin)
     assert (again.request.member_id, again.pause) == ("m-1", False)
     thrice = only(driver.refuse_join(again, ErrorCode.MEMBER_ID_REQUIRED, "m-2"), SendJoin)
-    assert (thrice.request.member_id, thrice.pause) == ("m-2", True)  # no hot loop, whatever the broker says
+    assert (thrice.request.member_id, thrice.pause) == ("m-2", True)  # no hot loop
 
 
 def test_joining_leads_to_an_assignment() -> None:
@@ -165,7 +165,7 @@ def test_joining_leads_to_an_assignment() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE]
 )
-def test_a_coordinator_that_is_not_ready_is_asked_again_under_the_same_id(code: ErrorCode) -> None:
+def test_a_coordinator_that_is_not_ready_gets_a_retry_under_the_same_id(code: ErrorCode) -> None:
     driver = Driver().settle(0)
     driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     join = only(driver.member.handle(Released(1)), SendJoin)
@@ -188,7 +188,7 @@ def test_a_coordinator_that_is_not_ready_is_asked_again_under_the_same_id(code: 
         ErrorCode.FENCED_INSTANCE_ID,
     ],
 )
-def test_a_lasting_refusal_is_fatal_and_says_why(code: ErrorCode) -> None:
+def test_a_refusal_that_is_not_retriable_is_fatal_and_has_a_reason(code: ErrorCode) -> None:
     driver = Driver()
     fail = only(driver.refuse_join(driver.subscribe(), code), Fail)
     assert isinstance(fail.error, BrokerError)
@@ -198,7 +198,7 @@ def test_a_lasting_refusal_is_fatal_and_says_why(code: ErrorCode) -> None:
     assert driver.member.handle(Polled()) == []
 
 
-def test_a_broker_that_stumbles_ends_no_member_and_one_that_always_falls_is_heard_of() -> None:
+def test_unknown_server_errors_are_retried_five_times_and_then_fatal() -> None:
     driver = Driver()
     join = driver.subscribe()
     for rebalances in (1, 2):
@@ -217,19 +217,19 @@ def test_a_broker_that_stumbles_ends_no_member_and_one_that_always_falls_is_hear
     assert "JoinGroup" in str(fail.error)
 
 
-def test_a_missing_permission_has_its_own_type() -> None:
+def test_a_missing_permission_is_an_authorization_error() -> None:
     driver = Driver()
     fail = only(driver.refuse_join(driver.subscribe(), ErrorCode.GROUP_AUTHORIZATION_FAILED), Fail)
     assert isinstance(fail.error, AuthorizationError)
 
 
-def test_a_request_that_failed_is_tried_again_if_that_may_help() -> None:
+def test_a_failed_request_is_retried_if_the_error_is_retriable() -> None:
     driver = Driver()
     join = driver.subscribe()
     lost = ConnectionLost("gone", sent=True)
     again = only(driver.member.handle(RequestFailed(join.attempt, lost, retriable=True)), SendJoin)
     assert again.pause
-    assert driver.member.handle(RequestFailed(join.attempt, lost, retriable=True)) == []  # said of an older attempt
+    assert driver.member.handle(RequestFailed(join.attempt, lost, retriable=True)) == []  # an older attempt
     error = UnsupportedVersion("too old")
     assert only(driver.member.handle(RequestFailed(again.attempt, error, retriable=False)), Fail).error is error
 
@@ -249,7 +249,7 @@ def test_a_late_answer_changes_nothing() -> None:
     assert driver.state is MemberState.STABLE
 
 
-# ---- the leader
+# The leader.
 
 
 def members_of(*subscriptions: tuple[str, tuple[str, ...]]) -> list[tuple[str, bytes]]:
@@ -260,7 +260,7 @@ def racks(**topics: int) -> TopicRacks:
     return {name: [frozenset[str]()] * count for name, count in topics.items()}
 
 
-def test_the_leader_assigns_for_all() -> None:
+def test_the_leader_assigns_for_all_members() -> None:
     driver = Driver()
     members = members_of(("m", ("t", "u")), ("n", ("t",)))
     gather = only(driver.joined(driver.subscribe("t", "u"), leader="m", members=members), GatherTopics)
@@ -270,17 +270,17 @@ def test_the_leader_assigns_for_all() -> None:
     assert given == {"m": frozenset(tp(0, 1)), "n": frozenset(tp(2, 3))}
     driver.synced(sync, given["m"])
     assert driver.state is MemberState.STABLE
-    # The topic that did not exist comes up, and a topic grows: the leader alone has to notice.
+    # A missing topic is created, and a topic grows: only the leader watches for it.
     assert driver.member.handle(TopicsSeen({"t": 4})) == []
     assert isinstance(driver.member.handle(TopicsSeen({"t": 4, "u": 1}))[0], Revoke)
 
 
-def test_a_follower_does_not_watch() -> None:
+def test_a_follower_does_not_watch_topics() -> None:
     driver = Driver().settle(0)
     assert driver.member.handle(TopicsSeen({"t": 9})) == []
 
 
-def test_partitions_that_come_while_the_assignment_is_made_bring_another_round() -> None:
+def test_partitions_added_after_the_assignment_cause_another_rebalance() -> None:
     driver = Driver()
     members = members_of(("m", ("t",)))
     gather = only(driver.joined(driver.subscribe(), leader="m", members=members), GatherTopics)
@@ -291,7 +291,17 @@ def test_partitions_that_come_while_the_assignment_is_made_bring_another_round()
     assert isinstance(revoke, Revoke)
 
 
-def test_a_leader_that_is_told_to_skips_the_assignment_and_watches_all_the_same() -> None:
+def test_metadata_that_changes_before_the_assignment_causes_no_second_rebalance() -> None:
+    driver = Driver()
+    members = members_of(("m", ("t",)))
+    gather = only(driver.joined(driver.subscribe(), leader="m", members=members), GatherTopics)
+    assert driver.member.handle(TopicsSeen({"t": 2})) == []
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
+    only(driver.synced(sync, tp(0, 1)), Assign)
+    assert driver.state is MemberState.STABLE
+
+
+def test_a_leader_that_skips_the_assignment_still_watches_topics() -> None:
     driver = Driver(instance_id="i")
     members = members_of(("m", ("t",)))
     gather = only(driver.joined(driver.subscribe(), leader="m", members=members, skip=True), GatherTopics)
@@ -301,7 +311,7 @@ def test_a_leader_that_is_told_to_skips_the_assignment_and_watches_all_the_same(
     assert driver.member.handle(TopicsSeen({"t": 3})) != []
 
 
-def test_a_strategy_that_gives_a_partition_twice_is_caught() -> None:
+def test_a_strategy_that_assigns_a_partition_twice_is_an_error() -> None:
     class Wrong(RangeStrategy):
         def assign(self, members: Any, topics: TopicRacks) -> Any:
             return {member.member_id: list(tp(0)) for member in members}
@@ -314,7 +324,7 @@ def test_a_strategy_that_gives_a_partition_twice_is_caught() -> None:
 
 
 @pytest.mark.parametrize("named", [TopicPartition("t", 2), TopicPartition("t", -1), TopicPartition("u", 0)])
-def test_a_strategy_that_gives_what_does_not_exist_is_caught(named: TopicPartition) -> None:
+def test_a_strategy_that_assigns_an_unknown_partition_is_an_error(named: TopicPartition) -> None:
     class Wrong(RangeStrategy):
         def assign(self, members: Any, topics: TopicRacks) -> Any:
             return {"m": [named]}
@@ -325,22 +335,22 @@ def test_a_strategy_that_gives_what_does_not_exist_is_caught(named: TopicPartiti
         driver.member.handle(TopicsGathered(gather.attempt, racks(t=2)))
 
 
-# ---- a rebalance
+# A rebalance.
 
 
-def test_an_eager_member_lets_go_of_all_before_it_joins() -> None:
+def test_an_eager_member_releases_all_partitions_before_it_joins() -> None:
     driver = Driver().settle(0, 1)
     revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
     assert revoke.partitions == tp(0, 1)
     assert driver.state is MemberState.REVOKING
-    assert driver.member.state.sends_heartbeats  # user code may take its time
+    assert driver.member.state.sends_heartbeats  # while user code runs
     assert driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS) == []
     join = only(driver.member.handle(Released(revoke.number)), SendJoin)
     assert subscription_in(join).owned == ()
     assert only(driver.round(join, 1, 2), Assign).added == tp(1, 2)
 
 
-def test_a_cooperative_member_reads_on_and_lets_go_of_the_difference_only() -> None:
+def test_a_cooperative_member_reads_on_and_releases_only_the_difference() -> None:
     driver = Driver(CooperativeStickyStrategy()).settle(0, 1, 2)
     join = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), SendJoin)
     assert driver.member.partitions.owned == frozenset(tp(0, 1, 2))
@@ -355,12 +365,12 @@ def test_a_cooperative_member_reads_on_and_lets_go_of_the_difference_only() -> N
     assert only(driver.round(again, 0, 1, 5), Assign).added == ()
 
 
-def test_reading_on_needs_all_strategies_to_allow_it() -> None:
+def test_a_member_reads_on_only_if_all_strategies_are_cooperative() -> None:
     driver = Driver(RangeStrategy(), CooperativeStickyStrategy()).settle(0)
     assert isinstance(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)[0], Revoke)
 
 
-def test_a_sticky_member_tells_the_leader_what_it_had_although_it_let_go() -> None:
+def test_a_sticky_member_reports_its_last_assignment_after_it_released_it() -> None:
     driver = Driver(StickyStrategy()).settle(0, 1)
     driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     join = only(driver.member.handle(Released(1)), SendJoin)
@@ -368,7 +378,7 @@ def test_a_sticky_member_tells_the_leader_what_it_had_although_it_let_go() -> No
     assert subscription_in(join).user_data == expected
 
 
-def test_a_changed_subscription_is_joined_with_and_what_is_unwanted_goes_first() -> None:
+def test_a_changed_subscription_releases_unwanted_partitions_and_joins_again() -> None:
     driver = Driver(CooperativeStickyStrategy())
     sync = only(driver.joined(driver.subscribe("t", "u")), SendSync)
     driver.synced(sync, (*tp(0), *tp(0, topic="u")))
@@ -379,7 +389,7 @@ def test_a_changed_subscription_is_joined_with_and_what_is_unwanted_goes_first()
     assert subscription_in(join).owned == tp(0)
 
 
-def test_a_subscription_that_changes_during_a_rebalance_brings_another_one() -> None:
+def test_a_subscription_that_changes_during_a_rebalance_causes_another_one() -> None:
     driver = Driver(CooperativeStickyStrategy())
     sync = only(driver.joined(driver.subscribe("t")), SendSync)
     assert driver.member.handle(Subscribe(frozenset({"t", "u"}))) == []
@@ -389,13 +399,13 @@ def test_a_subscription_that_changes_during_a_rebalance_brings_another_one() -> 
     assert subscription_in(join).topics == ("t", "u")
 
 
-# ---- losing the membership
+# Losing the membership.
 
 
 @pytest.mark.parametrize("code,kept", [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "m")])
 @pytest.mark.parametrize("strategy", [RangeStrategy(), CooperativeStickyStrategy()], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("by", ["heartbeat", "commit"])
-def test_a_member_that_is_thrown_out_loses_its_partitions_and_joins_anew(
+def test_a_fenced_member_loses_its_partitions_and_joins_again(
     code: ErrorCode, kept: str, strategy: AssignmentStrategy, by: str
 ) -> None:
     driver = Driver(strategy).settle(0, 1)
@@ -410,7 +420,7 @@ def test_a_member_that_is_thrown_out_loses_its_partitions_and_joins_anew(
     assert (subscription_in(join).owned, subscription_in(join).generation) == ((), -1)
 
 
-def test_what_is_being_let_go_of_is_lost_too() -> None:
+def test_partitions_that_are_being_revoked_are_lost_too() -> None:
     driver = Driver().settle(0, 1)
     revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
     lose = only(driver.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID), Lose)
@@ -419,14 +429,14 @@ def test_what_is_being_let_go_of_is_lost_too() -> None:
     assert isinstance(only(driver.member.handle(Released(lose.number)), SendJoin), SendJoin)
 
 
-def test_a_joining_member_that_owns_nothing_has_nothing_to_lose() -> None:
+def test_a_fenced_joining_member_without_partitions_joins_again_at_once() -> None:
     driver = Driver()
     join = only(driver.refuse_join(driver.subscribe(), ErrorCode.MEMBER_ID_REQUIRED, "m"), SendJoin)
     again = only(driver.refuse_join(join, ErrorCode.UNKNOWN_MEMBER_ID), SendJoin)
     assert (again.request.member_id, again.pause) == ("", True)
 
 
-def test_a_cooperative_member_that_is_thrown_out_while_it_joins_loses_what_it_read() -> None:
+def test_a_cooperative_member_that_is_fenced_while_it_joins_loses_its_partitions() -> None:
     driver = Driver(CooperativeStickyStrategy()).settle(0)
     join = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), SendJoin)
     lose = only(driver.refuse_join(join, ErrorCode.UNKNOWN_MEMBER_ID), Lose)
@@ -447,10 +457,10 @@ def test_the_older_of_two_static_members_fails_and_loses_its_partitions(by: str)
     assert driver.member.is_gone
 
 
-# ---- leaving
+# Leaving.
 
 
-def test_closing_lets_go_first_and_then_says_goodbye() -> None:
+def test_closing_releases_partitions_and_then_sends_leave_group() -> None:
     driver = Driver().settle(0)
     revoke = only(driver.member.handle(Close(leave=True)), Revoke)
     assert revoke.closing
@@ -462,7 +472,7 @@ def test_closing_lets_go_first_and_then_says_goodbye() -> None:
     assert driver.member.handle(Close(leave=True)) == []
 
 
-def test_a_static_member_keeps_its_place_unless_told_to_leave() -> None:
+def test_a_static_member_keeps_its_place_unless_it_leaves_explicitly() -> None:
     driver = Driver(instance_id="i").settle(0)
     revoke = only(driver.member.handle(Close(leave=False)), Revoke)
     assert driver.member.handle(Released(revoke.number)) == []
@@ -472,14 +482,14 @@ def test_a_static_member_keeps_its_place_unless_told_to_leave() -> None:
     assert only(told.member.handle(Released(revoke.number)), SendLeave).instance_id == "i"
 
 
-def test_goodbyes_need_no_answer() -> None:
+def test_leave_group_needs_no_answer() -> None:
     driver = Driver().settle()
     leave = only(driver.member.handle(Close(leave=True)), SendLeave)
     driver.member.handle(RequestFailed(leave.attempt, ConnectionLost("gone", sent=True), retriable=True))
     assert driver.member.is_gone
 
 
-def test_a_member_without_a_name_waits_for_it_so_that_nobody_waits_for_the_member() -> None:
+def test_a_closing_member_without_an_id_waits_for_it_and_leaves_under_it() -> None:
     driver = Driver()
     join = driver.subscribe()
     wait = only(driver.member.handle(Close(leave=True)), AwaitJoin)
@@ -492,14 +502,14 @@ def test_a_member_without_a_name_waits_for_it_so_that_nobody_waits_for_the_membe
     assert silent.member.is_gone
 
 
-def test_closing_before_anything_ends_at_once() -> None:
+def test_closing_an_unjoined_member_ends_at_once() -> None:
     driver = Driver()
     assert driver.member.handle(Close(leave=True)) == []
     assert driver.member.is_gone
     assert driver.member.handle(Subscribe(frozenset({"t"}))) == []
 
 
-def test_subscribing_to_nothing_leaves_and_to_something_comes_back() -> None:
+def test_subscribing_to_no_topic_leaves_and_subscribing_again_joins() -> None:
     driver = Driver().settle(0)
     revoke = only(driver.member.handle(Subscribe(NOWHERE)), Revoke)
     leave = only(driver.member.handle(Released(revoke.number)), SendLeave)
@@ -508,7 +518,7 @@ def test_subscribing_to_nothing_leaves_and_to_something_comes_back() -> None:
     assert join.request.member_id == ""
 
 
-def test_a_member_that_does_not_read_leaves_until_it_does() -> None:
+def test_an_overdue_member_leaves_until_the_next_read() -> None:
     driver = Driver().settle(0)
     lose, leave = driver.member.handle(PollOverdue())
     assert isinstance(lose, Lose)
@@ -527,14 +537,14 @@ def test_a_read_while_leave_group_is_in_flight_makes_the_member_join_again() -> 
     assert isinstance(only(driver.member.handle(LeaveAnswer(leave.attempt)), SendJoin), SendJoin)
 
 
-def test_a_static_member_that_does_not_read_only_falls_silent() -> None:
+def test_an_overdue_static_member_stops_heartbeats_without_leaving() -> None:
     driver = Driver(instance_id="i").settle(0)
     only(driver.member.handle(PollOverdue()), Lose)
     assert driver.state is MemberState.UNJOINED
     assert only(driver.member.handle(Polled()), SendJoin).request.member_id == "m"
 
 
-# ---- whatever happens
+# Any order of events.
 
 
 CODES = [
@@ -592,7 +602,7 @@ def run_random_events(seed: int, cooperative: bool) -> None:
             if isinstance(action, SendJoin | SendSync | GatherTopics | SendLeave):
                 request = action
                 if isinstance(action, SendJoin) and not cooperative:
-                    # What the user holds goes before the group may give it to others.
+                    # The user releases partitions before the group can assign them to other members.
                     assert not held or handovers
             elif isinstance(action, Assign | Revoke | Lose):
                 if isinstance(action, Assign):
