@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard, TypeVar
 
 from .errors import ConfigurationError
-from .types import OffsetAndMetadata, TopicPartition
+from .types import OffsetAndMetadata, Record, TopicPartition
 
 T = TypeVar("T")
 
@@ -188,6 +188,13 @@ def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
         check_mark(value.offset, value.metadata, value.leader_epoch)
         checked[each] = value
     return checked
+
+
+def record(given: object) -> Record:
+    """A record, as reads return them."""
+    if not isinstance(given, Record):
+        raise TypeError(must_be("record", "a Record, as reads return them", given))
+    return given
 
 
 def check_mark(value: object, metadata: object, leader_epoch: object) -> None:

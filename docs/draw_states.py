@@ -61,7 +61,7 @@ MACHINES = [
     ),
     Machine(
         "Position of a consumer",
-        "aiokafka_lite.consumer.partition",
+        "aiokafka_lite.consumer.position",
         "POSITION",
         "UNKNOWN",
         "Where the consumer reads one assigned partition from.",

@@ -1,6 +1,6 @@
 """Reading records: ``Consumer`` and what it returns.
 
-Each name is imported when it is first asked for: who takes a part, as Spark's workers do, does not pay for the rest.
+Each name is imported at its first use: a program that needs only a part, such as a Spark worker, imports no more.
 """
 
 from __future__ import annotations
@@ -10,24 +10,34 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
+    from .claim import Claim
     from .columns import Batch, BytesColumn
-    from .consumer import Batches, Consumer, GroupMetadata
+    from .consumer import Consumer
+    from .consumer_group import ConsumerGroup
     from .deserializer import Deserializer, IntDeserializer, JsonDeserializer, StrDeserializer
     from .deserializing import OnDeserializationError
+    from .group_side import GroupMetadata
+    from .handler import ConsumerGroupHandler
+    from .iteration import Batches
     from .offsets import OffsetAndTimestamp
-    from .partition import OnOffsetReset, ResetReason
+    from .position import OnOffsetReset, ResetReason
     from .rebalance import RebalanceHandle, RebalanceListener
-    from .session import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
+    from .session import ConsumerGroupSession
 
 _HOMES = {
     "columns": ("Batch", "BytesColumn"),
-    "consumer": ("Batches", "Consumer", "GroupMetadata"),
+    "claim": ("Claim",),
+    "consumer": ("Consumer",),
+    "consumer_group": ("ConsumerGroup",),
     "deserializer": ("Deserializer", "IntDeserializer", "JsonDeserializer", "StrDeserializer"),
     "deserializing": ("OnDeserializationError",),
+    "group_side": ("GroupMetadata",),
+    "handler": ("ConsumerGroupHandler",),
+    "iteration": ("Batches",),
     "offsets": ("OffsetAndTimestamp",),
-    "partition": ("OnOffsetReset", "ResetReason"),
+    "position": ("OnOffsetReset", "ResetReason"),
     "rebalance": ("RebalanceHandle", "RebalanceListener"),
-    "session": ("Claim", "ConsumerGroup", "ConsumerGroupHandler", "ConsumerGroupSession"),
+    "session": ("ConsumerGroupSession",),
 }
 
 __all__ = [
@@ -52,5 +62,5 @@ __all__ = [
     "StrDeserializer",
 ]
 
-if not TYPE_CHECKING:  # a checker would take any name whatever for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__ = lazy.attributes(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""From bytes to the user's keys and values: the mirror of the producer's serializers."""
+"""From bytes to the user's keys and values: the counterpart of the producer's serializers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar, cast
 
-from ..config import check_methods
+from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError
 from ..types import Header
 
@@ -16,20 +16,21 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Deserializer(Protocol[T_co]):
-    """Turns the bytes of a key or a value into what the user works with; a null stays None and is not passed.
+    """Turns the bytes of a key or a value into an object. It is not called for a null, which stays None.
 
-    ``deserialize`` may be an ``async def``, as when it asks a registry of schemas; then it may be cancelled. It is
-    called for one record after the other, somewhat ahead of the reader, and again for a record that was not handed out
-    then. Whatever it raises makes the record one that cannot be deserialized; see ``Consumer``.
+    ``deserialize`` may be an ``async def``, for example to ask a schema registry; then it may be cancelled. It is
+    called for one record after the other, up to 100 records ahead of the reader, and again for a record that was not
+    returned. Any exception makes the record one that cannot be deserialized; see ``on_deserialization_error`` of
+    ``Consumer``.
     """
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T_co | Awaitable[T_co]:
-        """The key or value of a record that has these headers."""
+        """The key or value of a record with these headers."""
         ...
 
 
 class FunctionDeserializer:
-    """A function of the bytes alone, such as ``json.loads``, as a deserializer."""
+    """A deserializer that calls a function of the bytes alone, such as ``json.loads``."""
 
     def __init__(self, function: Callable[[bytes], object]) -> None:
         self._function = function
@@ -49,13 +50,13 @@ class AsyncFunctionDeserializer:
 
 
 class StrDeserializer:
-    """Gives text."""
+    """Returns text."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         try:
             codecs.lookup(encoding)
         except LookupError:
-            raise ConfigurationError(f"encoding={encoding!r}: Python knows no such encoding") from None
+            raise ConfigurationError(must_be("encoding", "a text encoding of Python", encoding)) from None
         self._encoding = encoding
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> str:
@@ -63,31 +64,32 @@ class StrDeserializer:
 
 
 class JsonDeserializer:
-    """Gives what the module ``json`` makes of UTF-8. NaN and infinity, which are not JSON, are refused."""
+    """Returns JSON in UTF-8 as Python objects. Refuses NaN and infinity, which are not JSON."""
 
     def __init__(self) -> None:
-        self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode  # json.loads would make one a call
+        # json.loads would create a decoder for each call.
+        self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> object:
         return self._decode(data.decode())
 
 
 class IntDeserializer:
-    """Gives an int of ``size`` bytes, big-endian two's complement: with 2, 4 and 8 Java's Short, Integer and Long."""
+    """Returns an int of ``size`` bytes, big-endian two's complement: 2, 4, 8 are Java's Short, Integer, Long."""
 
     def __init__(self, size: int = 8) -> None:
         if size not in (1, 2, 4, 8):
-            raise ConfigurationError(f"size={size!r}: 1, 2, 4 or 8 bytes")
+            raise ConfigurationError(must_be("size", "1, 2, 4 or 8 bytes", size))
         self._size = size
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> int:
         if len(data) != self._size:
-            raise ValueError(f"{self._size} bytes are needed, not {len(data)}")
+            raise ValueError(f"an integer of {self._size} bytes is needed, got {len(data)} bytes")
         return int.from_bytes(data, "big", signed=True)
 
 
 def as_deserializer(name: str, given: object) -> Deserializer[object]:
-    """The deserializer that a setting of that name stands for: one, or a function of the bytes alone.
+    """The deserializer for the setting ``name``: an object with ``deserialize``, or a function of the bytes alone.
 
     Raises ConfigurationError for anything else.
     """
@@ -95,16 +97,15 @@ def as_deserializer(name: str, given: object) -> Deserializer[object]:
         check_methods(name, given, "deserialize")
         return cast("Deserializer[object]", given)
     if not callable(given):
-        raise ConfigurationError(
-            f"{name}={given!r}: an object with deserialize(topic, data, headers), or a function of bytes, is needed"
-        )
+        what = "an object with deserialize(topic, data, headers), or a function of bytes"
+        raise ConfigurationError(must_be(name, what, given))
     if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
         return AsyncFunctionDeserializer(given)
     return FunctionDeserializer(given)
 
 
 def is_async(deserializer: Deserializer[object]) -> bool:
-    """Whether its results have to be awaited."""
+    """Whether its results must be awaited."""
     return inspect.iscoroutinefunction(deserializer.deserialize)
 
 

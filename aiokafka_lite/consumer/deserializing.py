@@ -1,27 +1,31 @@
-"""Handing out records with keys and values that deserializers made.
+"""Handing out records with deserialized keys and values.
 
-A record counts as delivered when both of its parts are there, not before: a cancelled read loses nothing, and a record
-that cannot be deserialized stays the next one until the user has said what is to become of it.
+A record counts as delivered when both of its parts are deserialized, not before: a cancelled read loses nothing, and a
+record that cannot be deserialized stays the next one until ``on_deserialization_error`` or a seek decides about it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
+import anyio
+
+from ..arguments import must_be
 from ..errors import ConfigurationError, DeserializationError
 from ..types import Header, Record
 from .columns import records_of
 from .deserializer import Deserializer, as_deserializer, is_async
 from .fetched import Chunk
-from .partition import PartitionState
+from .partition import AssignedPartition
 
 logger = logging.getLogger(__name__)
 
 AHEAD = 100
-"""Records whose keys and values are made at once for a reader that takes them one by one."""
+"""Records whose keys and values are deserialized at once for a reader that takes them one by one."""
 
 AnyRecord = Record[Any, Any]
 OnDeserializationError = (
@@ -29,32 +33,32 @@ OnDeserializationError = (
     | Callable[[DeserializationError, Record], AnyRecord | None]
     | Callable[[DeserializationError, Record], Awaitable[AnyRecord | None]]
 )
-"""What becomes of a record that cannot be deserialized.
+"""What to do with a record that cannot be deserialized.
 
-``"raise"`` raises DeserializationError, again with each read, until the user seeks past it; ``"skip"`` leaves the
-record out, with a warning; ``"raw"`` hands it out as bytes. A function gets the error and the record as bytes, and
-returns the record to hand out, or None to leave it out; it may be async, and what it raises comes out of the read.
+``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record; ``"skip"`` skips
+the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes, and returns
+the record to hand out, or None to skip it; it may be async, and the read raises its exceptions.
 """
 
 
 class Source(Protocol):
-    """Where records come from: a ``Reader``, or a ``Claim``."""
+    """Where records come from: a ``Reader``, or a ``ClaimReader``."""
 
-    def peek(self) -> tuple[PartitionState, Chunk] | None:
-        """What comes next and whose it is, without taking it; None if nothing is there. Raises what is in the way."""
+    def peek(self) -> tuple[AssignedPartition, Chunk] | None:
+        """The next records and their partition, without taking them; None if there are none. Raises KafkaError."""
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
-        """Hand out the next records of what was just peeked at, with these keys and values."""
+        """Hand out the next records of the peeked chunk, with these keys and values."""
 
-    def deliver(self, state: PartitionState, chunk: Chunk, start: int, count: int) -> bool:
-        """Count records of a peeked chunk as delivered; False if they are not what comes next any longer."""
+    def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
+        """Take ``count`` records of a peeked chunk. False if they are no longer the next ones."""
 
-    def refuse(self, state: PartitionState) -> None:
-        """The user cannot have the next record of a partition: it is left alone for a moment."""
+    def refuse(self, assigned: AssignedPartition) -> None:
+        """The user cannot have the partition's next record: back off."""
 
 
 class Deserializing:
-    """Takes records from a source and runs deserializers over them. It keeps nothing: many sources may share it."""
+    """Takes records from a source and runs deserializers over them. Keeps no records: many sources may share it."""
 
     def __init__(
         self,
@@ -63,9 +67,8 @@ class Deserializing:
         on_error: OnDeserializationError,
     ) -> None:
         if not callable(on_error) and on_error not in ("raise", "skip", "raw"):
-            raise ConfigurationError(
-                f"on_deserialization_error={on_error!r}: 'raise', 'skip', 'raw', or a function of error and record"
-            )
+            what = "'raise', 'skip', 'raw', or a function of error and record"
+            raise ConfigurationError(must_be("on_deserialization_error", what, on_error))
         self._key = None if key is None else as_deserializer("key_deserializer", key)
         self._value = None if value is None else as_deserializer("value_deserializer", value)
         self._key_is_async = self._key is not None and is_async(self._key)
@@ -75,9 +78,9 @@ class Deserializing:
         self._skipped = 0
 
     def iterate(self, source: Source) -> bool:
-        """Make the source iterate over what comes next; False if that takes ``take``.
+        """Make the source iterate over the next records. False if ``take`` is needed instead.
 
-        That is: nothing is there, a deserializer is async, or the next record cannot be deserialized.
+        It is needed if nothing is buffered, a deserializer is async, or the next record cannot be deserialized.
         """
         if self.is_async or (found := source.peek()) is None:
             return False
@@ -90,24 +93,24 @@ class Deserializing:
     async def take(
         self, source: Source, max_records: int, *, deadline: float | None = None, skip: int = 0
     ) -> list[AnyRecord]:
-        """Up to ``max_records`` of one partition; none if nothing is there. Raises what stands in the way.
+        """Up to ``max_records`` of one partition; none if nothing is buffered. Raises KafkaError.
 
-        When the loop's time is ``deadline``, what async deserializers have made by then is returned, if anything: with
-        a list that takes longer than the timeout, starting over in each call would never get anywhere. Nor are records
-        left out any longer then, but ``skip`` of them at least.
+        At the loop's time ``deadline`` this returns the records that async deserializers have finished: if each call
+        started over, a list that takes longer than the timeout would never be returned. Records are skipped until then,
+        and at least ``skip`` of them.
         """
         while (found := source.peek()) is not None:
-            state, chunk = found
+            assigned, chunk = found
             start = chunk.index
             records, used, failure = await self._read(chunk, max_records, deadline)
-            if not source.deliver(state, chunk, start, used):
-                continue  # another task has read, sought or paused meanwhile
+            if not source.deliver(assigned, chunk, start, used):
+                continue  # another task has read, sought or paused in the meantime
             if records:
                 return records
             if failure is not None:
-                source.refuse(state)
+                source.refuse(assigned)
                 raise failure
-            await asyncio.sleep(0)  # a log full of records to skip must not keep the event loop from its work
+            await asyncio.sleep(0)  # skipping a whole log must not block the event loop
             skip -= used
             if (skip < 0 or not used) and deadline is not None and asyncio.get_running_loop().time() >= deadline:
                 break
@@ -116,37 +119,33 @@ class Deserializing:
     async def _read(
         self, chunk: Chunk, max_records: int, deadline: float | None
     ) -> tuple[list[AnyRecord], int, Exception | None]:
-        """The next records, how many of the chunk's that takes, and what ended it before that."""
+        """The next records, how many of the chunk's records they used, and the error that ended it early."""
         if not self.is_async:
             keys, values = self._ahead(chunk, max_records)
             if values:
                 return list(records_of(chunk, keys, values)), len(values), None
-            max_records = 1  # it begins with one that needs a decision
+            max_records = 1  # the first one needs a decision
         records: list[AnyRecord] = []
         used = 0
         some = slice(chunk.index, chunk.index + max_records)
-        try:
-            async with asyncio.timeout_at(deadline) as scope:
-                for raw in records_of(chunk, chunk.keys[some], chunk.values[some]):
+        with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
+            for raw in records_of(chunk, chunk.keys[some], chunk.values[some]):
+                try:
+                    record = await self._deserialize(raw)
+                except DeserializationError as error:
                     try:
-                        record = await self._deserialize(raw)
-                    except DeserializationError as error:
-                        try:
-                            record = await self._decide(error, raw)
-                        except Exception as failure:  # noqa: BLE001 - it is raised once what lies before is handed out
-                            return records, used, failure
-                    used += 1
-                    if record is not None:
-                        records.append(record)
-        except TimeoutError:
-            if not scope.expired():
-                raise
+                        record = await self._decide(error, raw)
+                    except Exception as failure:  # noqa: BLE001 - raised when the records before it are handed out
+                        return records, used, failure
+                used += 1
+                if record is not None:
+                    records.append(record)
         return records, used, None
 
     def _ahead(self, chunk: Chunk, max_records: int) -> tuple[Sequence[object], Sequence[object]]:
-        """What deserializers that are not async make of the next keys and values, up to one that they refuse.
+        """The next keys and values by deserializers that are not async, up to the first one that they refuse.
 
-        Whole columns: a call and an exception handler for each record took twice as long as parsing small JSON.
+        Whole columns at once: a call and an exception handler per record took twice as long as parsing small JSON.
         """
         some = slice(chunk.index, chunk.index + max_records)
         headers = chunk.headers[some]
@@ -169,7 +168,7 @@ class Deserializing:
                 value = self._value.deserialize(raw.topic, raw.value, raw.headers)
                 if self._value_is_async and isinstance(value, Awaitable):
                     value = await value
-        except Exception as error:  # a user's deserializer may raise anything, and the reader is told all of it
+        except Exception as error:  # a user's deserializer may raise anything
             raise DeserializationError(
                 f"the {part} of {raw.topic}-{raw.partition} at offset {raw.offset} cannot be deserialized: {error!r}; "
                 f"seek to {raw.offset + 1} to skip the record, or set on_deserialization_error",
@@ -189,9 +188,9 @@ class Deserializing:
         if self._on_error == "raw":
             return raw
         self._skipped += 1
-        if str(self._skipped).rstrip("0") == "1":  # a topic full of them would fill the log
+        if str(self._skipped).rstrip("0") == "1":  # 1, 10, 100, …: a topic full of them would fill the log
             logger.warning(
-                "%s-%s: the record at offset %s is skipped, %d so far: %r",
+                "%s-%s: skipped the record at offset %s, %d so far: %r",
                 *(raw.topic, raw.partition, raw.offset, self._skipped),
                 error.__cause__,
             )
@@ -211,6 +210,6 @@ def _made(
     try:
         for data, of_record in zip(column, headers):
             made.append(None if data is None else deserialize(topic, data, of_record))
-    except Exception:  # noqa: BLE001 - when its turn comes, it is called again, and what it raises is told
+    except Exception:  # noqa: BLE001 - called again for this record when it is the next one, and raised then
         pass
     return made

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from ..aio.service import Service
 from ..cluster.client import Client
 from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common
-from ..config import ConsumerConfig, GroupConfig
 from ..group.coordinator import Coordinator
 from ..types import IsolationLevel
-from .partition import Hold, PartitionState
+from .partition import AssignedPartition
+from .settings import ReadingOptions
 from .subscription import Subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """A membership. ``state`` is `MemberState`'s; ``coordinator`` None while it is looked for."""
+    """A membership. ``state`` is a name of ``MemberState``; ``coordinator`` is None while it is looked up."""
 
     group_id: str
     state: str
@@ -32,7 +32,10 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """An assigned partition. ``lag`` is by the last answer to a fetch, None where there was none."""
+    """An assigned partition. ``lag`` is by the last answer to a fetch, None before the first one.
+
+    ``error`` is the failure that the next read raises, or why the last lookup of the offset failed.
+    """
 
     partition: str
     state: str
@@ -42,12 +45,12 @@ class PartitionReport:
     leader: int | None
     buffered_bytes: int
     paused: bool
-    trouble: str | None
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerDiagnosis(Diagnosis):
-    """A consumer. ``partitions`` has the first of them; ``assigned`` says how many there are."""
+    """A consumer. ``partitions`` has the first 200 partitions; ``assigned`` is the number of all."""
 
     group: GroupReport | None
     assigned: int
@@ -56,7 +59,7 @@ class ConsumerDiagnosis(Diagnosis):
 
 
 def group_report(coordinator: Coordinator | None) -> GroupReport | None:
-    """The membership, if there is one."""
+    """The membership; None without one."""
     if coordinator is None:
         return None
     member = coordinator.member
@@ -74,30 +77,33 @@ def group_report(coordinator: Coordinator | None) -> GroupReport | None:
     )
 
 
-def partition_reports(states: Iterable[PartitionState], isolation: IsolationLevel) -> tuple[PartitionReport, ...]:
-    """The first of the partitions, without asking anybody."""
-    return tuple(_partition(state, isolation) for state in list(states)[:MOST_SHOWN])
+def partition_reports(
+    partitions: Iterable[AssignedPartition], isolation: IsolationLevel
+) -> tuple[PartitionReport, ...]:
+    """The first of the partitions. Asks no broker."""
+    return tuple(_partition(each, isolation) for each in list(partitions)[:MOST_SHOWN])
 
 
-def lag_of(state: PartitionState, isolation: IsolationLevel) -> int | None:
-    """By the end that the last answer named, or None."""
-    end, position = state.known_end(isolation), state.position
-    return None if end is None or position is None else max(0, end - position)
+def lag_of(assigned: AssignedPartition, isolation: IsolationLevel) -> int | None:
+    """By the end that the last answer named; None if there was none."""
+    end, offset = assigned.known_end(isolation), assigned.offset
+    return None if end is None or offset is None else max(0, end - offset)
 
 
-def _partition(state: PartitionState, isolation: IsolationLevel) -> PartitionReport:
-    held = "" if state.hold is Hold.NOT else f", held: {state.hold.name}"
-    trouble = state.failure if state.failure is not None else state.trouble
+def _partition(assigned: AssignedPartition, isolation: IsolationLevel) -> PartitionReport:
+    position = assigned.position
+    waits = f", waits: {position.pause_reason.name}" if position.pause_reason else ""
+    error = position.lookup_error if assigned.failure is None else str(assigned.failure)
     return PartitionReport(
-        partition=str(state.partition),
-        state=state.state.name + held,
-        position=state.position,
-        high_watermark=state.high_watermark,
-        lag=lag_of(state, isolation),
-        leader=state.node_id,
-        buffered_bytes=state.buffered,
-        paused=state.paused,
-        trouble=None if trouble is None else str(trouble),
+        partition=str(assigned.partition),
+        state=position.state.name + waits,
+        position=assigned.offset,
+        high_watermark=assigned.high_watermark,
+        lag=lag_of(assigned, isolation),
+        leader=assigned.node_id,
+        buffered_bytes=assigned.buffer.bytes,
+        paused=position.paused,
+        error=error,
     )
 
 
@@ -105,18 +111,17 @@ def diagnose(
     service: Service,
     client: Client,
     subscription: Subscription,
-    config: ConsumerConfig,
+    options: ReadingOptions,
     coordinator: Coordinator | None,
-    group_config: GroupConfig | None,
 ) -> ConsumerDiagnosis:
-    """Put it together."""
-    states = list(subscription)
-    known = [lag for state in states if (lag := lag_of(state, config.isolation)) is not None]
-    configs = (config,) if group_config is None else (config, group_config)
+    """The diagnosis of a consumer or of a running ``ConsumerGroup``."""
+    partitions, isolation = list(subscription), options.consumer.isolation
+    known = [lag for each in partitions if (lag := lag_of(each, isolation)) is not None]
+    configs = (options.consumer,) if options.group is None else (options.consumer, options.group)
     return ConsumerDiagnosis(
         **common(service, client, *configs),  # type: ignore[arg-type]
         group=group_report(coordinator),
-        assigned=len(states),
+        assigned=len(partitions),
         lag=sum(known),
-        partitions=partition_reports(states, config.isolation),
+        partitions=partition_reports(partitions, isolation),
     )

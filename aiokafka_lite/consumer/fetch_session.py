@@ -1,8 +1,8 @@
 """The client's half of a fetch session (KIP-227), which lets a request name only the partitions that changed.
 
-Pure: it knows what the broker remembers and says what to tell it next. One session belongs to one fetcher and one
-broker. A broker that has no room for a session answers with session id 0, and brokers too old for sessions do the same
-by leaving the field out; either way every request simply stays a full one.
+Pure: it tracks what the broker remembers and returns what the next request must contain. One session belongs to one
+fetcher and one broker. A broker without room for a session answers with session id 0, and so do brokers too old for
+sessions, whose answers lack the field; then every request stays a full one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EPOCH_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest(Generic[K, V]):
-    """What a fetch request should carry: all wanted partitions when ``full``, else only the differences."""
+    """What a fetch request must contain: all wanted partitions when ``full``, else only the differences."""
 
     session_id: int
     epoch: int
@@ -40,9 +40,9 @@ class SessionRequest(Generic[K, V]):
 class FetchSession(Generic[K, V]):
     """What one broker remembers of this client's fetches.
 
-    ``K`` names a partition *as the broker keeps it* (with its topic id, so that a topic made anew is another key) and
-    ``V`` is everything that a request says of it; a value that differs from the remembered one is sent again. Call
-    ``next`` for each request, then exactly one of ``answered`` and ``lost``.
+    ``K`` identifies a partition as the broker stores it (with its topic id, so a topic that was created again is
+    another key). ``V`` is everything that a request says about it; a value that differs from the remembered one is sent
+    again. Call ``next`` for each request, then exactly one of ``answered`` and ``lost``.
     """
 
     session_id: int = NO_SESSION
@@ -51,7 +51,7 @@ class FetchSession(Generic[K, V]):
     _asked: dict[K, V] = field(default_factory=dict)
 
     def next(self, wanted: Mapping[K, V]) -> SessionRequest[K, V]:
-        """The request that makes the broker's memory equal to ``wanted``, in the order of ``wanted``."""
+        """The request after which the broker remembers ``wanted``, in the order of ``wanted``."""
         self._asked = dict(wanted)
         if self.epoch == FULL:
             return SessionRequest(self.session_id, FULL, dict(wanted))

@@ -1,8 +1,8 @@
-"""From the raw bytes of a fetch to the records that a user may see: aborted ones left out, nothing before the position.
+"""From the bytes of a fetch to the records that users see: none of an aborted transaction, none before the position.
 
-Pure. A response is cut into batches when it comes, which reads headers only. A batch is decoded when the reader gets to
-it, once, into columns; records are then made from the columns one at a time. So what waits in memory is what the broker
-sent, and the time that decoding takes is spent by who wants the records.
+Pure. A response is split into batches when it arrives, which reads headers only. A batch is decoded when the reader
+reaches it, once, into columns; records are then created from the columns one at a time. So memory holds what the broker
+sent, and decoding takes the time of the read that wants the records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..types import Header, Record, TimestampType, TopicPartition
 
 ABORT_MARKER = 0  # the ``type`` of a control record that ends an aborted transaction (KIP-98)
 
-# Record(*fields) runs Python code per record; this is the same object made by C alone.
+# Record(*fields) runs Python code for each record; this creates the same object in C.
 make_record = partial(tuple.__new__, Record)
 
 
@@ -29,7 +29,7 @@ class AbortedTransactions:
     """Which batches of one response belong to aborted transactions (read_committed only).
 
     The broker lists every aborted transaction that overlaps the response as (producer, first offset), in any order. A
-    producer's batches are dropped from that offset up to its abort marker, so batches must be asked about in order.
+    producer's batches are hidden from that offset up to its abort marker, so batches must be passed in order.
     """
 
     __slots__ = ("_aborting", "_upcoming")
@@ -40,14 +40,14 @@ class AbortedTransactions:
         self._aborting: set[int] = set()
 
     def drops(self, batch: RecordBatch) -> bool:
-        """Whether the records of this transactional batch must not be seen."""
+        """Whether the records of this transactional batch are hidden."""
         self._begin_up_to(batch.last_offset)
         return batch.producer_id in self._aborting
 
     def ended(self, marker: RecordBatch) -> None:
-        """A producer's abort marker was met."""
-        # A response may begin with the marker, its transaction's records having come in the one before. It must begin
-        # before it can end: else it would begin after its end, and take the producer's next one with it.
+        """A producer's abort marker was reached."""
+        # A response may begin with the marker, because the records came in the response before. The transaction must
+        # begin before it ends: otherwise it would begin after its end and hide the producer's next transaction.
         self._begin_up_to(marker.last_offset)
         self._aborting.discard(marker.producer_id)
 
@@ -57,10 +57,10 @@ class AbortedTransactions:
 
 
 class Chunk:
-    """What is left to deliver of decoded records, a batch's or a part of it. Owner: the partition that they came from.
+    """Decoded records of a batch, or of a part of it. Owner: the ``Buffer`` of their partition.
 
-    ``index`` is the next record to deliver. While records are being iterated over, the true index lives in the iterator
-    of the offsets, which costs nothing per record; ``settle`` brings it back.
+    ``index`` is the next record to deliver. During an iteration the true index is in the iterator of the offsets, which
+    costs nothing per record; ``settle`` writes it back.
     """
 
     __slots__ = (
@@ -91,13 +91,13 @@ class Chunk:
         self.leader_epoch: int | None = batch.leader_epoch if batch.leader_epoch >= 0 else None
         self.start = position
         self.next_offset = columns.offsets[-1] + 1 if columns.offsets else position
-        # A broker sends whole batches, so the first one may begin before the position.
+        # Brokers send whole batches, so the first one may begin before the position.
         self.index = bisect_left(self.offsets, position)
         self._iterated: Iterator[int] | None = None
-        self._end = 0  # of the iteration
+        self._end = 0  # the index at which the iteration ends
 
     def __len__(self) -> int:
-        """Records left, when settled."""
+        """Undelivered records; the chunk must be settled."""
         return len(self.offsets) - self.index
 
     @property
@@ -109,17 +109,17 @@ class Chunk:
         return max(self.start, self.offsets[index - 1] + 1) if index else self.start
 
     def iterate(self) -> Iterator[Record]:
-        """The records left, one by one; each counts as delivered when it is taken."""
+        """The undelivered records, one by one; each counts as delivered when it is taken."""
         return self.iterate_with(self.keys[self.index :], self.values[self.index :])
 
     def iterate_with(self, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
-        """As ``iterate``, over as many records as these are: what a deserializer made of the next keys and values."""
+        """As ``iterate``, over ``len(keys)`` records, with these deserialized keys and values."""
         rest = slice(self.index, self.index + len(values))
         self._end = rest.stop
         offsets = iter(self.offsets[rest])
         self._iterated = offsets
-        # The offsets must stay where they are: ``zip`` takes from the left and ends at the first that has no more, and
-        # the endless ones before them lose nothing by that.
+        # The offsets must stay the first finite column: ``zip`` takes from the left and stops at the first column that
+        # ends, and the infinite ones before it lose nothing by that.
         return map(
             make_record,
             zip(
@@ -137,20 +137,20 @@ class Chunk:
 
     @property
     def in_hand(self) -> int | None:
-        """While being iterated over: the offset of the record taken last, if others were taken before it."""
+        """During an iteration: the offset of the last taken record, if others were taken before it."""
         if self._iterated is None:
             return None
         index = self._end - length_hint(self._iterated)
         return self.offsets[index - 1] if index - self.index >= 2 else None
 
     def settle(self) -> None:
-        """Note how far an iteration got; the iterator of ``iterate`` must not be used after this."""
+        """Note how far an iteration came. The iterator of ``iterate`` must not be used after this."""
         if self._iterated is not None:
             self.index = self._end - length_hint(self._iterated)
             self._iterated = None
 
     def advance(self, count: int) -> slice:
-        """Deliver up to ``count`` records: the slice of the columns that holds them."""
+        """Deliver up to ``count`` records. Returns their slice of the columns."""
         end = min(len(self.offsets), self.index + count)
         taken = slice(self.index, end)
         self.index = end
@@ -166,10 +166,10 @@ def decode(
     check_crc: bool,
     max_size: int,
 ) -> Iterator[Chunk]:
-    """The records of a batch at or after ``position``, decoded as they are asked for; nothing if none is for users.
+    """The records of a batch from ``position`` on, decoded in chunks on demand; no chunk for a hidden batch.
 
-    ``aborted`` is None when records of aborted transactions are wanted. Control batches never are. Raises CorruptRecord
-    that names partition and the offset up to which records could be read.
+    ``aborted`` is None when records of aborted transactions are wanted; control batches are always hidden. Raises
+    CorruptRecord with the partition and the offset up to which records could be read.
     """
     try:
         if check_crc:
@@ -186,7 +186,7 @@ def decode(
 
 
 def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size: int) -> bool:
-    """Whether users must not see a batch: a marker, or part of an aborted transaction. To be asked once, in order."""
+    """Whether a batch is hidden: a marker, or part of an aborted transaction. Call it once per batch, in order."""
     if batch.is_control:
         if aborted is not None and _is_abort_marker(batch, max_size):
             aborted.ended(batch)
@@ -195,8 +195,8 @@ def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size:
 
 
 def corrupt(partition: TopicPartition, position: int, reason: str, batch: RecordBatch | None = None) -> CorruptRecord:
-    """The error for records at ``position`` that cannot be read, with the way round them."""
-    hint, next_offset = "seek to a later offset to go on", None
+    """The error for records at ``position`` that cannot be read, with the offset to seek to."""
+    hint, next_offset = "seek to a later offset to continue", None
     if batch is not None and batch.next_offset > position:
         next_offset = batch.next_offset
         hint = f"the batch has offsets {batch.base_offset} to {batch.last_offset}; seek to {next_offset} to skip it"

@@ -1,6 +1,6 @@
-"""Looking up offsets by time at the leaders (ListOffsets), and merging what they say.
+"""Looking up offsets by time at the leaders (ListOffsets).
 
-The first half is pure and shared with the position keeper, which asks for the offsets that the consumer itself needs.
+The first half is pure and shared with the position keeper, which looks up the offsets that the consumer itself needs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import anyio
 
-from ..aio.retry import Backoff
+from ..aio.deadline import deadline
+from ..aio.retry import Backoff, is_retriable
 from ..aio.service import unwrapped
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
-from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..errors import ErrorCode, KafkaError, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import (
     ListOffsetsRequest,
@@ -28,13 +29,13 @@ from ..types import IsolationLevel, TopicPartition
 
 LATEST = -1  # the end: the high watermark, or the last stable offset for read_committed
 EARLIEST = -2
-CONSUMER = -1  # the replica id of who is no replica
+CONSUMER = -1  # the replica id that consumers send
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Where to read from to see everything since some time.
+    """The first offset at or after some time.
 
-    ``timestamp`` is that of the record at ``offset``, in milliseconds, -1 when the lookup was not by time.
+    ``timestamp`` is that of the record at ``offset``, in milliseconds; -1 when the lookup was not by time.
     """
 
     offset: int
@@ -44,7 +45,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(slots=True)
 class LookupAnswer:
-    """What one leader said. A partition that it has no such offset for (nothing is that young) is found as None."""
+    """The answer of one leader. A partition without such an offset (no record is that young) is found as None."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class LookupAnswer:
 def lookup_request(
     view: ClusterView, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> ListOffsetsRequest:
-    """One request for timestamps (milliseconds, or LATEST, EARLIEST) of partitions that have one leader."""
+    """One request for partitions of one leader; the values are timestamps in milliseconds, or LATEST, EARLIEST."""
     topics: dict[str, list[ListOffsetsRequestPartition]] = {}
     for partition, timestamp in wanted.items():
         known = view.partition(partition)
@@ -73,7 +74,7 @@ def lookup_request(
 
 
 def read_lookup(wanted: Iterable[TopicPartition], response: ListOffsetsResponse) -> LookupAnswer:
-    """What the response says of each wanted partition; one that it leaves out counts as unknown there."""
+    """The answer by partition; a wanted partition that it leaves out counts as unknown to the broker."""
     answer = LookupAnswer()
     for topic in response.topics:
         for given in topic.partitions:
@@ -98,90 +99,98 @@ async def list_offsets(
     isolation: IsolationLevel,
     *,
     timeout: float,
-    backoff: Backoff,
+    backoff: Backoff | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Ask all leaders at once, and again where metadata was stale, until every partition has its answer.
+    """Look up offsets at all leaders at once, and again where metadata was outdated, until all are found.
 
-    Raises UnknownTopic and its like for what will not get better, KafkaTimeout after ``timeout`` seconds.
+    Raises UnknownTopic and other errors that are not retriable, KafkaTimeout after ``timeout`` seconds.
     """
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-    trouble: dict[TopicPartition, str] = {}
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
+    at = loop.time() + timeout
     for name in {partition.topic for partition in wanted}:
-        # With no other deadline around it, as it says at its own what is wrong with the topic.
-        await client.topic(name, timeout=round(deadline - loop.time(), 3))
-    try:
-        async with asyncio.timeout_at(deadline) as scope:
-            while missing := {each: wanted[each] for each in wanted if each not in found}:
-                await _ask_leaders(client, missing, isolation, timeout, found, trouble)
-                if len(found) < len(wanted):
-                    client.request_refresh()
-                    await asyncio.sleep(backoff.next())
-    except TimeoutError as error:
-        if not scope.expired():  # a KafkaTimeout of something inside
-            raise
-        missing_text = ", ".join(
-            f"{each} ({trouble.get(each, 'not answered')})" for each in wanted if each not in found
-        )
-        raise KafkaTimeout(f"offsets were not found within {timeout:g} s for {missing_text}") from error
-    return {each: found[each] for each in wanted}
+        # Outside of the deadline below, because this error text says what is wrong with the topic.
+        await client.topic(name, timeout=round(at - loop.time(), 3))
+    return await _Lookup(client, wanted, isolation, timeout, at, backoff or client.retry_backoff()).run()
 
 
-async def _ask_leaders(
-    client: Client,
-    wanted: Mapping[TopicPartition, int],
-    isolation: IsolationLevel,
-    timeout: float,
-    found: dict[TopicPartition, OffsetAndTimestamp | None],
-    trouble: dict[TopicPartition, str],
-) -> None:
-    """A round: one request to each leader, at once. What may get better goes to ``trouble``; the rest is raised."""
-    view = client.view
-    by_node: dict[int, dict[TopicPartition, int]] = {}
-    for partition, timestamp in wanted.items():
-        leader = view.leader_of(partition)
-        if leader is not None:
-            by_node.setdefault(leader.node_id, {})[partition] = timestamp
-            continue
-        topic = view.topics.get(partition.topic)
-        if topic is not None and topic.is_usable and topic.partition(partition.partition) is None:
-            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not among {len(topic.partitions)}")
-        trouble[partition] = "no leader"
+class _Lookup:
+    """One call of ``list_offsets``: what was found, and the last error of each partition that is still missing."""
 
-    refused: list[tuple[TopicPartition, ErrorCode]] = []
+    def __init__(
+        self,
+        client: Client,
+        wanted: Mapping[TopicPartition, int],
+        isolation: IsolationLevel,
+        timeout: float,
+        at: float,
+        backoff: Backoff,
+    ) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._isolation = isolation
+        self._timeout = timeout
+        self._at = at
+        self._backoff = backoff
+        self._found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        self._errors: dict[TopicPartition, str] = {}
 
-    async def ask(node_id: int, share: dict[TopicPartition, int]) -> None:
-        request = lookup_request(view, share, isolation)
+    async def run(self) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        with deadline.at(self._at, self._describe_timeout):
+            while missing := {each: at for each, at in self._wanted.items() if each not in self._found}:
+                await self._ask_leaders(missing)
+                if len(self._found) < len(self._wanted):
+                    self._client.request_refresh()
+                    await asyncio.sleep(self._backoff.next())
+        return {each: self._found[each] for each in self._wanted}
+
+    def _describe_timeout(self) -> str:
+        missing = (each for each in self._wanted if each not in self._found)
+        text = ", ".join(f"{each} ({self._errors.get(each, 'not answered')})" for each in missing)
+        return f"offsets were not found within {self._timeout:g} s for {text}"
+
+    async def _ask_leaders(self, missing: Mapping[TopicPartition, int]) -> None:
+        """One round: a request to each leader, at once. Raises the errors that are not retriable."""
+        refused: list[KafkaError] = []
+        shares = self._by_leader(missing)
         try:
-            response = await client.send(request, node=node_id, purpose=Purpose.OTHER, timeout=timeout, retry=False)
-        except KafkaError as error:  # not raised here: one broker's failure would cut off the answers of the others
-            failures.append(error)
-            trouble.update(dict.fromkeys(share, str(error)))
+            async with anyio.create_task_group() as group:
+                for node_id, share in shares.items():
+                    group.start_soon(self._ask, node_id, share, refused)
+        except BaseExceptionGroup as errors:
+            raise unwrapped(errors) from None
+        for error in refused:
+            raise error
+
+    def _by_leader(self, missing: Mapping[TopicPartition, int]) -> dict[int, dict[TopicPartition, int]]:
+        view = self._client.view
+        by_node: dict[int, dict[TopicPartition, int]] = {}
+        for partition, timestamp in missing.items():
+            leader = view.leader_of(partition)
+            if leader is not None:
+                by_node.setdefault(leader.node_id, {})[partition] = timestamp
+                continue
+            topic = view.topics.get(partition.topic)
+            if topic is not None and topic.is_usable and topic.partition(partition.partition) is None:
+                why = f"topic {partition.topic!r} has {len(topic.partitions)} partitions; there is no {partition}"
+                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+            self._errors[partition] = "no leader"
+        return by_node
+
+    async def _ask(self, node_id: int, share: dict[TopicPartition, int], refused: list[KafkaError]) -> None:
+        """Ask one leader. Errors are collected, because raising one here would cancel the other requests."""
+        request = lookup_request(self._client.view, share, self._isolation)
+        try:
+            response = await self._client.send(
+                request, node=node_id, purpose=Purpose.OTHER, timeout=self._timeout, retry=False
+            )
+        except KafkaError as error:
+            self._errors.update(dict.fromkeys(share, str(error)))
+            if not is_retriable(error):
+                refused.append(error)
             return
         answer = read_lookup(share, response)
-        found.update(answer.found)
+        self._found.update(answer.found)
         for partition, code in answer.errors.items():
-            trouble[partition] = code.name
+            self._errors[partition] = code.name
             if not code.retriable:
-                refused.append((partition, code))
-
-    failures: list[KafkaError] = []
-    try:
-        async with anyio.create_task_group() as group:
-            for node_id, share in by_node.items():
-                group.start_soon(ask, node_id, share)
-    except BaseExceptionGroup as errors:
-        raise unwrapped(errors) from None
-    for partition, code in refused:
-        raise error_for(code, f"looking up an offset of {partition}")
-    for failure in failures:
-        if not is_passing(failure):
-            raise failure
-
-
-def is_passing(error: KafkaError) -> bool:
-    """Whether a request that failed so may succeed on another connection, or at another broker, later."""
-    if isinstance(error, BrokerError):
-        return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE  # it has just left the cluster
-    return isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError)
+                refused.append(error_for(code, f"looking up an offset of {partition}"))

@@ -1,270 +1,157 @@
-"""The task that finds out where partitions without an offset begin, and who leads those without a leader.
-
-It decides nothing that is not in ``plan_lookups``. Each leader is asked by a child of its own, so that a dead broker
-delays only its own partitions.
-"""
+"""The calls of a ``Consumer`` about positions: seeks, pauses, lag, and offsets by time."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
-from ..aio.retry import Backoff
-from ..cluster.client import Client
-from ..cluster.metadata import ClusterView, TopicView
-from ..config import ClientConfig, ConsumerConfig
-from ..errors import ErrorCode, KafkaError, error_for
-from ..net.connection import Purpose
-from ..types import TopicPartition
-from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, is_passing, lookup_request, read_lookup
-from .partition import OnOffsetReset, PartitionState, PositionState, Reset
-from .subscription import Subscription, plan_lookups
+from ..aio.deadline import deadline
+from ..aio.service import ServiceState
+from ..arguments import check_timeout
+from ..arguments import offset as checked_offset
+from ..arguments import partition as checked_partition
+from ..arguments import partitions as checked_partitions
+from ..errors import IllegalStateError
+from ..types import OffsetAndMetadata, TopicPartition
+from .consumer_core import ConsumerCore
+from .offsets import LATEST, OffsetAndTimestamp, list_offsets
+from .partition import AssignedPartition
+from .position import Reset
+from .position_keeper import why_unknown
 
-logger = logging.getLogger(__name__)
-
-Spawn = Callable[..., object]
-
-
-class _Question(NamedTuple):
-    """What was asked about a partition; by the time of the answer the user may have moved it and its ``reset``."""
-
-    state: PartitionState
-    version: int
-    reset: Reset
+Partitions = Iterable[TopicPartition] | None
+"""Some of the assigned partitions; None means all of them."""
 
 
-class PositionKeeper:
-    """Gives every assigned partition an offset. Owner: ``Fetching``, whose child ``run`` is.
+class Positions:
+    """Owner: the ``Consumer``, which documents each call."""
 
-    ``on_found`` is called when partitions may be fetched, ``on_ready`` when an error waits for the reader,
-    ``report_reset`` when reading goes on elsewhere. ``wall_clock`` gives seconds since the epoch, which are what
-    timestamps of records are compared with.
-    """
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+        self._subscription = core.subscription
 
-    def __init__(
-        self,
-        *,
-        client: Client,
-        subscription: Subscription,
-        client_config: ClientConfig,
-        config: ConsumerConfig,
-        spawn: Spawn,
-        on_found: Callable[[], None],
-        on_ready: Callable[[], None],
-        report_reset: OnOffsetReset,
-        wall_clock: Callable[[], float],
-    ) -> None:
-        self._client = client
-        self._subscription = subscription
-        self._client_config = client_config
-        self._config = config
-        self._spawn = spawn
-        self._on_found = on_found
-        self._on_ready = on_ready
-        self._report_reset = report_reset
-        self._wall_clock = wall_clock
-        self._wake = asyncio.Event()
-        self._retry_backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
-        self._refresh_backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
-        self._refresh_at = 0.0
+    def limit(self, timeout: float | None) -> float:
+        """The seconds that a call may take: ``timeout``, or ``api_timeout`` if it is None."""
+        check_timeout(timeout)
+        return self._core.options.client.api_timeout if timeout is None else timeout
 
-    def wake(self) -> None:
-        """A partition may have lost its offset, or metadata may have changed."""
-        self._wake.set()
+    def select(self, partitions: Partitions) -> list[AssignedPartition]:
+        """The assigned partitions. Raises IllegalStateError for one that is not assigned."""
+        if partitions is None:
+            return list(self._subscription)
+        return [self._subscription[each] for each in checked_partitions(partitions)]
 
-    async def run(self) -> None:
-        """Look up what is missing, for ever."""
+    # Moving.
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._core.check_usable()
+        checked_offset(offset)
+        assigned = self._subscription[checked_partition(partition)]
+        self._subscription.change([assigned], lambda each: each.seek(offset), moves=True)
+
+    async def seek_by(self, reset: Reset, partitions: Partitions, timeout: float | None) -> None:
+        self._core.check_usable()
+        limit = self.limit(timeout)
+        chosen = self.select(partitions)
+        self._subscription.change(chosen, lambda each: each.reset_by(reset), moves=True)
+        if self._core.service.state is not ServiceState.NEW:
+            await self._wait(chosen, limit)
+
+    async def seek_to_committed(self, partitions: Partitions, timeout: float | None) -> None:
+        self._core.service.check()
+        group = self._core.group
+        if group is None:
+            raise IllegalStateError("seek_to_committed() requires a group_id")
+        limit = self.limit(timeout)
         loop = asyncio.get_running_loop()
-        while True:
-            self._wake.clear()
-            now = loop.time()
-            plan = plan_lookups(self._subscription, self._client.view, now)
-            for node_id, states in plan.by_node.items():
-                asked = [_Question(state, state.asked(), state.reset) for state in states]
-                self._spawn(self._look_up, node_id, asked, name=f"look up offsets at broker {node_id}")
-            deadlines = [plan.retry_at, self._attend(plan.leaderless, now)]
-            deadline = min((each for each in deadlines if each is not None), default=None)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        ends_at = loop.time() + limit
+        chosen = self.select(partitions)
+        lookup = group.offsets.fetch([each.partition for each in chosen], timeout=limit)
+        committed = await self._core.service.while_running(lookup)
 
-    # ---- offsets
-
-    async def _look_up(self, node_id: int, asked: Sequence[_Question]) -> None:
-        """Ask one leader for the offsets of its partitions.
-
-        Without a policy, both ends are asked for, to name them; by duration the end as well, for a partition in which
-        nothing is that young.
-        """
-        low = {each.state.partition: self._low_of(each.reset) for each in asked if each.reset is not Reset.LATEST}
-        high = {each.state.partition: LATEST for each in asked if each.reset is not Reset.EARLIEST}
-        place = f"looking up offsets at broker {node_id}"
-        try:
-            beginnings, low_errors = await self._ask(node_id, low)
-            ends, high_errors = await self._ask(node_id, high)
-        except KafkaError as error:
-            if not is_passing(error):
-                raise
-            level = logging.WARNING if self._client.outages.failed(place, error) else logging.DEBUG
-            logger.log(level, "looking up offsets at broker %s failed, and is tried again: %s", node_id, error)
-            for state, version, _ in asked:
-                self._unanswered(state, version, error)
-            self.wake()
-            return
-        spell = self._client.outages.over(place)
-        if spell is not None:
-            logger.warning("broker %s answers lookups of offsets again, after %s", node_id, spell)
-        errors = {**low_errors, **high_errors}
-        for state, version, reset in asked:
-            partition = state.partition
-            if partition in errors:
-                self._refused(state, version, errors[partition])
-            elif reset is Reset.NONE:
-                self._no_policy(state, version, beginnings[partition], ends[partition])
+        def move(assigned: AssignedPartition) -> None:
+            found: OffsetAndMetadata | None = committed[assigned.partition]
+            if found is None:
+                assigned.reset_by(self._subscription.reset)
             else:
-                found = beginnings.get(partition)
-                self._found(state, version, ends[partition] if found is None and partition in ends else found)
-        self._on_found()
-        self.wake()
+                assigned.seek(found.offset, found.leader_epoch)
 
-    def _low_of(self, reset: Reset) -> int:
-        duration = self._config.reset_duration
-        if reset is not Reset.BY_DURATION or duration is None:
-            return EARLIEST
-        return max(0, round((self._wall_clock() - duration) * 1000))
+        self._subscription.change(chosen, move, moves=True)
+        await self._wait(chosen, round(ends_at - loop.time(), 3))
 
-    async def _ask(
-        self, node_id: int, wanted: dict[TopicPartition, int]
-    ) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, ErrorCode]]:
-        if not wanted:
-            return {}, {}
-        request = lookup_request(self._client.view, wanted, self._config.isolation)
-        response = await self._client.send(
-            request, node=node_id, purpose=Purpose.OTHER, timeout=self._client_config.request_timeout, retry=False
-        )
-        answer = read_lookup(wanted, response)
-        return answer.found, answer.errors
+    def set_paused(self, partitions: Partitions, paused: bool) -> None:
+        self._core.check_usable()
 
-    def _found(self, state: PartitionState, version: int, found: OffsetAndTimestamp | None) -> None:
-        offset = 0 if found is None else found.offset
-        refused, reason = state.out_of_range, state.reset_reason
-        if state.found(version, offset, None if found is None else found.leader_epoch) and refused is not None:
-            logger.warning("%s: reset from offset %s to %s (%s)", state.partition, refused, offset, state.reset.value)
-            self._report_reset(state.partition, refused, offset, reason)
+        def apply(assigned: AssignedPartition) -> None:
+            assigned.position.paused = paused
+            if paused:
+                assigned.buffer.pack()
 
-    def _unanswered(self, state: PartitionState, version: int, error: KafkaError) -> None:
-        if not state.not_found(version):
-            return
-        state.trouble = str(error)
-        self._back_off(state)
-        self._client.request_refresh()
+        self._subscription.change(self.select(partitions), apply)
 
-    def _refused(self, state: PartitionState, version: int, code: ErrorCode) -> None:
-        if not state.not_found(version):
-            return
-        state.trouble = f"its leader answered {code.name} ({code.description})"
-        self._back_off(state)
-        if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            self._client.request_refresh()
-        else:
-            self._fail(state, error_for(code, f"looking up where {state.partition} begins"))
+    # Asking.
 
-    def _no_policy(
-        self, state: PartitionState, version: int, first: OffsetAndTimestamp | None, last: OffsetAndTimestamp | None
-    ) -> None:
-        if not state.not_found(version):
-            return
-        self._back_off(state)
-        refused = state.out_of_range
-        what = "has no position" if refused is None else f"has no offset {refused}"
-        error = error_for(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{state.partition} {what}, and auto_offset_reset is none; it holds offsets "
-            f"{first.offset if first else 0} up to {last.offset if last else 0}: seek to one of them",
-        )
-        self._fail(state, error)
+    async def position(self, partition: TopicPartition, timeout: float | None) -> int:
+        self._core.check_usable()
+        assigned = self._subscription[checked_partition(partition)]
+        return (await self._wait([assigned], self.limit(timeout)))[assigned.partition]
 
-    # ---- leaders
+    async def _wait(self, chosen: Iterable[AssignedPartition], limit: float) -> dict[TopicPartition, int]:
+        """The positions of all of these, within ``limit`` seconds in all."""
+        positions: dict[TopicPartition, int] = {}
+        waiting = [each.partition for each in chosen]
 
-    def _attend(self, leaderless: Sequence[PartitionState], now: float) -> float | None:
-        """Ask for metadata until every partition has a leader; tell the reader of those that do not exist.
+        def describe() -> str:
+            partition = waiting[len(positions)]
+            why = why_unknown(self._subscription[partition], self._core.client.view)
+            return f"the position of {partition} was not found within {limit:g} s: {why}"
 
-        Returns when to look again.
-        """
-        missing = set(leaderless)
-        for state in self._subscription:
-            if state not in missing:
-                state.unknown_since = None
-        if not leaderless:
-            self._refresh_backoff.reset()
-            return None
-        deadline: float | None = None
-        for state in leaderless:
-            deadline = _earlier(deadline, self._attend_one(state, now))
-        if now >= self._refresh_at:
-            self._client.request_refresh()
-            self._refresh_at = now + self._refresh_backoff.next()
-        return _earlier(deadline, self._refresh_at)
+        with deadline(limit, describe):
+            for partition in waiting:
+                positions[partition] = await self._known_position(partition)
+        return positions
 
-    def _attend_one(self, state: PartitionState, now: float) -> float | None:
-        partition = state.partition
-        topic = self._client.view.topics.get(partition.topic)
-        if topic is not None and topic.is_usable and topic.partition(partition.partition) is not None:
-            state.unknown_since = None  # it exists, and will have a leader again
-            return None
-        if state.failure is not None:
-            return None
-        if state.unknown_since is None:
-            state.unknown_since = now
-        code = ErrorCode.NONE if topic is None else topic.error
-        hopeless = code is not ErrorCode.NONE and not code.retriable
-        deadline = state.unknown_since + self._client_config.api_timeout
-        if hopeless and state.retry_at <= now:
-            self._back_off(state)
-            self._fail(state, error_for(code, f"reading {partition}"))
-        elif now >= deadline:
-            state.unknown_since = None
-            why = f"no broker has known {partition} for {self._client_config.api_timeout:g} s"
-            self._fail(state, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why))
-        return state.retry_at if hopeless else deadline
+    async def _known_position(self, partition: TopicPartition) -> int:
+        # The partition is looked up again after each wait: it may have been assigned again, in a new state.
+        while (offset := self._subscription[partition].offset) is None:
+            failure = self._subscription[partition].failure
+            if failure is not None:
+                raise failure
+            self._core.positions_changed.clear()
+            await self._core.service.while_running(self._core.positions_changed.wait())
+        return offset
 
-    def _fail(self, state: PartitionState, error: KafkaError) -> None:
-        state.fail(error)
-        self._subscription.update_ready(state)
-        self._on_ready()
+    async def lag(self, partitions: Partitions, timeout: float | None) -> dict[TopicPartition, int]:
+        self._core.service.check()
+        chosen = self.select(partitions)
+        limit = self.limit(timeout)
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + limit
+        positions = await self._wait(chosen, limit)
+        isolation = self._core.options.consumer.isolation
+        ends = {each.partition: each.known_end(isolation) for each in chosen}
+        unknown = [partition for partition, end in ends.items() if end is None]
+        if unknown:
+            found = await self.edges(unknown, LATEST, round(ends_at - loop.time(), 3))
+            ends.update(found)
+        return {each: max(0, (0 if end is None else end) - positions[each]) for each, end in ends.items()}
 
-    def _back_off(self, state: PartitionState) -> None:
-        state.back_off(asyncio.get_running_loop().time() + self._retry_backoff.after(state.attempts))
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        self._core.check_usable()
+        return self._subscription[checked_partition(partition)].high_watermark
 
+    async def edges(
+        self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        """One end of each partition: ``which`` is EARLIEST or LATEST."""
+        found = await self.look_up(dict.fromkeys(checked_partitions(partitions), which), timeout)
+        return {partition: 0 if at is None else at.offset for partition, at in found.items()}
 
-def why_unknown(state: PartitionState, view: ClusterView) -> str:
-    """What keeps the position of a partition from being known, for the text of an error."""
-    if state.hold:
-        return state.hold.value
-    leader = view.leader_of(state.partition)
-    if leader is None:
-        return _why_leaderless(state.partition, view.topics.get(state.partition.topic))
-    if state.state is PositionState.LOOKING_UP:
-        before = "" if state.trouble is None else f"; the time before: {state.trouble}"
-        return f"its leader, broker {leader}, has not answered yet{before}"
-    return state.trouble or "its leader has not been asked yet"
-
-
-def _why_leaderless(partition: TopicPartition, topic: TopicView | None) -> str:
-    if topic is None:
-        return f"nothing is known of topic {partition.topic!r} yet"
-    if topic.error is not ErrorCode.NONE:
-        return f"brokers answer {topic.error.name} ({topic.error.description}) for topic {partition.topic!r}"
-    if topic.partition(partition.partition) is None:
-        return f"topic {partition.topic!r} has {len(topic.partitions)} partitions, and this is none of them"
-    return "it has no leader"
-
-
-def _earlier(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+    async def look_up(
+        self, wanted: Mapping[TopicPartition, int], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Offsets by time in milliseconds, or EARLIEST, LATEST."""
+        core = self._core
+        core.service.check()
+        lookup = list_offsets(core.client, wanted, core.options.consumer.isolation, timeout=self.limit(timeout))
+        return await core.service.while_running(lookup)

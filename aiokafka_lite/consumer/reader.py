@@ -1,130 +1,134 @@
 """Handing records to the user: one by one, as lists, and as columns. Partitions take turns.
 
-The reader owns the iterator over the records that were decoded last. Whoever changes what may be delivered (seek,
-pause, a new assignment) calls ``settle`` first, which takes that iterator away; so delivering a record checks nothing.
+Rules of this file:
+
+1. ``current`` is an iterator over decoded records that costs nothing per record: no check, no call into this module.
+   So every change of what may be delivered (seek, pause, assignment) calls ``settle`` first, which removes it.
+2. A position moves when a record is returned, never before. A method that awaits takes nothing before its last await.
+3. A turn ends between batches only. In the middle of a batch it would leave one unpacked batch per partition in memory.
+4. What stands in the way of more records is raised once nothing was taken: records before an error are returned first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ..aio.retry import Backoff
-from ..config import ClientConfig, ConsumerConfig
+from ..config import ConsumerConfig
 from ..errors import KafkaError
 from ..types import Record, TopicPartition
 from .columns import Batch, continues, joined, take
 from .fetched import Chunk
-from .partition import PartitionState
-from .subscription import Subscription, wants_data
+from .partition import AssignedPartition
+from .poll_tracker import PollTracker
+from .subscription import Subscription
 
 TURN = 500
 """Records after which the next partition has its turn, at the end of a decoded batch."""
 
-BREATH = 2_000
-"""Records after which the event loop is given a chance, also when more are there: fetching ahead needs it."""
+YIELD_BUDGET = 2_000
+"""Records after which a read yields to the event loop although more are buffered: fetching ahead needs the loop."""
 
 NOTHING: Iterator[Record] = iter(())
 
+Only = Collection[TopicPartition] | None
+"""The partitions to read from; None means all."""
+
 
 class Reader:
-    """Takes what the fetchers brought. Owner: the consumer.
+    """Takes records from the buffers of a subscription. Owner: the consumer.
 
-    ``on_hungry`` is called with a partition that wants to be fetched again.
+    ``on_room`` is called with a partition whose buffer has room again. ``tracker``, if the consumer commits for a
+    group, is notified of everything that is handed out.
     """
 
     def __init__(
         self,
         subscription: Subscription,
-        client_config: ClientConfig,
         config: ConsumerConfig,
-        on_hungry: Callable[[PartitionState], None],
+        backoff: Backoff,
+        *,
+        on_room: Callable[[AssignedPartition], None],
+        tracker: PollTracker | None = None,
     ) -> None:
         self.current: Iterator[Record] = NOTHING
-        self._iterated: Chunk | None = None
-        self._served: PartitionState | None = None  # whose chunk was returned last
-        self.handed: dict[TopicPartition, PartitionState] = {}
-        """With ``minds_handed``: the partitions that records were taken from, until whoever set that clears it."""
-        self.minds_handed = False
-        self.before_settle: Callable[[], None] = lambda: None
         self._subscription = subscription
         self._check_crc = config.check_crcs
         self._max_size = config.max_decompressed_size
-        self._backoff = Backoff(client_config.retry_backoff, client_config.retry_backoff_max)
-        self._on_hungry = on_hungry
-        self._blamed: PartitionState | None = None  # whose error was raised last
+        self._backoff = backoff
+        self._on_room = on_room
+        self._tracker = tracker
+        self._iterated: Chunk | None = None
+        self._served: AssignedPartition | None = None  # the partition of the chunk that was returned last
+        self._failed: AssignedPartition | None = None  # the partition whose error was raised last
         self._data = asyncio.Event()
         self._turn_left = TURN
-        self._breath_left = BREATH
+        self._budget = YIELD_BUDGET
 
-    # ---- waiting
+    # Waiting.
 
     def notice(self) -> None:
         """There may be something to read."""
         self._data.set()
 
-    async def wait(self, *, more: bool = False) -> None:
-        """Wait until there may be something to read, or ``more`` than there is.
+    async def wait(self, *, more: bool = False, only: Only = None) -> None:
+        """Wait until something can be read, or with ``more`` until something else comes.
 
-        Nothing is taken, so a cancelled wait loses nothing.
+        Takes nothing, so a cancelled wait loses nothing.
         """
         self._data.clear()
-        if more or not self._subscription.ready:
+        if more or self._first_ready(only) is None:
             await self._data.wait()
 
     @property
-    def needs_breath(self) -> bool:
-        """Whether the loop should have a turn before more is read."""
-        if self._breath_left > 0:
+    def must_yield(self) -> bool:
+        """Whether the event loop needs a turn before more is read."""
+        if self._budget > 0:
             return False
-        self._breath_left = BREATH
+        self._budget = YIELD_BUDGET
         return True
 
-    # ---- taking
+    # Taking.
 
     def settle(self) -> None:
-        """Stop the iteration over records, where it is."""
+        """Stop the iteration over records, and note how far it came."""
         self.current = NOTHING
         if self._iterated is not None:
-            self.before_settle()
+            if self._tracker is not None:
+                self._tracker.end_iteration()
             self._iterated.settle()
             self._iterated = None
 
-    def in_hand(self) -> tuple[PartitionState, int, int | None] | None:
-        """While records are iterated over: the offset of the one taken last, if any was before it, and its epoch."""
-        chunk, state = self._iterated, self._served
-        if chunk is None or state is None or (offset := chunk.in_hand) is None:
-            return None
-        return state, offset, chunk.leader_epoch
-
-    @property
-    def seen(self) -> object:
-        """Something that is another one once a record was taken from the iteration."""
-        return None if self._iterated is None else (id(self._iterated), self._iterated.position)
-
-    def _hand_out(self) -> None:
-        if self.minds_handed and self._served is not None:
-            self.handed[self._served.partition] = self._served
-
     def iterate(self) -> bool:
-        """Make ``current`` an iterator over what comes next; False if nothing is there. Raises as ``take``."""
+        """Make ``current`` an iterator over the next records. False if there are none. Raises as ``take``."""
         chunk = self._next()
         if chunk is None:
             return False
-        self._count(len(chunk))
-        self._hand_out()
-        self._iterated = chunk
+        self._begin_iteration(chunk, len(chunk))
         self.current = chunk.iterate()
         return True
 
-    def take(self, max_records: int) -> list[Record]:
-        """Up to ``max_records`` of what is there, from as many partitions as that takes.
+    def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
+        """Make ``current`` an iterator over the next records of a peeked chunk, with these keys and values."""
+        self._begin_iteration(chunk, len(values))
+        self.current = chunk.iterate_with(keys, values)
 
-        Raises what stands in the way, unless there are records to return first: then the next call raises it.
+    def _begin_iteration(self, chunk: Chunk, count: int) -> None:
+        self._count(count)
+        self._hand_out()
+        self._iterated = chunk
+        if self._tracker is not None and self._served is not None:
+            self._tracker.begin_iteration(self._served, chunk)
+
+    def take(self, max_records: int, only: Only = None) -> list[Record]:
+        """Up to ``max_records`` of what is buffered, of as many partitions as that takes.
+
+        Raises the error of a partition, unless there are records to return first: then the next call raises it.
         """
         records: list[Record] = []
         while len(records) < max_records:
-            chunk = self._next_after(records)
+            chunk = self._next_after(records, only)
             if chunk is None:
                 break
             batch = take(chunk, max_records - len(records))
@@ -134,7 +138,7 @@ class Reader:
         return records
 
     def take_batch(self, max_records: int) -> Batch | None:
-        """Up to ``max_records`` of one partition; None if nothing is there. Raises as ``take``."""
+        """Up to ``max_records`` of one partition; None if nothing is buffered. Raises as ``take``."""
         batches: list[Batch] = []
         left = max_records
         while left > 0:
@@ -149,91 +153,113 @@ class Reader:
         self._count(max_records - left)
         return joined(batches)
 
-    def peek(self) -> tuple[PartitionState, Chunk] | None:
-        """What comes next and whose it is, without taking it; None if nothing is there. Raises as ``take``."""
-        chunk = self._next()
+    def peek(self, only: Only = None) -> tuple[AssignedPartition, Chunk] | None:
+        """The next records and their partition, without taking them; None if there are none. Raises as ``take``."""
+        chunk = self._next(only)
         return None if chunk is None or self._served is None else (self._served, chunk)
 
-    def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
-        """Make ``current`` an iterator over the next records of what was just peeked at, with these keys and values."""
-        self._count(len(values))
-        self._hand_out()
-        self._iterated = chunk
-        self.current = chunk.iterate_with(keys, values)
-
-    def deliver(self, state: PartitionState, chunk: Chunk, start: int, count: int) -> bool:
-        """Count records of a peeked chunk as delivered; False if they are not what comes next any longer."""
+    def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
+        """Take ``count`` records of a peeked chunk. False if they are no longer the next ones."""
         self.settle()
-        moved = state.chunk is not chunk or chunk.index != start
-        if moved or not state.readable or not self._subscription.holds(state):
+        if assigned.buffer.chunk is not chunk or chunk.index != start:
+            return False
+        if not assigned.readable or not self._subscription.holds(assigned):
             return False
         if count:
             chunk.advance(count)
             self._count(count)
-            self._served = state
+            self._served = assigned
             self._hand_out()
         return True
 
-    def refuse(self, state: PartitionState) -> None:
-        """The user cannot have the next record of a partition: its turn ends, and it is left alone for a moment."""
-        state.drop_buffer()
+    def refuse(self, assigned: AssignedPartition) -> None:
+        """The user cannot have the partition's next record: end its turn and back off."""
+        assigned.drop_buffer()
         self._turn_left = TURN
-        self._blame(state)
+        self._back_off(assigned)
 
     def is_full(self, max_records: int) -> bool:
-        """Whether a batch of that many records is there, or as much of a partition as is ever fetched ahead."""
+        """Whether a batch of ``max_records`` is buffered, or as much of a partition as is ever fetched ahead."""
         self.settle()
         return any(
-            state.failure is not None or state.available >= max_records or not wants_data(state)
-            for state in self._subscription.ready.values()
+            each.failure is not None or each.buffer.available >= max_records or not each.wants_data
+            for each in self._subscription.ready.values()
         )
 
-    # ---- turns
+    # Turns.
 
-    def _next_after(self, taken: Sequence[object]) -> Chunk | None:
-        """As ``_next``; but what stands in the way of more is kept for the next call when something was taken."""
+    def _first_ready(self, only: Only) -> AssignedPartition | None:
+        ready = self._subscription.ready
+        if only is None:
+            return next(iter(ready.values()), None)
+        return next((each for partition, each in ready.items() if partition in only), None)
+
+    def _next_after(self, taken: Sequence[object], only: Only = None) -> Chunk | None:
+        """As ``_next``, but keeps an error for the next call if something was taken already."""
         try:
-            return self._next()
+            return self._next(only)
         except KafkaError as error:
-            state = self._blamed
-            if not taken or state is None:
+            failed = self._failed
+            if not taken or failed is None:
                 raise
-            state.fail(error)
-            self._subscription.update_ready(state)
+            failed.fail(error)
+            self._subscription.update_ready(failed)
             return None
 
-    def _next(self) -> Chunk | None:
-        """What the partition whose turn it is has to deliver next, settled and not empty; None if nothing is left.
+    def _next(self, only: Only = None) -> Chunk | None:
+        """The next chunk of the partition whose turn it is, settled and not empty; None if nothing is buffered.
 
-        Raises what stands in the way. That partition is then behind the others, and left alone for a while.
+        Raises the partition's error. The partition is then behind the others and backs off.
         """
         self.settle()
-        while self._subscription.ready:
-            state = next(iter(self._subscription.ready.values()))
-            # Not in the midst of a batch: of many partitions that take turns there would be as many unpacked ones.
+        while (assigned := self._first_ready(only)) is not None:
             is_over = self._turn_left <= 0
             try:
-                chunk = state.next_chunk(check_crc=self._check_crc, max_size=self._max_size, begun=is_over)
+                chunk = assigned.next_chunk(check_crc=self._check_crc, max_size=self._max_size, same_batch=is_over)
             except KafkaError:
                 self._turn_left = TURN
-                self._blame(state)
+                self._back_off(assigned)
                 raise
-            if wants_data(state):
-                self._on_hungry(state)
+            if assigned.wants_data:
+                self._on_room(assigned)
             if chunk is not None:
-                self._served = state
+                self._served = assigned
                 return chunk
             self._turn_left = TURN
-            self._subscription.end_turn(state)
+            self._subscription.end_turn(assigned)
         return None
 
-    def _blame(self, state: PartitionState) -> None:
-        """After an error the partition is fetched again, which heals what the network broke; at a bounded rate."""
-        state.back_off(asyncio.get_running_loop().time() + self._backoff.after(state.attempts))
-        self._blamed = state
-        self._subscription.end_turn(state)
-        self._on_hungry(state)
+    def _back_off(self, assigned: AssignedPartition) -> None:
+        """Fetch the partition again later: that repairs what the network broke, and bounds the rate of an error."""
+        assigned.back_off(asyncio.get_running_loop().time() + self._backoff.after(assigned.attempts))
+        self._failed = assigned
+        self._subscription.end_turn(assigned)
+        self._on_room(assigned)
+
+    def _hand_out(self) -> None:
+        if self._tracker is not None and self._served is not None:
+            self._tracker.hand_out(self._served)
 
     def _count(self, records: int) -> None:
         self._turn_left -= records
-        self._breath_left -= records
+        self._budget -= records
+
+
+class SelectedPartitions:
+    """The records of some partitions of a reader, as the source of a ``Deserializing``."""
+
+    def __init__(self, reader: Reader, only: Only) -> None:
+        self._reader = reader
+        self._only = only
+
+    def peek(self) -> tuple[AssignedPartition, Chunk] | None:
+        return self._reader.peek(self._only)
+
+    def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
+        self._reader.iterate_with(chunk, keys, values)
+
+    def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
+        return self._reader.deliver(assigned, chunk, start, count)
+
+    def refuse(self, assigned: AssignedPartition) -> None:
+        self._reader.refuse(assigned)

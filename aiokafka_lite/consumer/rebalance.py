@@ -1,23 +1,40 @@
-"""What users see of a rebalance: a listener of theirs, and what it may do meanwhile."""
+"""What users see of a rebalance: their listener, and what it may do with the consumer during the call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from ..types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from ..group.offsets import CommitResult
-    from .consumer import Consumer
+    from ..group.offsets import CommitResult, Offsets
+
+
+class HandledConsumer(Protocol):
+    """The calls of ``Consumer`` that a ``RebalanceHandle`` passes on."""
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]: ...
+
+    @property
+    def offsets(self) -> Offsets: ...
+
+    def seek(self, partition: TopicPartition, offset: int) -> None: ...
+
+    def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None: ...
+
+    def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None: ...
+
+    async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int: ...
 
 
 class RebalanceHandle:
-    """What a listener may do with its consumer. Reading is not among it: the records would come in the middle of it."""
+    """What a listener may do with its consumer. Reading is not part of it: the rebalance has not finished yet."""
 
     __slots__ = ("_consumer",)
 
-    def __init__(self, consumer: Consumer[Any, Any]) -> None:
+    def __init__(self, consumer: HandledConsumer) -> None:
         self._consumer = consumer
 
     def __repr__(self) -> str:
@@ -25,11 +42,11 @@ class RebalanceHandle:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """What is assigned now: in ``on_assigned`` with what has come, in ``on_revoked`` still with what goes."""
+        """The assignment now: in ``on_assigned`` with the new partitions, in ``on_revoked`` with the revoked ones."""
         return self._consumer.assignment
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read from ``offset`` on, whatever was committed."""
+        """Read from ``offset`` on, whatever was committed. Raises as ``Consumer.seek``."""
         self._consumer.seek(partition, offset)
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -47,22 +64,28 @@ class RebalanceHandle:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
-        """As ``Consumer.commit``; in ``on_lost`` everything is refused."""
+        """As ``Consumer.commit``; in ``on_lost`` every partition is refused."""
         return await self._consumer.offsets.commit(offsets, timeout=timeout)
 
 
 class RebalanceListener:
-    """Override what you want to hear of. An exception ends the consumer, which raises it in the next call.
+    """Override the calls that you need. An exception ends the consumer, and the next call of the consumer raises it.
 
-    Each call has to end before the membership goes on, so the group waits for it; and a slow one may cost the
-    membership once ``rebalance_timeout`` is over. Partitions that neither come nor go are read meanwhile.
+    The group waits until each call has returned. A call that takes longer than ``rebalance_timeout`` may cost the
+    membership. Partitions that are neither assigned nor revoked are read meanwhile.
     """
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """These have come, and will be read when this returns. Called after every rebalance, also with none."""
+        """These partitions are new; they are read when this returns. Called after every rebalance, also with none."""
 
     async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """These go to others when this returns. What is marked of them is committed already, with ``auto_commit``."""
+        """These partitions go to other members when this returns.
+
+        With ``auto_commit``, their marked offsets are committed already.
+        """
 
     async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """These are gone, others may read them already. Called at once, also while user code works on a record."""
+        """These partitions are lost; other members may read them already.
+
+        Called at once, also while user code works on a record.
+        """

@@ -1,24 +1,28 @@
-"""The settings of whatever reads: keyword arguments, sorted into the validated configurations that they belong to."""
+"""The settings of a consumer: keyword arguments, sorted into the validated configurations that they belong to."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from ..aio.runtime import Runtime
+from ..arguments import check_function, must_be
 from ..cluster.bootstrap import parse_bootstrap_servers
 from ..cluster.topics import check_topic_name
 from ..config import ClientConfig, ClientSettings, ConsumerConfig, GroupConfig, IsolationName, OffsetReset
 from ..errors import ConfigurationError, InvalidTopic
+from ..net.connector import Connector, check_connector
+from .deserializing import Deserializing, OnDeserializationError
+from .position import OnOffsetReset
 
 if TYPE_CHECKING:
     from ..group.strategies import AssignmentStrategy
-    from ..group.topic_watcher import Topics
 
 
 class ConsumerSettings(ClientSettings, total=False):
-    """What ``Consumer`` takes besides servers, topics and group: the fields of its configurations."""
+    """The settings of ``Consumer`` and ``ConsumerGroup``: the fields of their configurations."""
 
     allow_auto_create_topics: bool
     auto_offset_reset: OffsetReset
@@ -38,69 +42,97 @@ class ConsumerSettings(ClientSettings, total=False):
     auto_commit_interval: float
 
 
-def default_strategies() -> tuple[AssignmentStrategy, ...]:
-    """As in the Java client: range, and what a group can be moved to without stopping it."""
-    from ..group.strategies import CooperativeStickyStrategy, RangeStrategy
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingOptions:
+    """Everything that ``Consumer`` and ``ConsumerGroup`` are given alike, checked. Made by ``reading_options``."""
 
-    return RangeStrategy(), CooperativeStickyStrategy()
+    client: ClientConfig
+    consumer: ConsumerConfig
+    group: GroupConfig | None
+    connector: Connector | None
+    runtime: Runtime
+    deserializing: Deserializing | None
+    on_offset_reset: OnOffsetReset | None
 
 
-def configs(
-    bootstrap_servers: str | Iterable[str], group_id: str | None, settings: ConsumerSettings
+def reading_options(
+    bootstrap_servers: str | Iterable[str],
+    group_id: str | None,
+    settings: Mapping[str, object],
+    *,
+    key_deserializer: object,
+    value_deserializer: object,
+    on_deserialization_error: OnDeserializationError,
+    on_offset_reset: OnOffsetReset | None,
+    connector: Connector | None,
+    runtime: Runtime | None = None,
+) -> ReadingOptions:
+    """Check the settings and sort them. Raises ConfigurationError."""
+    client, consumer, group = _configs(bootstrap_servers, group_id, settings)
+    check_connector(connector)
+    if on_offset_reset is not None:
+        check_function("on_offset_reset", on_offset_reset)
+    deserializing: Deserializing | None = None
+    if key_deserializer is not None or value_deserializer is not None or on_deserialization_error != "raise":
+        deserializing = Deserializing(key_deserializer, value_deserializer, on_deserialization_error)
+    return ReadingOptions(
+        client=client,
+        consumer=consumer,
+        group=group,
+        connector=connector,
+        runtime=runtime or Runtime(),
+        deserializing=deserializing,
+        on_offset_reset=on_offset_reset,
+    )
+
+
+def _configs(
+    bootstrap_servers: str | Iterable[str], group_id: str | None, settings: Mapping[str, object]
 ) -> tuple[ClientConfig, ConsumerConfig, GroupConfig | None]:
-    """The settings as the validated configurations that they belong to."""
     given: dict[str, object] = dict(settings)
     kinds = (ClientConfig, ConsumerConfig, GroupConfig)
     of_client, of_consumer, of_group = (
         {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds
     )
     if given:
-        from ..setting_names import unknown_setting  # here, as most programs have none
+        from ..setting_names import unknown_setting  # here, because most programs have no wrong name
 
         known = (each.name for kind in kinds for each in fields(kind))
         raise unknown_setting(next(iter(given)), {*known, "topics", "strategies"})
     if of_group and group_id is None:
-        raise ConfigurationError(f"{next(iter(of_group))}={next(iter(of_group.values()))!r}: it needs a group_id")
-    client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
-    parse_bootstrap_servers(client_config.servers)  # now, even if the client is made later
-    config = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
-    group_config = None if group_id is None else GroupConfig(group_id=group_id, **of_group)  # type: ignore[arg-type]
-    if config.fetch_max_wait >= client_config.request_timeout:
-        raise ConfigurationError(
-            f"fetch_max_wait={config.fetch_max_wait!r}: less than request_timeout={client_config.request_timeout!r}"
-        )
-    return client_config, config, group_config
+        raise ConfigurationError(f"{next(iter(of_group))} requires a group_id")
+    client = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
+    parse_bootstrap_servers(client.servers)  # checked now, even where the client is made later
+    consumer = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
+    group = None if group_id is None else GroupConfig(group_id=group_id, **of_group)  # type: ignore[arg-type]
+    if consumer.fetch_max_wait >= client.request_timeout:
+        limit = f"less than request_timeout={client.request_timeout!r}"
+        raise ConfigurationError(must_be("fetch_max_wait", limit, consumer.fetch_max_wait))
+    return client, consumer, group
 
 
-def checked_topics(topics: Iterable[str] | re.Pattern[str]) -> Topics:
-    """Names without repetition, or the pattern."""
+def default_strategies() -> tuple[AssignmentStrategy, ...]:
+    """As in Java's client: range, and cooperative-sticky, to which a group can be moved without stopping it."""
+    from ..group.strategies import CooperativeStickyStrategy, RangeStrategy
+
+    return RangeStrategy(), CooperativeStickyStrategy()
+
+
+def checked_topics(topics: Iterable[str] | re.Pattern[str]) -> tuple[str, ...] | re.Pattern[str]:
+    """Distinct names, or the pattern. Raises ConfigurationError."""
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):
-            raise ConfigurationError(f"topics={topics!r}: names are text, and the pattern is one of bytes")
+            raise ConfigurationError(must_be("topics", "a pattern of text, not of bytes", topics))
         return topics
     if isinstance(topics, str):
-        raise ConfigurationError(f"topics={topics!r}: a list of names, as in topics=[{topics!r}]")
+        raise ConfigurationError(f"topics must be a list of names, got {topics!r}; pass [{topics!r}]")
     given: object = topics
     if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise ConfigurationError(f"topics={given!r}: a list of names, or a compiled regular expression")
+        raise ConfigurationError(must_be("topics", "a list of names or a compiled regular expression", given))
     names = list(topics)
     for name in names:
         try:
             check_topic_name(name)
         except InvalidTopic as error:
-            raise ConfigurationError(f"topics={names!r}: {error}") from None
+            raise ConfigurationError(must_be("topics", f"valid names ({error})", names)) from None
     return tuple(dict.fromkeys(names))
-
-
-def all_partitions_of(topics: Topics) -> tuple[str, ...]:
-    """The topics of a consumer without a group, which have to be named."""
-    if isinstance(topics, re.Pattern):
-        raise ConfigurationError(f"topics={topics!r}: a regular expression needs a group_id")
-    return tuple(topics)
-
-
-def described(topics: Topics) -> str:
-    """For the text of an error."""
-    if isinstance(topics, re.Pattern):
-        return f"the topics that match {topics.pattern!r}"
-    return f"all partitions of {', '.join(topics)}"

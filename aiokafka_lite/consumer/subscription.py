@@ -1,236 +1,189 @@
-"""Which partitions are assigned, whose turn it is to be read, and which of them a broker should be asked for.
+"""The assigned partitions, and the one door through which they change. Pure: nothing here waits.
 
-Pure: times and cluster views are passed in, nothing waits. ``plan_fetch`` and ``plan_lookups`` decide; the fetchers and
-the position keeper do what they say.
+Rules of this file:
+
+1. Every change of an assignment, a position or a pause by the user or the group goes through ``assign``, ``extend`` or
+   ``change``. Each does the same steps in the same order: settle the iteration over records, report what moved or was
+   removed, change, update the turns, notify.
+   A caller that did these steps by hand once forgot the last one, and readers waited although there were records.
+2. Fetchers and the position keeper change one partition at a time (a batch, an offset, an error) and call
+   ``update_ready``; then ``notify_ready`` once for all partitions of an answer.
+3. A partition in ``ready`` is readable and assigned. The reader takes the first one and puts it behind the others when
+   its turn ends, so a partition with an endless backlog does not starve the rest, and idle partitions cost nothing.
+4. An ``AssignedPartition`` that was removed and assigned again is another object. Whatever waited meanwhile asks
+   ``holds`` before it writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..cluster.metadata import ClusterView
 from ..errors import IllegalStateError
-from ..protocol.schema import ZERO_UUID
 from ..types import TopicPartition
-from .partition import Hold, PartitionState, PositionState, Reset
+from .partition import AssignedPartition
+from .position import PauseReason, Reset, ResetReason
+
+
+class SubscriptionObserver:
+    """What a subscription reports to its owner. Override the steps that the owner needs."""
+
+    def settle(self) -> None:
+        """Positions are about to change: stop iterating over decoded records, and note how far it came."""
+
+    def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
+        """The user, or a reset, moves these positions: marks may now be lower than before."""
+
+    def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are about to leave the assignment."""
+
+    def on_change(self) -> None:
+        """The assignment, a position or a pause has changed: other data may have to be fetched."""
+
+    def on_ready(self) -> None:
+        """Records, an error, or a position that was looked up may be there."""
+
+    def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
+        """Reading continues at ``new``, because ``old`` cannot be read."""
 
 
 class Subscription:
     """The assigned partitions, in the order of the assignment. Owner: the consumer.
 
-    ``ready`` are those with something to read, in the order of their turns: the reader takes the first, and puts it
-    behind the others when it has had its turn. That keeps a partition with an endless backlog from starving the rest,
-    and costs nothing for partitions that have nothing.
+    ``whole_topics`` are the topics of which every partition is assigned, also those that are added later.
     """
 
-    def __init__(self, reset: Reset, fetch_size: int) -> None:
+    def __init__(
+        self,
+        reset: Reset,
+        fetch_size: int,
+        observer: SubscriptionObserver,
+        whole_topics: Sequence[str] = (),
+    ) -> None:
         self.reset = reset
-        self.fetch_size = fetch_size
-        self.partitions: dict[TopicPartition, PartitionState] = {}
-        self.ready: dict[TopicPartition, PartitionState] = {}
-        self.answers = 0
-        """How many fetch answers with data have been counted, to know who was served longest ago."""
+        self.whole_topics = tuple(whole_topics)
+        self.partitions: dict[TopicPartition, AssignedPartition] = {}
+        self.ready: dict[TopicPartition, AssignedPartition] = {}
+        self._fetch_size = fetch_size
+        self._observer = observer
+        self._answers = 0
 
     def __repr__(self) -> str:
         return f"<Subscription partitions={len(self.partitions)} ready={len(self.ready)}>"
 
-    def __getitem__(self, partition: TopicPartition) -> PartitionState:
+    def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
         """The state of an assigned partition; IllegalStateError for any other."""
         try:
             return self.partitions[partition]
         except KeyError:
-            raise IllegalStateError(f"{_name(partition)} is not assigned to this consumer; assign() it first") from None
+            raise IllegalStateError(f"{partition} is not assigned to this consumer; assign() it first") from None
 
-    def __iter__(self) -> Iterator[PartitionState]:
+    def __iter__(self) -> Iterator[AssignedPartition]:
         return iter(self.partitions.values())
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make these the assignment. Partitions that stay keep position, pause and data; the others are forgotten."""
-        before, after = self.partitions, dict.fromkeys(TopicPartition(*partition) for partition in partitions)
-        self.partitions = {
-            partition: before.get(partition) or PartitionState(partition, self.reset, self.fetch_size)
-            for partition in after
-        }
-        self.ready = {partition: state for partition, state in self.ready.items() if partition in after}
-
-    def add(self, partition: TopicPartition, reset: Reset) -> PartitionState:
-        """Take one more partition in."""
-        state = self.partitions[partition] = PartitionState(partition, reset, self.fetch_size)
-        return state
-
-    def holds(self, state: PartitionState) -> bool:
-        """Whether this very state is still part of the assignment."""
-        return self.partitions.get(state.partition) is state
 
     @property
     def topics(self) -> set[str]:
         return {partition.topic for partition in self.partitions}
 
-    # ---- turns
+    def holds(self, assigned: AssignedPartition) -> bool:
+        """Whether this very object is still part of the assignment."""
+        return self.partitions.get(assigned.partition) is assigned
 
-    def update_ready(self, state: PartitionState) -> None:
-        """To be called after anything that may have changed ``state.readable``."""
-        if state.readable and self.holds(state):
-            self.ready.setdefault(state.partition, state)
+    def select(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
+        """Those of the partitions that are assigned."""
+        return [self.partitions[each] for each in partitions if each in self.partitions]
+
+    # Changes.
+
+    def assign(self, partitions: Iterable[TopicPartition], pause_reason: PauseReason = PauseReason.NONE) -> None:
+        """Make these the assignment. Partitions that stay keep position, pause and data.
+
+        New ones begin without an offset and, with ``pause_reason``, are not read until it is cleared by ``change``.
+        """
+        before, wanted = self.partitions, dict.fromkeys(partitions)
+        removed = [each for each in before if each not in wanted]
+        self._observer.settle()
+        if removed:
+            self._observer.on_removed(removed)
+        self.partitions = {each: before.get(each) or self._new(each, self.reset, pause_reason) for each in wanted}
+        self.ready = {each: assigned for each, assigned in self.ready.items() if each in wanted}
+        self._observer.on_change()
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take these out of the assignment."""
+        removed = set(partitions)
+        self.assign([each for each in self.partitions if each not in removed])
+
+    def extend(
+        self,
+        partitions: Iterable[TopicPartition],
+        prepare: Callable[[AssignedPartition], object] = lambda assigned: None,
+        *,
+        reset: Reset | None = None,
+        pause_reason: PauseReason = PauseReason.NONE,
+    ) -> list[AssignedPartition]:
+        """Assign more partitions, each in a new state; ``prepare`` is called with each before it counts.
+
+        ``reset`` is the policy of the subscription unless it is given.
+        """
+        self._observer.settle()
+        added: list[AssignedPartition] = []
+        for partition in partitions:
+            assigned = self._new(partition, self.reset if reset is None else reset, pause_reason)
+            prepare(assigned)
+            self.partitions[partition] = assigned
+            added.append(assigned)
+        self._observer.on_change()
+        return added
+
+    def _new(self, partition: TopicPartition, reset: Reset, pause_reason: PauseReason) -> AssignedPartition:
+        assigned = AssignedPartition(partition, reset, self._fetch_size)
+        assigned.position.pause_reason = pause_reason
+        return assigned
+
+    def change(
+        self,
+        partitions: Iterable[AssignedPartition],
+        apply: Callable[[AssignedPartition], object],
+        *,
+        moves: bool = False,
+    ) -> None:
+        """Apply a change to each partition that is still assigned. ``moves``: it changes the position."""
+        held = [each for each in partitions if self.holds(each)]
+        self._observer.settle()
+        if moves:
+            self._observer.on_moved([each.partition for each in held])
+        for each in held:
+            apply(each)
+            self.update_ready(each)
+        self._observer.on_change()
+
+    def settle(self) -> None:
+        """To be called before a fetcher moves a position by itself, for example after a truncation."""
+        self._observer.settle()
+
+    def report_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
+        """A reset is complete: reading continues at ``new`` instead of ``old``."""
+        self._observer.on_reset(partition, old, new, reason)
+
+    # Turns.
+
+    def update_ready(self, assigned: AssignedPartition) -> None:
+        """To be called after anything that may have changed ``assigned.readable``."""
+        if assigned.readable and self.holds(assigned):
+            self.ready.setdefault(assigned.partition, assigned)
         else:
-            self.ready.pop(state.partition, None)
+            self.ready.pop(assigned.partition, None)
 
-    def end_turn(self, state: PartitionState) -> None:
-        """The next partition comes first now."""
-        self.ready.pop(state.partition, None)
-        self.update_ready(state)
+    def notify_ready(self) -> None:
+        """After ``update_ready`` of all partitions that an answer concerns, or after a position was found."""
+        self._observer.on_ready()
 
+    def end_turn(self, assigned: AssignedPartition) -> None:
+        """Put the partition behind the others."""
+        self.ready.pop(assigned.partition, None)
+        self.update_ready(assigned)
 
-class FetchTarget(NamedTuple):
-    """What a fetch request says of one partition."""
-
-    offset: int
-    max_bytes: int
-    current_leader_epoch: int
-    last_fetched_epoch: int
-
-
-class FetchKey(NamedTuple):
-    """A partition as brokers know it; the id is zero where there is none."""
-
-    topic: str
-    topic_id: bytes
-    partition: int
-
-
-@dataclass(slots=True)
-class FetchPlan:
-    """What to ask one broker for, and what to know when the answer comes."""
-
-    targets: dict[FetchKey, FetchTarget] = field(default_factory=dict)
-    states: dict[FetchKey, tuple[PartitionState, int]] = field(default_factory=dict)
-    """With the version of the state at the time of asking: an answer to another version is dropped."""
-    max_bytes: int = 0
-    assigned: int = 0
-    """Partitions that this broker would be asked for if they wanted data."""
-    holding: bool = False
-    """Whether some are left out only because they have enough data, so that they may soon want more."""
-    retry_at: float | None = None
-    """When a partition that is backing off may be asked for again."""
-
-    @property
-    def by_name(self) -> bool:
-        """Whether some topic has no id, so that only versions with names can carry the request."""
-        return any(key.topic_id == ZERO_UUID for key in self.targets)
-
-
-def wants_data(state: PartitionState) -> bool:
-    """Whether the partition should be fetched: little is left, nothing is in the way.
-
-    A partition asks again when half of what it may get at once is read, so that the next data is there, or at least
-    under way, when the reader comes to it.
-    """
-    return (
-        state.state is PositionState.KNOWN
-        and not state.paused
-        and not state.hold
-        and state.failure is None
-        and 2 * state.buffered < state.fetch_size
-    )
-
-
-def plan_fetch(
-    subscription: Subscription, view: ClusterView, node_id: int, now: float, fetch_max_bytes: int
-) -> FetchPlan:
-    """All that a broker should be asked for in one request, those first that were served longest ago.
-
-    What is buffered from a broker and what is asked of it together stay within ``fetch_max_bytes``, paused partitions
-    included, since their data stays. Only where paused partitions fill all of it may others get one batch at a time
-    beyond the bound, as they would never be read otherwise.
-    """
-    plan = FetchPlan()
-    wanted: list[PartitionState] = []
-    buffered = 0
-    for state in subscription:
-        if state.node_id != node_id:
-            continue
-        plan.assigned += 1
-        buffered += state.buffered
-        if not wants_data(state):
-            plan.holding = plan.holding or (state.has_data and not state.paused)
-        elif state.retry_at > now:
-            plan.retry_at = state.retry_at if plan.retry_at is None else min(plan.retry_at, state.retry_at)
-        else:
-            wanted.append(state)
-    plan.max_bytes = fetch_max_bytes - buffered
-    if plan.max_bytes <= 0:
-        if any(state.buffered for state in subscription if state.node_id == node_id and not state.paused):
-            return plan  # reading goes on, and makes room
-        plan.max_bytes = 1
-    wanted.sort(key=_last_served)
-    for state in wanted:
-        topic = view.topics.get(state.partition.topic)
-        partition = None if topic is None else topic.partition(state.partition.partition)
-        if topic is None or partition is None:
-            continue  # metadata has just lost it; the position keeper sees to that
-        key = FetchKey(topic.name, topic.topic_id, state.partition.partition)
-        plan.targets[key] = FetchTarget(
-            state.fetch_offset,
-            state.fetch_size,
-            -1 if partition.leader_epoch is None else partition.leader_epoch,
-            -1 if state.leader_epoch is None else state.leader_epoch,
-        )
-        plan.states[key] = (state, state.version)
-    return plan
-
-
-@dataclass(slots=True)
-class LookupPlan:
-    """Whose offset should be looked up now, by leader; and what keeps the others waiting."""
-
-    by_node: dict[int, list[PartitionState]] = field(default_factory=dict)
-    leaderless: list[PartitionState] = field(default_factory=list)
-    """Partitions whose leader is not known, whether or not they need an offset."""
-    retry_at: float | None = None
-
-
-def plan_lookups(subscription: Subscription, view: ClusterView, now: float) -> LookupPlan:
-    """Which partitions need an offset, and which need metadata first."""
-    plan = LookupPlan()
-    for state in subscription:
-        leader = view.leader_of(state.partition)
-        if leader is None:
-            plan.leaderless.append(state)
-        elif state.state is not PositionState.UNKNOWN or state.failure is not None or state.hold is Hold.LOCATING:
-            continue
-        elif state.retry_at > now:
-            plan.retry_at = state.retry_at if plan.retry_at is None else min(plan.retry_at, state.retry_at)
-        else:
-            plan.by_node.setdefault(leader.node_id, []).append(state)
-    return plan
-
-
-def source_of(state: PartitionState, view: ClusterView) -> int | None:
-    """The broker to fetch a partition from: the follower that the leader named, or the leader, if there is one."""
-    if state.preferred is not None and state.preferred in view.nodes:
-        return state.preferred
-    leader = view.leader_of(state.partition)
-    return None if leader is None else leader.node_id
-
-
-def new_partitions(
-    view: ClusterView, topics: Iterable[str], partitions: Mapping[TopicPartition, PartitionState]
-) -> list[TopicPartition]:
-    """The partitions of these topics that metadata knows and the assignment lacks."""
-    return [
-        partition
-        for name in topics
-        if (topic := view.topics.get(name)) is not None
-        for view_of in topic.partitions
-        if (partition := TopicPartition(name, view_of.partition)) not in partitions
-    ]
-
-
-def _last_served(state: PartitionState) -> int:
-    return state.last_served
-
-
-def _name(partition: object) -> str:
-    return str(partition) if isinstance(partition, TopicPartition) else repr(partition)
+    def count_answer(self, assigned: AssignedPartition) -> None:
+        """Note that the partition was served by the latest answer with data."""
+        self._answers += 1
+        assigned.last_served = self._answers

@@ -168,6 +168,11 @@ class Coordinator:
         """The broker that coordinates the group, if it is known."""
         return self._client.known_coordinator(self._config.group_id)
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the member reads; of a pattern, those that match now."""
+        return self._topics.subscribed
+
     def subscribe(self, topics: Topics) -> None:
         """Replace the subscription: topic names, or a pattern."""
         self._topics.subscribe(topics)

@@ -51,7 +51,8 @@ class TopicWatcher:
         self._on_error = on_error
         self._pattern_task: anyio.CancelScope | None = None
         self._topic_gone = asyncio.Event()  # a matching topic was deleted: list the topics now and not at the interval
-        self._subscribed: frozenset[str] = frozenset()
+        self.subscribed: frozenset[str] = frozenset()
+        """The topics to read; of a pattern, those that match now."""
         self._watched: frozenset[str] = frozenset()
         self._tracked: frozenset[str] = frozenset()
 
@@ -77,18 +78,18 @@ class TopicWatcher:
         self._track()
 
     def _subscribe(self, topics: frozenset[str]) -> None:
-        self._subscribed = topics
+        self.subscribed = topics
         self._track()
         self._post(Subscribe(topics))
 
     def _track(self) -> None:
-        wanted = self._subscribed | self._watched
+        wanted = self.subscribed | self._watched
         self._client.add_topics(wanted - self._tracked)
         self._client.remove_topics(self._tracked - wanted)
         self._tracked = wanted
 
     def _view_changed(self, view: ClusterView) -> None:
-        for name in self._subscribed:
+        for name in self.subscribed:
             topic = view.topics.get(name)
             if topic is None:
                 continue

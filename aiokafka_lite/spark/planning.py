@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from ..aio.retry import Backoff, is_retriable
+from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..errors import ConfigurationError, ErrorCode, KafkaError, error_for
@@ -127,7 +127,6 @@ class Planner:
             wanted,
             self._isolation,
             timeout=config.api_timeout,
-            backoff=Backoff(config.retry_backoff, config.retry_backoff_max),
         )
         return {partition: None if answer is None else answer.offset for partition, answer in found.items()}
 

@@ -21,20 +21,20 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from ..aio.retry import Backoff, is_retriable
+from ..aio.retry import is_retriable
 from ..aio.service import Component
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import MIB, ConsumerConfig
-from ..consumer.fetched import AbortedTransactions
+from ..consumer.buffer import FetchedBatch
 from ..consumer.fetching import Fetching
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
-from ..consumer.partition import PartitionState, Reset
-from ..consumer.subscription import Subscription
+from ..consumer.partition import AssignedPartition
+from ..consumer.position import Reset
+from ..consumer.subscription import Subscription, SubscriptionObserver
 from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import FetchRequest, FetchRequestPartition, FetchRequestTopic
-from ..protocol.records import RecordBatch
 from ..types import IsolationLevel, TopicPartition
 from .offsets import Range, Task
 
@@ -55,10 +55,10 @@ class Fetched:
     """
 
     range: Range
-    batches: list[tuple[RecordBatch, AbortedTransactions | None]]
+    batches: list[FetchedBatch]
 
 
-class RangeReader(Component):
+class RangeReader(Component, SubscriptionObserver):
     """Reads one range of each of several partitions. Owner: one Spark task, which shares the client with others.
 
     ``config`` bounds the bytes per partition that are fetched and not taken yet. ``poll_timeout`` is in seconds.
@@ -75,7 +75,7 @@ class RangeReader(Component):
         self._ranges: dict[TopicPartition, Range] = {each.partition: each for each in task}
         self._complete: list[Fetched] = []  # the last batches of ranges that are read to their end
         self._ready = asyncio.Event()
-        self._subscription = Subscription(Reset.NONE, config.max_partition_fetch_bytes)
+        self._subscription = Subscription(Reset.NONE, config.max_partition_fetch_bytes, self)
         self._fetching: Fetching | None = None
 
     def __repr__(self) -> str:
@@ -92,16 +92,7 @@ class RangeReader(Component):
         self._subscription.assign(self._ranges)
         for state in self._subscription:
             state.seek(self._ranges[state.partition].start)
-        self._fetching = Fetching(
-            client=self._client,
-            subscription=self._subscription,
-            client_config=self._client.config,
-            config=self._config,
-            topics=(),
-            spawn=self._service.start_child,
-            on_ready=self._on_ready,
-            on_found=self._ready.set,
-        )
+        self._fetching = Fetching(self._client, self._subscription, self._config, self._service.start_child)
         self._fetching.start()
 
     async def _watch(self, topics: set[str]) -> None:
@@ -123,12 +114,12 @@ class RangeReader(Component):
 
     # Records out.
 
-    def _on_ready(self) -> None:
+    def on_ready(self) -> None:
         """Note fetched records, and unsubscribe partitions whose range is fetched to its end."""
         for state in tuple(self._subscription.ready.values()):
             wanted = self._ranges[state.partition]
-            if state.fetch_offset >= wanted.end and state.failure is None:
-                self._complete.append(Fetched(wanted, state.take_batches()))
+            if state.buffer.end >= wanted.end and state.failure is None:
+                self._complete.append(Fetched(wanted, state.buffer.take_batches()))
                 del self._ranges[state.partition]
         self._subscription.assign(self._ranges)
         self._ready.set()
@@ -154,10 +145,10 @@ class RangeReader(Component):
             taken = self._complete
             self._complete = []
             for state in tuple(self._subscription.ready.values()):
-                taken.append(Fetched(self._ranges[state.partition], state.take_batches()))
+                taken.append(Fetched(self._ranges[state.partition], state.buffer.take_batches()))
                 self._subscription.update_ready(state)
                 if self._fetching is not None:
-                    self._fetching.hungry(state)
+                    self._fetching.wake(state)
             if taken or not self._ranges:
                 return taken
             await self._wait_until(deadline)
@@ -174,8 +165,8 @@ class RangeReader(Component):
 
     def _stalled(self) -> KafkaTimeout:
         where = ", ".join(
-            f"{state.partition} from offset {state.position} to {self._ranges[state.partition].end}"
-            + (f" ({state.trouble})" if state.trouble else "")
+            f"{state.partition} from offset {state.offset} to {self._ranges[state.partition].end}"
+            + (f" ({state.position.lookup_error})" if state.position.lookup_error else "")
             for state in self._subscription
         )
         return KafkaTimeout(
@@ -190,9 +181,9 @@ class RangeReader(Component):
         state, wanted = self._subscription[partition], self._ranges[partition]
         leader = self._client.view.leader_of(partition)
         topic = self._client.view.topics.get(partition.topic)
-        if leader is None or topic is None or state.has_data or state.failure:
+        if leader is None or topic is None or state.buffer.has_data or state.failure:
             return
-        offset = state.fetch_offset
+        offset = state.buffer.end
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
@@ -221,7 +212,7 @@ class RangeReader(Component):
             committed = self._config.isolation is IsolationLevel.READ_COMMITTED
             end = given.last_stable_offset if committed else given.high_watermark
             is_empty = given.error_code == 0 and not given.records and end >= wanted.end
-            if is_empty and state.fetch_offset == offset and partition in self._ranges and not state.has_data:
+            if is_empty and state.buffer.end == offset and partition in self._ranges and not state.buffer.has_data:
                 self._finish(partition)
                 self._ready.set()
 
@@ -229,16 +220,16 @@ class RangeReader(Component):
 
     async def _check_failures(self) -> None:
         for state in tuple(self._subscription):
-            if state.failure is None or state.has_data:
+            if state.failure is None or state.buffer.has_data:
                 continue
             if not isinstance(state.failure, OffsetOutOfRange):
                 raise state.failure
             await self._skip_deleted(state)
 
-    async def _skip_deleted(self, state: PartitionState) -> None:
+    async def _skip_deleted(self, state: AssignedPartition) -> None:
         """The log does not have the next offset: raise an error, or continue with the rest of the range."""
         partition, wanted = state.partition, self._ranges[state.partition]
-        position = state.out_of_range if state.out_of_range is not None else state.position
+        position = state.offset if state.position.out_of_range is None else state.position.out_of_range
         wanted = replace(wanted, start=wanted.start if position is None else max(position, wanted.start))
         earliest = (await self._edges(EARLIEST, partition))[partition]
         latest = (await self._edges(LATEST, partition))[partition]
@@ -267,6 +258,5 @@ class RangeReader(Component):
             {partition: which},
             IsolationLevel.READ_UNCOMMITTED,
             timeout=config.api_timeout,
-            backoff=Backoff(config.retry_backoff, config.retry_backoff_max),
         )
         return {each: 0 if answer is None else answer.offset for each, answer in found.items()}

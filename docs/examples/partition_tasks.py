@@ -21,7 +21,7 @@ class Kitchen(ConsumerGroupHandler[bytes, str]):
         async for record in claim:
             await prepare(record.value)
             print(f"prepared {record.value} of partition {record.partition}")
-            session.mark_message(record)
+            session.mark(record)
 
     async def cleanup(self, session: ConsumerGroupSession) -> None:
         print("what was marked is committed next")

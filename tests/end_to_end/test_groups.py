@@ -120,7 +120,7 @@ async def test_a_handler_reads_claims(kafka: Kafka) -> None:
         async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
             async for record in claim:
                 counts[claim.partition] = counts.get(claim.partition, 0) + 1
-                session.mark_message(record)
+                session.mark(record)
                 if sum(counts.values()) == 60:
                     done.set()
 
@@ -161,7 +161,7 @@ async def test_a_claim_that_blocks_the_event_loop_loses_the_session_only_beyond_
                 done.add((record.partition, record.offset))
                 await asyncio.sleep(0.05)  # what a record takes
                 if not session.cancelled:
-                    session.mark_message(record)
+                    session.mark(record)
                 if len(done) == 60 and record.offset == 19:
                     enough.set()
 

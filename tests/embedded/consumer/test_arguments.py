@@ -1,10 +1,9 @@
-"""What a call cannot use is refused by name, before anything is done."""
+"""Wrong arguments are refused by name, and the refused call changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,70 +13,79 @@ from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.types import TopicPartition
+from tests.cases import case
 from tests.embedded.consumer.logs import consumer_of, fill, take
 
 FIRST = TopicPartition("orders", 0)
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "says"),
-    [
-        (lambda each: each.poll("a"), TypeError, "max_records='a'"),
-        (lambda each: each.poll(True), TypeError, "max_records=True"),
-        (lambda each: each.poll(0), ValueError, "max_records=0"),
-        (lambda each: each.poll(1, timeout="1"), ConfigurationError, "timeout='1'"),
-        (lambda each: each.poll(1, timeout=None), ConfigurationError, "timeout=None"),
-        (lambda each: each.poll(1, timeout=float("nan")), ConfigurationError, "timeout=nan"),
-        (lambda each: each.batches("5"), TypeError, "max_records='5'"),
-        (lambda each: each.batches(5, timeout="1"), ConfigurationError, "timeout='1'"),
-        (lambda each: each.assign("t"), TypeError, "partitions='t'"),
-        (lambda each: each.assign(None), TypeError, "partitions=None"),
-        (lambda each: each.assign(["t"]), TypeError, "'t' is no partition"),
-        (lambda each: each.assign([("t", "0")]), TypeError, r"\('t', '0'\) is no partition"),
-        (lambda each: each.assign([("t", True)]), TypeError, r"\('t', True\) is no partition"),
-        (lambda each: each.assign([(b"t", 0)]), TypeError, r"\(b't', 0\) is no partition"),
-        (lambda each: each.assign([("t", -1)]), ValueError, r"\('t', -1\) is no partition"),
-        (lambda each: each.assign([("t", 2**31)]), ValueError, "is no partition"),
-        (lambda each: each.assign(FIRST), TypeError, r"as in \[TopicPartition\("),
-        (lambda each: each.pause(FIRST), TypeError, r"as in \[TopicPartition\("),
-        (lambda each: each.resume("orders"), TypeError, "partitions='orders'"),
-        (lambda each: each.seek("orders", 1), TypeError, "'orders' is no partition"),
-        (lambda each: each.seek(FIRST, "1"), TypeError, "offset='1'"),
-        (lambda each: each.seek(FIRST, True), TypeError, "offset=True"),
-        (lambda each: each.seek(FIRST, -1), ValueError, "offset=-1.*seek_to_beginning"),
-        (lambda each: each.seek(FIRST, 2**63), ValueError, "offset="),
-        (lambda each: each.mark("x"), TypeError, "record='x'"),
-        (lambda each: each.mark(FIRST), TypeError, "record=TopicPartition"),
-        (lambda each: each.close("5"), ConfigurationError, "timeout='5'"),
-        (lambda each: each.highwater(0), TypeError, "0 is no partition"),
-        (lambda each: each.seek_to_end(FIRST), TypeError, r"as in \[TopicPartition\("),
-        (lambda each: each.position("orders"), TypeError, "'orders' is no partition"),
-        (lambda each: each.position(FIRST, timeout="1"), ConfigurationError, "timeout='1'"),
-        (lambda each: each.lag(FIRST), TypeError, r"as in \[TopicPartition\("),
-        (lambda each: each.beginning_offsets(FIRST), TypeError, r"as in \[TopicPartition\("),
-        (lambda each: each.end_offsets([FIRST], timeout=[]), ConfigurationError, r"timeout=\[\]"),
-        (lambda each: each.offsets_for_times([FIRST]), TypeError, "timestamps="),
-        (lambda each: each.offsets_for_times({FIRST: time.time()}), TypeError, "whole number of milliseconds"),
-        (lambda each: each.offsets_for_times({FIRST: 2**63}), ValueError, "milliseconds since the epoch"),
-        (lambda each: each.offsets_for_times({"orders": 1}), TypeError, "'orders' is no partition"),
-    ],
-)
-async def test_a_mistake_is_named(
-    cluster: EmbeddedCluster, call: Callable[[Consumer], Any], kind: type[Exception], says: str
-) -> None:
+WHOLE, SECONDS = "a whole number", "a number of seconds"
+PARTITION, PARTITIONS = "partition must be", "partitions must be"
+
+MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (lambda each: each.poll("a"), TypeError, f"max_records must be {WHOLE} >= 1, got 'a'"),
+    (lambda each: each.poll(True), TypeError, f"max_records must be {WHOLE} >= 1, got True"),
+    (lambda each: each.poll(0), ValueError, f"max_records must be {WHOLE} >= 1, got 0"),
+    (lambda each: each.poll(1, timeout="1"), ConfigurationError, f"timeout must be {SECONDS}, got '1'"),
+    (lambda each: each.poll(1, timeout=None), ConfigurationError, f"timeout must be {SECONDS}, got None"),
+    (lambda each: each.poll(1, timeout=float("nan")), ConfigurationError, f"timeout must be {SECONDS}, got nan"),
+    (lambda each: each.poll(partitions="t"), TypeError, f"{PARTITIONS} an iterable of TopicPartition, got 't'"),
+    (lambda each: each.poll(partitions=[("t", 0)]), IllegalStateError, "t-0 is not assigned"),
+    (lambda each: each.batches("5"), TypeError, f"max_records must be {WHOLE} >= 1, got '5'"),
+    (lambda each: each.batches(5, timeout="1"), ConfigurationError, f"timeout must be {SECONDS}, got '1'"),
+    (lambda each: each.assign("t"), TypeError, f"{PARTITIONS} an iterable of TopicPartition, got 't'"),
+    (lambda each: each.assign(None), TypeError, f"{PARTITIONS} an iterable of TopicPartition, got None"),
+    (lambda each: each.assign(["t"]), TypeError, f"{PARTITION} a TopicPartition(topic, number), got 't'"),
+    (lambda each: each.assign([("t", "0")]), TypeError, f"{PARTITION} a topic name and {WHOLE}, got ('t', '0')"),
+    (lambda each: each.assign([("t", True)]), TypeError, f"{PARTITION} a topic name and {WHOLE}, got ('t', True)"),
+    (lambda each: each.assign([(b"t", 0)]), TypeError, f"{PARTITION} a topic name and {WHOLE}, got (b't', 0)"),
+    (lambda each: each.assign([("t", -1)]), ValueError, f"{PARTITION} a topic name and {WHOLE} >= 0, got ('t', -1)"),
+    (lambda each: each.assign([("t", 2**31)]), ValueError, f"{PARTITION} a topic name and {WHOLE} >= 0"),
+    (lambda each: each.assign(FIRST), TypeError, "got one alone; pass [TopicPartition("),
+    (lambda each: each.pause(FIRST), TypeError, "got one alone; pass [TopicPartition("),
+    (lambda each: each.resume("orders"), TypeError, f"{PARTITIONS} an iterable of TopicPartition, got 'orders'"),
+    (lambda each: each.seek("orders", 1), TypeError, f"{PARTITION} a TopicPartition(topic, number), got 'orders'"),
+    (lambda each: each.seek(FIRST, "1"), TypeError, f"offset must be {WHOLE} >= 0, got '1'"),
+    (lambda each: each.seek(FIRST, True), TypeError, f"offset must be {WHOLE} >= 0, got True"),
+    (lambda each: each.seek(FIRST, -1), ValueError, f"offset must be {WHOLE} >= 0, got -1"),
+    (lambda each: each.seek(FIRST, 2**63), ValueError, f"offset must be {WHOLE} >= 0, got 9223372036854775808"),
+    (lambda each: each.mark("x"), TypeError, "record must be a Record, as reads return them, got 'x'"),
+    (lambda each: each.mark(FIRST), TypeError, "record must be a Record, as reads return them, got TopicPartition"),
+    (lambda each: each.close("5"), ConfigurationError, f"timeout must be {SECONDS}, or None, got '5'"),
+    (lambda each: each.high_watermark(0), TypeError, f"{PARTITION} a TopicPartition(topic, number), got 0"),
+    (lambda each: each.seek_to_end(FIRST), TypeError, "got one alone; pass [TopicPartition("),
+    (lambda each: each.seek_to_end(timeout="1"), ConfigurationError, f"timeout must be {SECONDS}, or None, got '1'"),
+    (lambda each: each.seek_to_committed(), IllegalStateError, "seek_to_committed() requires a group_id"),
+    (lambda each: each.position("orders"), TypeError, f"{PARTITION} a TopicPartition(topic, number), got 'orders'"),
+    (lambda each: each.position(FIRST, timeout="1"), ConfigurationError, f"timeout must be {SECONDS}, or None"),
+    (lambda each: each.lag(FIRST), TypeError, "got one alone; pass [TopicPartition("),
+    (lambda each: each.beginning_offsets(FIRST), TypeError, "got one alone; pass [TopicPartition("),
+    (lambda each: each.end_offsets([FIRST], timeout=[]), ConfigurationError, f"timeout must be {SECONDS}, or None"),
+    (lambda each: each.offsets_for_times([FIRST]), TypeError, "timestamps must be a mapping"),
+    (lambda each: each.offsets_for_times({FIRST: 1.5}), TypeError, "in milliseconds must be a whole number >= 0"),
+    (lambda each: each.offsets_for_times({FIRST: 2**63}), ValueError, "in milliseconds must be a whole number >= 0"),
+    (lambda each: each.offsets_for_times({"orders": 1}), TypeError, f"{PARTITION} a TopicPartition(topic, number)"),
+    (lambda each: each.partitions_for("orders", timeout="1"), ConfigurationError, f"timeout must be {SECONDS}"),
+    (lambda each: each.topics(timeout="1"), ConfigurationError, f"timeout must be {SECONDS}"),
+    (lambda each: each.subscribe(["orders"]), IllegalStateError, "subscribe() is for members of a group"),
+]
+
+
+async def test_a_wrong_argument_is_named_and_changes_nothing(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
     fill(cluster, FIRST, 10)
     async with consumer_of(cluster) as consumer:
         consumer.assign([FIRST])
-        with pytest.raises(kind, match=says):
-            result = call(consumer)
-            if isinstance(result, Awaitable):
-                await result
+        for number, (call, kind, says) in enumerate(MISTAKES):
+            with case(number, says), pytest.raises(kind, match=re.escape(says)):
+                result = call(consumer)
+                if isinstance(result, Awaitable):
+                    await result
         assert consumer.assignment == (FIRST,)
         assert [record.offset for record in await take(consumer, 10)] == list(range(10))
 
 
-async def test_a_timeout_that_is_over_already_is_one_like_others(cluster: EmbeddedCluster) -> None:
+async def test_a_negative_timeout_is_over_at_once(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
     async with consumer_of(cluster) as consumer:
         consumer.assign([("orders", 0)])  # type: ignore[list-item]
@@ -94,7 +102,7 @@ async def test_a_timeout_that_is_over_already_is_one_like_others(cluster: Embedd
         lambda consumer: anext(consumer.batches(timeout=5.0)),
     ],
 )
-async def test_reading_without_anything_to_read_says_so(
+async def test_reading_without_topics_and_assignment_is_an_error(
     cluster: EmbeddedCluster, read: Callable[[Consumer], Awaitable[object]]
 ) -> None:
     await cluster.create_topic("orders")
@@ -121,6 +129,6 @@ async def test_a_member_that_owns_nothing_waits(cluster: EmbeddedCluster) -> Non
         assert sorted(len(each.assignment) for each in (one, other)) == [0, 1]
 
 
-async def test_a_pattern_that_nothing_matches_yet_waits(cluster: EmbeddedCluster) -> None:
+async def test_a_member_whose_pattern_matches_no_topic_yet_waits(cluster: EmbeddedCluster) -> None:
     async with consumer_of(cluster, topics=re.compile("orders.*"), group_id="g") as consumer:
         assert await consumer.poll(timeout=10.0) == []

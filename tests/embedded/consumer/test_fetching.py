@@ -141,7 +141,7 @@ async def test_a_thousand_partitions_paused_and_resumed_are_bounded_and_fetched_
             for _ in range(10):
                 for record in await consumer.poll(max_records=25, timeout=1.0):
                     seen[TopicPartition(record.topic, record.partition)] += 1
-                assert sum(state.buffered for state in consumer._subscription) <= 3 * (limit + len(batch))
+                assert sum(each.buffer.bytes for each in consumer._core.subscription) <= 3 * (limit + len(batch))
     assert set(seen.values()) == {10}
     assert bytes_given(cluster) <= 1_000 * len(batch)
 
@@ -167,8 +167,8 @@ async def test_a_reader_that_does_not_read_stops_the_fetching(cluster: EmbeddedC
     async with consumer_of(cluster, max_partition_fetch_bytes=8_000) as consumer:
         consumer.assign([FIRST])
         await asyncio.sleep(60.0)
-        (state,) = consumer._subscription
-        assert 4_000 <= state.buffered <= 8_000
+        (assigned,) = consumer._core.subscription
+        assert 4_000 <= assigned.buffer.bytes <= 8_000
         assert len(fetches(cluster)) == 1
 
 
@@ -186,26 +186,26 @@ async def test_what_is_buffered_from_a_broker_stays_within_fetch_max_bytes(clust
             for record in await consumer.poll(max_records=3, timeout=1.0):
                 seen[TopicPartition(record.topic, record.partition)] += 1
             consumer.pause([partition])  # also what is paused counts
-            assert sum(state.buffered for state in consumer._subscription) <= limit + 3_000, number
+            assert sum(each.buffer.bytes for each in consumer._core.subscription) <= limit + 3_000, number
         consumer.resume()
         while sum(seen.values()) < 800:
             for record in await consumer.poll(timeout=5.0):
                 seen[TopicPartition(record.topic, record.partition)] += 1
-            assert sum(state.buffered for state in consumer._subscription) <= limit + 3_000
+            assert sum(each.buffer.bytes for each in consumer._core.subscription) <= limit + 3_000
     assert set(seen.values()) == {20}
 
 
 async def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("wide", assignments=[[1]] * 3)
-    hungry, *idle = (TopicPartition("wide", number) for number in range(3))
-    for partition in (hungry, *idle):
+    unpaused, *idle = (TopicPartition("wide", number) for number in range(3))
+    for partition in (unpaused, *idle):
         for _ in range(20):
             write(cluster, partition, [b"x" * 1000])
     async with consumer_of(cluster, fetch_max_bytes=20_000, max_partition_fetch_bytes=20_000) as consumer:
         consumer.assign(idle)
         await asyncio.sleep(1.0)
         consumer.pause()
-        consumer.assign([hungry, *idle])
+        consumer.assign([unpaused, *idle])
         assert {record.partition for record in await take(consumer, 20)} == {0}
 
 
@@ -446,7 +446,7 @@ async def test_an_error_that_passes_is_tried_again_with_backoff(orders: Embedded
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ],
 )
-async def test_a_lost_session_is_made_anew(orders: EmbeddedCluster, code: ErrorCode) -> None:
+async def test_a_lost_session_is_created_again(orders: EmbeddedCluster, code: ErrorCode) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
@@ -482,7 +482,7 @@ async def test_a_broken_connection_or_answer_costs_no_record(orders: EmbeddedClu
     assert sorted(offsets) == sorted([*range(100)] * 3)
 
 
-async def test_garbage_for_ever_is_not_asked_for_in_a_spin_and_close_is_quick(orders: EmbeddedCluster) -> None:
+async def test_endless_garbage_is_not_asked_for_in_a_spin_and_close_is_quick(orders: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     fault = orders.on(FetchRequest, times=None).reply_bytes(b"\0\0\0\x04\0\0\0\x01")
     async with consumer_of(orders) as consumer:

@@ -70,12 +70,12 @@ async def test_a_seek_while_iterating_takes_effect_with_the_next_record(orders: 
 async def test_only_assigned_partitions_have_a_position(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
-        for call in (consumer.highwater, lambda each: consumer.seek(each, 1), lambda each: consumer.pause([each])):
+        for call in (consumer.high_watermark, lambda each: consumer.seek(each, 1), lambda each: consumer.pause([each])):
             with pytest.raises(IllegalStateError, match="orders-1"):
                 call(SECOND)
         with pytest.raises(IllegalStateError, match="orders-1"):
             await consumer.position(SECOND)
-        with pytest.raises(ValueError, match="offset=-1"):
+        with pytest.raises(ValueError, match="offset must be"):
             consumer.seek(FIRST, -1)
 
 
@@ -301,7 +301,7 @@ async def test_the_lag_of_what_is_not_fetched_is_asked_for(orders: EmbeddedClust
         await asyncio.sleep(1.0)  # the last fetch is answered
         write(orders, FIRST, [b"more"] * 5)
         assert await consumer.lag() == {FIRST: 5}
-        assert consumer.highwater(FIRST) == 100  # when it was last fetched
+        assert consumer.high_watermark(FIRST) == 100  # when it was last fetched
 
 
 @pytest.mark.parametrize("delays", [(1.5, 3.0), (1.5, 1.5)], ids=["positions", "positions and ends"])
@@ -455,7 +455,7 @@ async def test_partitions_that_are_added_are_read_from_their_beginning_whatever_
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
-async def test_a_topic_made_anew_is_read_from_its_beginning(
+async def test_a_topic_created_again_is_read_from_its_beginning(
     orders: EmbeddedCluster, policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with consumer_of(orders, auto_offset_reset=policy, metadata_max_age=5.0) as consumer:
@@ -469,4 +469,4 @@ async def test_a_topic_made_anew_is_read_from_its_beginning(
         await asyncio.sleep(10.0)
         consumer.resume()
         assert (await take(consumer, 1))[0].offset == 0
-    assert "orders-0 was deleted and made anew" in caplog.text
+    assert "orders-0 was deleted and created again" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ async def test_every_record_comes_once_and_in_order(cluster: EmbeddedCluster, pa
         assert_each_once_and_in_order(records, partitions)
         assert await consumer.poll(timeout=2.0) == []
         assert [await consumer.position(partition) for partition in partitions] == [100] * 6
-        assert [consumer.highwater(partition) for partition in partitions] == [100] * 6
+        assert [consumer.high_watermark(partition) for partition in partitions] == [100] * 6
 
 
 async def test_one_request_to_a_broker_asks_for_all_of_its_partitions(
@@ -75,6 +76,24 @@ async def test_poll_gives_no_more_than_it_was_asked_for(
             taken = await consumer.poll(max_records=7, timeout=5.0)
             assert 0 < len(taken) <= 7
             records += taken
+    assert_each_once_and_in_order(records, partitions)
+
+
+@pytest.mark.parametrize("settings", [{}, {"value_deserializer": bytes.decode}], ids=["bytes", "deserialized"])
+async def test_poll_may_be_limited_to_some_partitions(
+    cluster: EmbeddedCluster, partitions: list[TopicPartition], settings: dict[str, Any]
+) -> None:
+    chosen, records = partitions[1:3], []
+    async with consumer_of(cluster, topics=["orders"], **settings) as consumer:
+        while len(records) < 200:
+            records += await consumer.poll(30, timeout=5.0, partitions=chosen)
+        assert_each_once_and_in_order(records, chosen)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await consumer.poll(timeout=2.0, partitions=chosen) == []  # although other partitions have records
+        assert loop.time() - began == pytest.approx(2.0, abs=1e-6)
+        while len(records) < 600:
+            records += await consumer.poll(timeout=5.0)
     assert_each_once_and_in_order(records, partitions)
 
 
@@ -240,7 +259,7 @@ async def test_a_reader_that_never_waits_still_lets_others_run(cluster: Embedded
             await asyncio.sleep(0)
 
     async with consumer_of(cluster, topics=["orders"]) as consumer:
-        while len(consumer._subscription.ready) == 0:
+        while len(consumer._core.subscription.ready) == 0:
             await asyncio.sleep(0.001)
         counter = asyncio.ensure_future(count())
         await take(consumer, 20_000)
@@ -312,9 +331,9 @@ async def test_a_waiting_iteration_ends_with_what_the_consumer_died_of(cluster: 
 
 
 def test_bad_settings_are_refused_by_the_constructor() -> None:
-    with pytest.raises(ConfigurationError, match="topics='orders'"):
+    with pytest.raises(ConfigurationError, match="topics must be a list of names, got 'orders'"):
         Consumer("localhost:9092", topics="orders")
-    with pytest.raises(ConfigurationError, match=r"fetch_max_wait=30\.0"):
+    with pytest.raises(ConfigurationError, match=r"fetch_max_wait must be less than request_timeout=.*, got 30\.0"):
         Consumer("localhost:9092", fetch_max_wait=30.0)
     with pytest.raises(ConfigurationError, match="fetch_max_wiat"):
         Consumer("localhost:9092", fetch_max_wiat=1)  # type: ignore[call-arg]

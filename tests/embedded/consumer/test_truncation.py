@@ -76,7 +76,7 @@ async def test_a_log_that_was_cut_off_is_read_from_the_cut(
         assert [(record.offset, record.value) for record in records] == [
             (60 + number, b"other %d" % number) for number in range(60)
         ]
-    assert "orders-0 was cut off at offset 60; it was read up to 100" in caplog.text
+    assert "the log of orders-0 was truncated at offset 60; it was fetched up to 100" in caplog.text
     assert resets == [(FIRST, 100, 60, ResetReason.TRUNCATED)]
 
 
@@ -102,7 +102,7 @@ async def test_without_a_policy_a_log_that_was_cut_off_is_an_error_that_names_th
         await take(consumer, 100)
         await cut_off(orders, 60)
         for _ in range(2):
-            with pytest.raises(OffsetOutOfRange, match=r"orders-0 was cut off at offset 60, and was read up to 100"):
+            with pytest.raises(OffsetOutOfRange, match="truncated at offset 60, but it was read up to 100"):
                 await anext(consumer)
         consumer.seek(FIRST, 60)
         assert (await take(consumer, 1))[0].value == b"other 0"
@@ -167,7 +167,7 @@ async def test_a_leader_that_may_not_be_asked_is_an_error(old_orders: EmbeddedCl
         await take(consumer, 100)
         old_orders.on(OffsetForLeaderEpochRequest, times=1).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         await cut_off(old_orders, 60)
-        with pytest.raises(AuthorizationError, match=r"whether the log of orders-0 was cut off"):
+        with pytest.raises(AuthorizationError, match=r"whether the log of orders-0 was truncated"):
             await anext(consumer)
         assert (await take(consumer, 1))[0].value == b"other 0"
 

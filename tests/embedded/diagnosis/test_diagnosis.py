@@ -86,7 +86,14 @@ async def test_a_group_is_diagnosed_while_it_consumes(cluster: EmbeddedCluster) 
     with pytest.raises(IllegalStateError, match="is not consuming"):
         group.diagnose()
     consuming = asyncio.create_task(group.consume(["orders"], Patient()))
-    await until(lambda: group._running is not None and group.diagnose().assigned == 2)
+
+    def has_two_partitions() -> bool:
+        try:
+            return group.diagnose().assigned == 2
+        except IllegalStateError:
+            return False  # consume() has not begun yet
+
+    await until(has_two_partitions)
     assert "shipping" in str(group.diagnose())
     await group.close()
     await consuming

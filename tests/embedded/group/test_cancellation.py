@@ -49,7 +49,7 @@ class Marker(Recorder):
         async for record in claim:
             self.read.append(record)
             await asyncio.sleep(0)
-            session.mark_message(record)
+            session.mark(record)
             self.marked[TopicPartition(record.topic, record.partition)] = record.offset + 1
 
 

@@ -39,7 +39,7 @@ class Values(ConsumerGroupHandler[Any, Any]):
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[Any, Any]) -> None:
         async for record in claim:
             self.read.append(record)
-            session.mark_message(record)
+            session.mark(record)
 
     def values(self, partition: TopicPartition) -> list[object]:
         return [record.value for record in self.read if record.partition == partition.partition]

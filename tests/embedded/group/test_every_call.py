@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -151,6 +152,8 @@ ASKS: dict[str, tuple[Callable[[Consumer], Awaitable[object]], object]] = {
     "offsets.commit": (lambda each: each.offsets.commit({FIRST: OffsetAndMetadata(10, "", 0)}), None),
     "offsets.commit_marked": (lambda each: each.offsets.commit_marked(), None),
     "offsets.fetch": (lambda each: each.offsets.fetch([FIRST]), {FIRST: OffsetAndMetadata(10, "", 0)}),
+    "seek_to_committed": (lambda each: each.seek_to_committed([FIRST]), None),
+    "topics": (lambda each: each.topics(), {"orders"}),
     "seek_to_beginning": (lambda each: each.seek_to_beginning([FIRST]), None),
     "seek_to_end": (lambda each: each.seek_to_end([FIRST]), None),
 }
@@ -158,6 +161,7 @@ ASKS: dict[str, tuple[Callable[[Consumer], Awaitable[object]], object]] = {
 
 @covers("Consumer.position", "Consumer.lag", "Consumer.beginning_offsets", "Consumer.end_offsets")
 @covers("Consumer.offsets_for_times", "Consumer.committed", "Consumer.commit", "Offsets.commit", "Offsets.fetch")
+@covers("Consumer.seek_to_committed", "Consumer.topics")
 @covers("Offsets.commit_marked", "Consumer.seek_to_beginning", "Consumer.seek_to_end")
 @pytest.mark.parametrize("ask", ASKS)
 async def test_a_question_that_is_cancelled_may_be_asked_again(cluster: EmbeddedCluster, ask: str) -> None:
@@ -174,8 +178,8 @@ async def test_a_question_that_is_cancelled_may_be_asked_again(cluster: Embedded
         async def before() -> None:
             nonlocal marked
             if ask == "position":
-                consumer._subscription[FIRST].seek_by(consumer._subscription.reset)
-                consumer._changed()
+                subscription = consumer._core.subscription
+                subscription.change([subscription[FIRST]], lambda each: each.reset_by(subscription.reset))
             elif ask == "offsets.commit_marked":
                 marked += 1
                 consumer.offsets.mark(FIRST, marked)
@@ -185,7 +189,7 @@ async def test_a_question_that_is_cancelled_may_be_asked_again(cluster: Embedded
                 assert found == 0  # the policy's, as it was forgotten
             elif expected is not None:
                 assert found == expected
-            elif "commit" in ask:
+            elif "commit" in ask and not ask.startswith("seek"):
                 assert found
         assert len(asyncio.all_tasks()) <= tasks
         if ask == "offsets.commit_marked":
@@ -196,6 +200,15 @@ async def test_a_question_that_is_cancelled_may_be_asked_again(cluster: Embedded
             consumer.resume()
             fill(cluster, FIRST, 10)
             assert [record.offset for record in await read_all(consumer, 10)] == list(range(10, 20))
+
+
+@covers("Consumer.partitions_for")
+async def test_a_cancelled_question_about_a_topic_may_be_asked_again(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        topics = (f"new-{number}" for number in itertools.count())  # each is created by the question
+        found = await at_every_turn(lambda: consumer.partitions_for(next(topics)))
+        assert [each.partition for each in found[-1]] == [0]
+        assert len(await consumer.partitions_for("orders")) == 6
 
 
 # ---- coming and going
@@ -330,7 +343,7 @@ async def test_calls_of_a_session_may_be_cancelled(cluster: EmbeddedCluster) -> 
             async def mark() -> None:
                 nonlocal marked
                 marked += 1
-                session.mark_offset("orders", 0, marked)
+                session.offsets.mark(FIRST, marked)
 
             await at_every_turn(session.commit, mark)
             waiting = asyncio.ensure_future(session.wait_cancelled())
@@ -338,7 +351,7 @@ async def test_calls_of_a_session_may_be_cancelled(cluster: EmbeddedCluster) -> 
             waiting.cancel()
             with suppress(asyncio.CancelledError):
                 await waiting
-            session.reset_offset("orders", 0, written)
+            session.offsets.reset(FIRST, written)
             assert await session.commit()
             raise ValueError("enough")
 

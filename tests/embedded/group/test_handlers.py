@@ -45,7 +45,7 @@ async def test_a_handler_of_plain_functions_is_told_to_be_async(cluster: Embedde
             pass
 
     async with group_of(cluster) as group:
-        with pytest.raises(TypeError, match=r"consume_claim\(\) of .* gave None.*'async def'"):
+        with pytest.raises(TypeError, match=r"consume_claim\(\) of .* must be defined by 'async def'"):
             await group.consume(["orders"], Plain())
 
 
@@ -215,7 +215,7 @@ async def test_a_claim_that_blocks_the_event_loop_costs_the_session_only_beyond_
                     loop.now += blocked
                 self.read.append(record)
                 await asyncio.sleep(0.1)
-                session.mark_message(record)
+                session.mark(record)
 
     handler = Blocking()
     with caplog.at_level(logging.WARNING, logger="aiokafka_lite.group"):
@@ -252,7 +252,7 @@ async def test_what_a_claim_leaves_unmarked_is_read_by_its_successor_in_the_next
                     found.append(record)
                     if len(found) == 7 or record.offset == 29:
                         done.update((each.partition, each.offset) for each in found)
-                        session.mark_message(found[-1])
+                        session.mark(found[-1])
                         found.clear()
                     await asyncio.sleep(0.3)
                 if how == "is cancelled":
@@ -286,7 +286,7 @@ async def test_a_damaged_batch_can_be_passed_over_by_a_mark(cluster: EmbeddedClu
                 await super().consume_claim(session, claim)
             except CorruptRecord as error:
                 errors.append(error)
-                session.mark_offset(claim.topic, claim.partition, error.next_offset or 0)
+                session.offsets.mark(claim.topic_partition, error.next_offset or 0)
 
     handler, other = Careful(), Recorder()
     one = Running(cluster, handler, **COOPERATIVE)
@@ -314,7 +314,7 @@ async def test_marks_follow_a_log_that_begins_anew_and_the_user_hears_of_it(clus
     await running.cancel()
     assert (ORDERS[0], 30, 0, ResetReason.RECREATED) in heard
     assert await committed(cluster) == {ORDERS[0]: 10}
-    with pytest.raises(ConfigurationError, match="on_offset_reset=5"):
+    with pytest.raises(ConfigurationError, match="on_offset_reset must be a function, got 5"):
         group_of(cluster, on_offset_reset=5)
 
 
@@ -353,7 +353,7 @@ class Careless(ConsumerGroupHandler):
                 await asyncio.sleep(self.choice.choice([0.0, 0.02, 0.1]))
                 if len(found) >= self.choice.randrange(1, 9) or record.offset % 10 == 9:
                     self.storm.done.update((each.partition, each.offset) for each in found)
-                    session.mark_message(found[-1])
+                    session.mark(found[-1])
                     found.clear()
                 if self.choice.random() < 0.01:
                     await session.commit()

@@ -42,7 +42,7 @@ class Recorder(ConsumerGroupHandler):
                 self.read.append(record)
                 if self.work:
                     await asyncio.sleep(self.work)
-                session.mark_message(record)
+                session.mark(record)
         finally:
             self.reading.discard(partition)
 
@@ -107,10 +107,10 @@ async def test_a_claim_knows_where_it_began_and_how_far_it_could_go(cluster: Emb
     class Handler(ConsumerGroupHandler):
         async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
             async for record in claim:
-                session.mark_message(record)
+                session.mark(record)
                 if record.offset in (9, 19):
                     await asyncio.sleep(0.1)
-                    seen.append((claim.initial_offset, claim.high_water_mark_offset))
+                    seen.append((claim.initial_offset, claim.high_watermark))
                     raise ValueError("enough")
 
     for _ in range(2):
@@ -192,7 +192,7 @@ async def test_an_error_of_the_handler_reaches_the_caller_and_the_group_is_left(
             if where == "consume_claim" and claim.partition == 3:
                 raise ValueError("wrong")
             async for record in claim:
-                session.mark_message(record)
+                session.mark(record)
 
     group = group_of(cluster)
     if where == "cleanup":
@@ -245,12 +245,12 @@ async def test_marks_go_forward_and_resets_go_both_ways(cluster: EmbeddedCluster
         async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
             if claim.partition:
                 return
-            results.append(session.mark_offset("orders", 0, 7, "seven"))
-            results.append(session.mark_offset("orders", 0, 5))
+            results.append(session.offsets.mark(ORDERS[0], 7, "seven"))
+            results.append(session.offsets.mark(ORDERS[0], 5))
             results.append((await session.commit()).committed[ORDERS[0]])
-            results.append(session.reset_offset("orders", 0, 3, "back"))
+            results.append(session.offsets.reset(ORDERS[0], 3, "back"))
             results.append((await session.commit()).committed[ORDERS[0]])
-            results.append(session.mark_offset("elsewhere", 0, 3))
+            results.append(session.offsets.mark(TopicPartition("elsewhere", 0), 3))
             raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
@@ -263,11 +263,12 @@ async def test_marks_go_forward_and_resets_go_both_ways(cluster: EmbeddedCluster
 
 async def test_what_cannot_be_marked_or_committed_is_refused_by_name(cluster: EmbeddedCluster) -> None:
     mistakes: list[tuple[Callable[[ConsumerGroupSession], Any], type[Exception], str]] = [
-        (lambda session: session.mark_message("x"), TypeError, "record='x'"),  # type: ignore[arg-type]
-        (lambda session: session.mark_offset("orders", "0", 5), TypeError, "partition must be"),  # type: ignore[arg-type]
-        (lambda session: session.reset_offset(5, 0, 5), TypeError, "partition must be"),  # type: ignore[arg-type]
-        (lambda session: session.mark_offset("orders", 0, "5"), TypeError, "offset must be"),  # type: ignore[arg-type]
-        (lambda session: session.commit(timeout="1"), ConfigurationError, "timeout must be"),  # type: ignore[arg-type]
+        (lambda session: session.mark("x"), TypeError, "record must be"),  # type: ignore[arg-type]
+        (lambda session: session.offsets.mark(("orders", "0"), 5), TypeError, "partition"),  # type: ignore[arg-type]
+        (lambda session: session.offsets.reset((5, 0), 5), TypeError, "partition"),  # type: ignore[arg-type]
+        (lambda session: session.offsets.mark(ORDERS[0], "5"), TypeError, "offset"),  # type: ignore[arg-type]
+        (lambda session: session.commit(timeout="1"), ConfigurationError, "timeout"),  # type: ignore[arg-type]
+        (lambda session: session.wait_cancelled(timeout="1"), ConfigurationError, "timeout"),  # type: ignore[arg-type]
     ]
 
     class Mistaken(Recorder):
@@ -289,7 +290,7 @@ async def test_a_session_that_has_ended_may_not_mark(cluster: EmbeddedCluster) -
     await until(lambda: len(handler.reading) == 6)
     await running.cancel()
     with pytest.raises(IllegalStateError):
-        handler.sessions[0].mark_offset("orders", 0, 5)
+        handler.sessions[0].offsets.mark(ORDERS[0], 5)
 
 
 async def test_errors_of_the_group_have_a_stream(cluster: EmbeddedCluster) -> None:
@@ -327,9 +328,9 @@ async def test_consume_wants_topics_and_is_alone(cluster: EmbeddedCluster) -> No
     with pytest.raises(ConfigurationError):
         await group.consume("orders", Recorder())
     for wrong in (Recorder, print, None):
-        with pytest.raises(TypeError, match="handler="):
+        with pytest.raises(TypeError, match="handler must be"):
             await group.consume(["orders"], wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="group_id=None"):
+    with pytest.raises(ConfigurationError, match="group_id is required"):
         group_of(cluster, group_id=None)
     handler = Recorder()
     task = asyncio.create_task(group.consume(["orders"], handler))

@@ -81,6 +81,6 @@ async def test_members_get_partitions_with_a_replica_in_their_rack(strategy: Any
                 while sorted(len(member.assignment) for member in members) != [2, 2, 2]:
                     await asyncio.sleep(0.1)  # virtual
             await asyncio.sleep(10.0)
-            view = members[0]._client.view
+            view = members[0]._core.client.view
             leaders = [{view.nodes[view.leader_of(each).node_id].rack for each in m.assignment} for m in members]
         assert leaders == [{"c"}, {"a"}, {"b"}]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka_lite.consumer.fetched import AbortedTransactions
-from aiokafka_lite.consumer.partition import POSITION, PartitionState, PositionEvent, PositionState, Reset
+from aiokafka_lite.consumer.partition import AssignedPartition
+from aiokafka_lite.consumer.position import POSITION, PositionEvent, PositionState, Reset
 from aiokafka_lite.errors import CorruptRecord, IllegalStateError, error_for
 from aiokafka_lite.protocol.messages import AbortedTransaction
 from aiokafka_lite.protocol.records import RecordBatch, encode_batch, split_batches
@@ -30,20 +31,20 @@ def batches(*encoded: bytes) -> list[RecordBatch]:
     return split_batches(b"".join(encoded))
 
 
-def at(offset: int) -> PartitionState:
-    state = PartitionState(ORDERS, Reset.EARLIEST, 1000)
+def at(offset: int) -> AssignedPartition:
+    state = AssignedPartition(ORDERS, Reset.EARLIEST, 1000)
     state.seek(offset)
     return state
 
 
-def read(state: PartitionState) -> list[Record]:
+def read(state: AssignedPartition) -> list[Record]:
     records: list[Record] = []
     while (chunk := state.next_chunk(check_crc=True, max_size=MAX_SIZE)) is not None:
         records += chunk.iterate()
     return records
 
 
-def offsets(state: PartitionState) -> list[int]:
+def offsets(state: AssignedPartition) -> list[int]:
     return [record.offset for record in read(state)]
 
 
@@ -57,54 +58,54 @@ def test_every_pair_of_state_and_event_is_either_in_the_table_or_refused() -> No
 
 
 def test_an_assigned_partition_has_no_position_until_it_is_found() -> None:
-    state = PartitionState(ORDERS, Reset.EARLIEST, 1000)
-    assert state.position is None
-    version = state.asked()
-    assert state.position is None
-    assert state.found(version, 40, None)
-    assert state.position == state.fetch_offset == 40
+    state = AssignedPartition(ORDERS, Reset.EARLIEST, 1000)
+    assert state.offset is None
+    version = state.position.begin_lookup()
+    assert state.offset is None
+    assert state.end_lookup(version, 40, None)
+    assert state.offset == state.buffer.end == 40
 
 
 def test_an_offset_found_after_a_seek_does_not_undo_the_seek() -> None:
-    state = PartitionState(ORDERS, Reset.LATEST, 1000)
-    version = state.asked()
+    state = AssignedPartition(ORDERS, Reset.LATEST, 1000)
+    version = state.position.begin_lookup()
     state.seek(5)
-    assert not state.found(version, 1_000, None)
-    assert not state.not_found(version)
-    assert state.position == 5
+    assert not state.end_lookup(version, 1_000, None)
+    assert not state.position.fail_lookup(version)
+    assert state.offset == 5
 
 
 def test_an_offset_found_for_an_earlier_reset_does_not_count() -> None:
-    state = PartitionState(ORDERS, Reset.EARLIEST, 1000)
-    version = state.asked()
-    state.seek_by(Reset.LATEST)
-    second = state.asked()
-    assert not state.found(version, 0, None)
-    assert state.found(second, 99, None)
-    assert state.position == 99
+    state = AssignedPartition(ORDERS, Reset.EARLIEST, 1000)
+    version = state.position.begin_lookup()
+    state.reset_by(Reset.LATEST)
+    second = state.position.begin_lookup()
+    assert not state.end_lookup(version, 0, None)
+    assert state.end_lookup(second, 99, None)
+    assert state.offset == 99
 
 
 def test_records_before_the_position_are_not_delivered() -> None:
     state = at(7)
-    state.add(batches(batch(5, 5)), None)
+    state.buffer.add(batches(batch(5, 5)), None)
     assert offsets(state) == [7, 8, 9]
-    assert state.position == 10
+    assert state.offset == 10
 
 
 def test_the_position_moves_with_each_record_that_is_taken() -> None:
     state = at(0)
-    state.add(batches(batch(0, 3)), None)
+    state.buffer.add(batches(batch(0, 3)), None)
     chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
     assert chunk is not None
-    assert state.position == 0
+    assert state.offset == 0
     for record in chunk.iterate():
-        assert state.position == record.offset + 1
-    assert state.position == 3
+        assert state.offset == record.offset + 1
+    assert state.offset == 3
 
 
 def test_an_iteration_that_was_settled_goes_on_where_it_stopped() -> None:
     state = at(0)
-    state.add(batches(batch(0, 5)), None)
+    state.buffer.add(batches(batch(0, 5)), None)
     chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
     assert chunk is not None
     records = chunk.iterate()
@@ -114,44 +115,44 @@ def test_an_iteration_that_was_settled_goes_on_where_it_stopped() -> None:
 
 def test_the_fetch_offset_is_after_what_is_buffered_while_the_position_is_not() -> None:
     state = at(0)
-    state.add(batches(batch(0, 3), batch(3, 4)), None)
-    assert (state.position, state.fetch_offset) == (0, 7)
-    assert state.buffered == len(batch(0, 3)) + len(batch(3, 4))
-    assert state.available == 7
+    state.buffer.add(batches(batch(0, 3), batch(3, 4)), None)
+    assert (state.offset, state.buffer.end) == (0, 7)
+    assert state.buffer.bytes == len(batch(0, 3)) + len(batch(3, 4))
+    assert state.buffer.available == 7
     assert len(read(state)) == 7
-    assert (state.position, state.buffered, state.available) == (7, 0, 0)
+    assert (state.offset, state.buffer.bytes, state.buffer.available) == (7, 0, 0)
 
 
 def test_batches_that_were_there_before_are_not_taken_twice() -> None:
     state = at(0)
-    assert state.add(batches(batch(0, 3)), None)
-    assert not state.add(batches(batch(0, 3)), None)
-    assert state.add(batches(batch(0, 3), batch(3, 1)), None)
+    assert state.buffer.add(batches(batch(0, 3)), None)
+    assert not state.buffer.add(batches(batch(0, 3)), None)
+    assert state.buffer.add(batches(batch(0, 3), batch(3, 1)), None)
     assert offsets(state) == [0, 1, 2, 3]
 
 
 def test_a_seek_forgets_what_was_fetched_and_changes_the_version() -> None:
     state = at(0)
-    state.add(batches(batch(0, 3)), None)
-    before = state.version
+    state.buffer.add(batches(batch(0, 3)), None)
+    before = state.position.version
     state.seek(1)
-    assert state.version != before
-    assert not state.has_data
-    assert (state.position, state.fetch_offset, state.buffered) == (1, 1, 0)
+    assert state.position.version != before
+    assert not state.buffer.has_data
+    assert (state.offset, state.buffer.end, state.buffer.bytes) == (1, 1, 0)
 
 
 def test_a_gap_that_compaction_left_is_skipped() -> None:
     state = at(0)
     rows = [(0, None, b"a", ()), (0, None, b"b", ())]
     gappy = encode_batch(rows, base_offset=0, offset_deltas=[2, 5], last_offset_delta=9)
-    state.add(batches(gappy), None)
+    state.buffer.add(batches(gappy), None)
     assert offsets(state) == [2, 5]
-    assert state.position == 10
+    assert state.offset == 10
 
 
 def test_a_batch_that_compaction_emptied_moves_the_position() -> None:
     state = at(0)
-    state.add(batches(encode_batch([], base_offset=0, last_offset_delta=4), batch(5, 1)), None)
+    state.buffer.add(batches(encode_batch([], base_offset=0, last_offset_delta=4), batch(5, 1)), None)
     assert offsets(state) == [5]
 
 
@@ -161,7 +162,7 @@ def corrupted(data: bytes) -> bytes:
 
 def test_a_damaged_batch_is_one_error_at_its_offset_after_what_lies_before_it() -> None:
     state = at(0)
-    state.add(batches(batch(0, 2), corrupted(batch(2, 3)), batch(5, 1)), None)
+    state.buffer.add(batches(batch(0, 2), corrupted(batch(2, 3)), batch(5, 1)), None)
     chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
     assert chunk is not None
     assert [record.offset for record in chunk.iterate()] == [0, 1]
@@ -169,12 +170,12 @@ def test_a_damaged_batch_is_one_error_at_its_offset_after_what_lies_before_it() 
         state.next_chunk(check_crc=True, max_size=MAX_SIZE)
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("orders", 3, 2)
     assert state.next_chunk(check_crc=True, max_size=MAX_SIZE) is None  # told once
-    assert (state.position, state.fetch_offset) == (2, 2)  # and fetched again from there
+    assert (state.offset, state.buffer.end) == (2, 2)  # and fetched again from there
 
 
 def test_a_checksum_is_not_looked_at_when_that_is_not_wanted() -> None:
     state = at(0)
-    state.add(batches(corrupted(batch(0, 1))), None)
+    state.buffer.add(batches(corrupted(batch(0, 1))), None)
     chunk = state.next_chunk(check_crc=False, max_size=MAX_SIZE)
     assert chunk is not None
     assert chunk.values == [b"1"]
@@ -182,7 +183,7 @@ def test_a_checksum_is_not_looked_at_when_that_is_not_wanted() -> None:
 
 def test_a_failure_waits_until_what_was_fetched_before_it_is_read() -> None:
     state = at(0)
-    state.add(batches(batch(0, 2)), None)
+    state.buffer.add(batches(batch(0, 2)), None)
     state.fail(error_for(29, "reading"))
     assert state.readable
     chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
@@ -195,11 +196,11 @@ def test_a_failure_waits_until_what_was_fetched_before_it_is_read() -> None:
 
 def test_a_paused_partition_keeps_its_data_and_is_not_readable() -> None:
     state = at(0)
-    state.add(batches(batch(0, 2)), None)
-    state.paused = True
+    state.buffer.add(batches(batch(0, 2)), None)
+    state.position.paused = True
     assert not state.readable
-    assert state.has_data
-    state.paused = False
+    assert state.buffer.has_data
+    state.position.paused = False
     assert offsets(state) == [0, 1]
 
 
@@ -229,23 +230,23 @@ def test_records_of_aborted_transactions_are_left_out_also_when_the_list_is_not_
     ]
     aborted = [AbortedTransaction(producer_id=2, first_offset=7), AbortedTransaction(producer_id=1, first_offset=0)]
     state = at(0)
-    state.add(batches(*log), AbortedTransactions(aborted))
+    state.buffer.add(batches(*log), AbortedTransactions(aborted))
     assert offsets(state) == [2, 3, 5, 8]
-    assert state.position == 11
+    assert state.offset == 11
 
     uncommitted = at(0)
-    uncommitted.add(batches(*log), None)
+    uncommitted.buffer.add(batches(*log), None)
     assert offsets(uncommitted) == [0, 1, 2, 3, 5, 7, 8]
-    assert uncommitted.position == 11
+    assert uncommitted.offset == 11
 
 
 def test_an_answer_that_begins_with_an_abort_marker_does_not_lose_the_next_transaction() -> None:
     state = at(2)
     listed = [AbortedTransaction(producer_id=1, first_offset=0)]  # its records came in the answer before
     log = [marker(2, 1, abort=True), transactional(3, 2, producer_id=1), marker(5, 1, abort=False)]
-    state.add(batches(*log), AbortedTransactions(listed))
+    state.buffer.add(batches(*log), AbortedTransactions(listed))
     assert offsets(state) == [3, 4]
-    assert state.position == 6
+    assert state.offset == 6
 
 
 @given(data=st.data())
@@ -280,7 +281,7 @@ def test_transactions_are_filtered_as_a_plain_model_does_it(data: st.DataObject)
     while start < len(log):  # each batch takes one offset; an answer holds some, and lists what overlaps it
         end = data.draw(st.integers(start + 1, len(log)))
         listed = [each for each, ended in aborted if each.first_offset < end and ended >= start]
-        state.add(batches(*log[start:end]), AbortedTransactions(data.draw(st.permutations(listed))))
+        state.buffer.add(batches(*log[start:end]), AbortedTransactions(data.draw(st.permutations(listed))))
         got += offsets(state)
         start = end
     assert got == sorted(expected)
@@ -290,7 +291,7 @@ def test_transactions_are_filtered_as_a_plain_model_does_it(data: st.DataObject)
 def test_every_record_is_delivered_once_whatever_way_it_is_taken(sizes: list[int], data: st.DataObject) -> None:
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     state = at(0)
-    state.add(batches(*(batch(start, size) for start, size in zip(starts, sizes))), None)
+    state.buffer.add(batches(*(batch(start, size) for start, size in zip(starts, sizes))), None)
     taken: list[int] = []
     while (chunk := state.next_chunk(check_crc=True, max_size=MAX_SIZE)) is not None:
         count = data.draw(st.integers(1, 5))
@@ -298,11 +299,11 @@ def test_every_record_is_delivered_once_whatever_way_it_is_taken(sizes: list[int
             taken += [record.offset for record in itertools.islice(chunk.iterate(), count)]
         else:
             taken += chunk.offsets[chunk.advance(count)]
-        assert state.position == len(taken)
+        assert state.offset == len(taken)
         if data.draw(st.booleans()):
             state.drop_buffer()
             left = [batch(start, size) for start, size in zip(starts, sizes) if start + size > len(taken)]
-            state.add(batches(*left), None)
+            state.buffer.add(batches(*left), None)
     assert taken == list(range(sum(sizes)))
 
 
@@ -310,7 +311,7 @@ def test_a_batch_of_many_records_is_decoded_in_pieces() -> None:
     """A record of seven bytes makes a hundred bytes of objects: a small batch must not become all of them at once."""
     state = at(0)
     rows = [(0, None, None, ())] * 150_000
-    state.add(batches(encode_batch(rows)), None)
+    state.buffer.add(batches(encode_batch(rows)), None)
     sizes = []
     while (chunk := state.next_chunk(check_crc=True, max_size=1 << 21)) is not None:
         sizes.append(len(chunk))

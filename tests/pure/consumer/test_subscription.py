@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
-from aiokafka_lite.consumer.fetcher import Verdict, judge
-from aiokafka_lite.consumer.partition import PartitionState, Reset
-from aiokafka_lite.consumer.subscription import Subscription, new_partitions, plan_fetch, plan_lookups
+from aiokafka_lite.consumer.fetch_request import Outcome, classify
+from aiokafka_lite.consumer.partition import AssignedPartition
+from aiokafka_lite.consumer.plans import new_partitions, plan_fetch, plan_lookups
+from aiokafka_lite.consumer.position import Reset
+from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver
 from aiokafka_lite.errors import ErrorCode, IllegalStateError, error_for
 from aiokafka_lite.protocol.records import encode_batch, split_batches
 from aiokafka_lite.protocol.schema import ZERO_UUID
@@ -27,9 +29,9 @@ def view(leaders: list[int | None], topic_id: bytes = TOPIC_ID) -> ClusterView:
     )
 
 
-def subscribed(count: int, *, node_id: int = 1) -> tuple[Subscription, list[PartitionState]]:
+def subscribed(count: int, *, node_id: int = 1) -> tuple[Subscription, list[AssignedPartition]]:
     """Partitions of "orders", read from 100 times their number on, at one broker."""
-    subscription = Subscription(Reset.EARLIEST, FETCH_SIZE)
+    subscription = Subscription(Reset.EARLIEST, FETCH_SIZE, SubscriptionObserver())
     subscription.assign(TopicPartition("orders", number) for number in range(count))
     for number, state in enumerate(subscription):
         state.seek(100 * number)
@@ -37,9 +39,9 @@ def subscribed(count: int, *, node_id: int = 1) -> tuple[Subscription, list[Part
     return subscription, list(subscription)
 
 
-def give(state: PartitionState, size: int) -> None:
+def give(state: AssignedPartition, size: int) -> None:
     """Put a batch of about this many bytes into the buffer."""
-    state.add(split_batches(encode_batch([(0, None, b"x" * size, ())], base_offset=state.fetch_offset)), None)
+    state.buffer.add(split_batches(encode_batch([(0, None, b"x" * size, ())], base_offset=state.buffer.end)), None)
 
 
 def plan(subscription: Subscription, cluster: ClusterView, *, now: float = 0.0):
@@ -56,7 +58,7 @@ def test_a_broker_is_asked_for_its_own_partitions_from_where_each_is() -> None:
     made = plan(subscription, view([1, 2, 1]))
     assert {key.partition: target.offset for key, target in made.targets.items()} == {0: 0, 2: 200}
     assert [target.current_leader_epoch for target in made.targets.values()] == [5, 7]
-    assert (made.assigned, made.max_bytes, made.holding, made.by_name) == (2, FETCH_MAX, False, False)
+    assert (made.count, made.max_bytes, made.has_full_buffers, made.by_name) == (2, FETCH_MAX, False, False)
 
 
 def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
@@ -66,16 +68,16 @@ def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
     give(states[0], 300)
     made = plan(subscription, view([1, 1]))
     assert [key.partition for key in made.targets] == [1]
-    assert made.holding
+    assert made.has_full_buffers
 
 
 @pytest.mark.parametrize(
     "hinder",
     [
-        lambda state: setattr(state, "paused", True),
+        lambda state: setattr(state.position, "paused", True),
         lambda state: state.fail(error_for(29)),
         lambda state: state.back_off(10.0),
-        lambda state: state.seek_by(Reset.LATEST),
+        lambda state: state.reset_by(Reset.LATEST),
     ],
     ids=["paused", "failed", "backing off", "without an offset"],
 )
@@ -102,11 +104,11 @@ def test_those_come_first_that_were_served_longest_ago() -> None:
 def test_what_is_buffered_counts_against_what_is_asked_for() -> None:
     subscription, states = subscribed(3)
     give(states[0], 4_000)
-    states[0].paused = True
+    states[0].position.paused = True
     assert FETCH_MAX - 4_200 < plan(subscription, view([1, 1, 1])).max_bytes < FETCH_MAX - 4_000
     give(states[1], 7_000)
     assert plan(subscription, view([1, 1, 1])).targets == {}  # no room, and reading goes on
-    states[1].paused = True
+    states[1].position.paused = True
     made = plan(subscription, view([1, 1, 1]))  # no room, and only this can go on
     assert ([key.partition for key in made.targets], made.max_bytes) == ([2], 1)
 
@@ -118,14 +120,14 @@ def test_a_topic_without_an_id_is_asked_for_by_name() -> None:
 
 def test_offsets_are_looked_up_at_leaders_and_partitions_without_one_are_named() -> None:
     subscription, states = subscribed(4)
-    states[0].seek_by(Reset.EARLIEST)
-    states[1].seek_by(Reset.LATEST)
-    states[2].seek_by(Reset.LATEST)
+    states[0].reset_by(Reset.EARLIEST)
+    states[1].reset_by(Reset.LATEST)
+    states[2].reset_by(Reset.LATEST)
     states[2].back_off(7.0)
     made = plan_lookups(subscription, view([2, 3, 1, None]), now=0.0)
     assert made.by_node == {2: [states[0]], 3: [states[1]]}
     assert (made.leaderless, made.retry_at) == ([states[3]], 7.0)
-    states[0].asked()
+    states[0].position.begin_lookup()
     assert plan_lookups(subscription, view([2, 3, 1, None]), now=0.0).by_node == {3: [states[1]]}
 
 
@@ -144,7 +146,7 @@ def test_only_partitions_with_something_to_read_have_turns_and_each_goes_behind_
     assert list(subscription.ready.values()) == states[:2]
     subscription.end_turn(states[0])
     assert list(subscription.ready.values()) == [states[1], states[0]]
-    states[1].paused = True
+    states[1].position.paused = True
     subscription.update_ready(states[1])
     subscription.assign([])
     assert subscription.ready == {}
@@ -156,10 +158,15 @@ def test_only_partitions_with_something_to_read_have_turns_and_each_goes_behind_
 def test_every_error_code_is_classified_and_no_retriable_one_is_raised() -> None:
     for code in ErrorCode:
         with case(code):
-            verdict = judge(code)
-            assert (verdict is Verdict.DATA) == (code is ErrorCode.NONE)
-            assert (verdict is Verdict.RESET) == (code is ErrorCode.OFFSET_OUT_OF_RANGE)
+            outcome = classify(code)
+            assert (outcome is Outcome.DATA) == (code is ErrorCode.NONE)
+            assert (outcome is Outcome.RESET) == (code is ErrorCode.OFFSET_OUT_OF_RANGE)
             if code.stale_metadata:
-                assert verdict is Verdict.REFRESH
+                assert outcome is Outcome.REFRESH
             elif code.retriable and code is not ErrorCode.CORRUPT_MESSAGE:
-                assert verdict in (Verdict.RETRY, Verdict.REFRESH)
+                assert outcome in (Outcome.RETRY, Outcome.REFRESH)
+
+
+def test_two_codes_are_classified_as_in_javas_consumer_and_not_by_the_shared_rule() -> None:
+    assert classify(ErrorCode.UNKNOWN_SERVER_ERROR) is Outcome.RETRY
+    assert classify(ErrorCode.CORRUPT_MESSAGE) is Outcome.RAISE

@@ -1,0 +1,172 @@
+"""Fetched bytes of one partition that are not delivered yet: a window of its log. Pure: no I/O and no clock.
+
+Rules of this file:
+
+1. ``start`` is the offset of the next record to deliver and ``end`` the offset of the next fetch. Everything fetched
+   and not delivered lies between them. Both move only here.
+2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked: ``chunk`` has
+   the records that are being delivered, ``_rest`` the chunks that follow in the same batch.
+3. While records of ``chunk`` are iterated over, the true position is inside the chunk's iterator (see ``Chunk``), so
+   every method that reads the position goes through ``offset`` or settles the chunk first.
+4. Transactions are filtered in order: each batch passes ``AbortedTransactions`` exactly once. ``pack`` may return an
+   unpacked batch to the queue because a batch that produced a chunk is not hidden: asking about it again changes
+   nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from ..protocol.records import RecordBatch
+from ..types import TopicPartition
+from .fetched import AbortedTransactions, Chunk, decode
+
+FetchedBatch = tuple[RecordBatch, AbortedTransactions | None]
+"""A batch, and the aborted transactions of its answer; None when records of aborted transactions are wanted."""
+
+
+class Buffer:
+    """The fetched and undelivered batches of one partition. Owner: its ``AssignedPartition``."""
+
+    __slots__ = (
+        "_batches",
+        "_partition",
+        "_rest",
+        "_unpacked",
+        "bytes",
+        "chunk",
+        "end",
+        "end_epoch",
+        "fetch_size",
+        "records",
+        "start",
+    )
+
+    def __init__(self, partition: TopicPartition, fetch_size: int) -> None:
+        self._partition = partition
+        self.fetch_size = fetch_size
+        """Bytes to ask for in one fetch; it grows where a broker cuts even the first batch."""
+        self.start = -1
+        self.end = -1
+        self.end_epoch: int | None = None
+        """The leader epoch of the last batch before ``end``, or the one that came with the offset of a seek."""
+        self._batches: deque[FetchedBatch] = deque()
+        self.bytes = 0
+        """Bytes of the waiting batches; the unpacked one does not count."""
+        self.records = 0
+        """Records of the waiting batches by their headers: an upper bound of what users will see."""
+        self.chunk: Chunk | None = None
+        self._rest: Iterator[Chunk] | None = None
+        self._unpacked: FetchedBatch | None = None
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next record to deliver, also in the middle of an iteration."""
+        return self.start if self.chunk is None else self.chunk.position
+
+    @property
+    def has_data(self) -> bool:
+        """Whether something is undelivered. Hidden records (of aborted transactions) count until they are decoded."""
+        return self._rest is not None or bool(self._batches)
+
+    @property
+    def has_waiting_batches(self) -> bool:
+        return bool(self._batches)
+
+    @property
+    def available(self) -> int:
+        """Undelivered records by the headers of their batches; hidden ones count as well."""
+        return self.records + (0 if self.chunk is None else len(self.chunk))
+
+    @property
+    def next_epoch(self) -> int | None:
+        """The leader epoch of what was delivered last, as far as it is known, for a commit."""
+        if self.chunk is not None:
+            return self.chunk.leader_epoch
+        return None if self._batches else self.end_epoch
+
+    def restart(self, offset: int, leader_epoch: int | None) -> None:
+        """Drop everything; the next fetch and the next record are at ``offset``."""
+        self.drop()
+        self.start = self.end = offset
+        self.end_epoch = leader_epoch
+
+    def drop(self) -> None:
+        """Drop what was fetched and not delivered; the next fetch begins at the position."""
+        self.start = self.offset
+        self.chunk = self._rest = self._unpacked = None
+        self._batches.clear()
+        self.bytes = self.records = 0
+        self.end = self.start
+
+    def add(self, batches: list[RecordBatch], aborted: AbortedTransactions | None) -> bool:
+        """Append fetched batches. False if none of them reaches beyond ``end``."""
+        appended = False
+        for batch in batches:
+            if batch.next_offset <= self.end:  # brokers send whole batches, which may begin before the fetch offset
+                continue
+            appended = True
+            self._append(batch, aborted)
+            self.end = batch.next_offset
+            if batch.leader_epoch >= 0:
+                self.end_epoch = batch.leader_epoch
+        return appended
+
+    def _append(self, batch: RecordBatch, aborted: AbortedTransactions | None, *, first: bool = False) -> None:
+        if first:
+            self._batches.appendleft((batch, aborted))
+        else:
+            self._batches.append((batch, aborted))
+        self.bytes += batch.size
+        self.records += max(batch.count, 1)
+
+    def current_chunk(self) -> Chunk | None:
+        """The settled chunk with undelivered records, or None. Decodes nothing."""
+        if self.chunk is None:
+            return None
+        self.chunk.settle()
+        if len(self.chunk):
+            return self.chunk
+        self.start, self.chunk = self.chunk.next_offset, None
+        return None
+
+    def unpack_next(self, *, check_crc: bool, max_size: int, same_batch: bool = False) -> Chunk | None:
+        """Decode the chunk after ``current_chunk``; None if there is no more, with ``same_batch`` in the open batch.
+
+        Raises CorruptRecord for a batch that cannot be decoded.
+        """
+        while self._rest is not None or (self._batches and not same_batch):
+            if self._rest is None:
+                batch, aborted = self._unpacked = self._batches.popleft()
+                self.bytes -= batch.size
+                self.records -= max(batch.count, 1)
+                self._rest = decode(
+                    self._partition, batch, aborted, self.start, check_crc=check_crc, max_size=max_size
+                )
+            self.chunk = next(self._rest, None)
+            if self.chunk is not None:
+                return self.chunk
+            assert self._unpacked is not None
+            self.start = self._unpacked[0].next_offset  # also past records that are hidden or compacted away
+            self._rest = self._unpacked = None
+        return None
+
+    def pack(self) -> None:
+        """Return the unpacked batch to the queue: a paused partition may wait for long, and packed it is smaller."""
+        if self.chunk is None or self._unpacked is None:
+            return
+        self.chunk.settle()
+        self.start = self.chunk.position
+        batch, aborted = self._unpacked
+        self.chunk = self._rest = self._unpacked = None
+        if self.start < batch.next_offset:
+            self._append(batch, aborted, first=True)
+
+    def take_batches(self) -> list[FetchedBatch]:
+        """Deliver all batches as they came, to a reader that decodes by itself and never asks for chunks."""
+        taken = list(self._batches)
+        self._batches.clear()
+        self.bytes = self.records = 0
+        self.start = self.end
+        return taken

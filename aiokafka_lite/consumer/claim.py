@@ -1,0 +1,201 @@
+"""One partition in one session of a ``ConsumerGroup``: what the user iterates over, and the reader behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Self, cast
+
+from ..aio.retry import Backoff
+from ..arguments import offset as checked_offset
+from ..config import ConsumerConfig
+from ..errors import IllegalStateError, KafkaError
+from ..types import K, Record, TopicPartition, V
+from .deserializing import Deserializing
+from .fetched import Chunk
+from .partition import AssignedPartition
+from .reader import NOTHING, YIELD_BUDGET
+from .subscription import Subscription
+
+
+class ClaimReader:
+    """Takes records of one partition, for one claim. Owner: the session's run.
+
+    As in ``Reader``, ``current`` is an iterator that costs nothing per record, so ``settle`` removes it before anything
+    changes what may be delivered. ``on_room`` is called when the buffer has room again.
+    """
+
+    def __init__(
+        self,
+        assigned: AssignedPartition,
+        subscription: Subscription,
+        config: ConsumerConfig,
+        backoff: Backoff,
+        *,
+        on_room: Callable[[AssignedPartition], None],
+    ) -> None:
+        self.assigned = assigned
+        self.current: Iterator[Record] = NOTHING
+        self.has_ended = False
+        self._subscription = subscription
+        self._check_crc = config.check_crcs
+        self._max_size = config.max_decompressed_size
+        self._backoff = backoff
+        self._on_room = on_room
+        self._initial: int | None = None
+        self._ready = asyncio.Event()
+        self._budget = YIELD_BUDGET
+
+    @property
+    def initial_offset(self) -> int | None:
+        """Where reading began; None until that is known."""
+        if self._initial is None:
+            self._initial = self.assigned.offset
+        return self._initial
+
+    def notice(self) -> None:
+        """There may be something to read."""
+        if self.assigned.readable:
+            self._ready.set()
+
+    def settle(self) -> None:
+        """Stop the iteration over records, and note how far it came."""
+        self.current = NOTHING
+        if self.assigned.buffer.chunk is not None:
+            self.assigned.buffer.chunk.settle()
+        self._ready.set()
+
+    def end(self) -> None:
+        """The session is over: return no more records."""
+        self.has_ended = True
+        self.settle()
+
+    def seek(self, offset: int) -> None:
+        """Read from ``offset`` on."""
+        self._subscription.change([self.assigned], lambda each: each.seek(offset), moves=True)
+
+    async def next_record(self, deserializing: Deserializing | None) -> Record:
+        """The next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session."""
+        while not self.has_ended:
+            if self._budget <= 0:
+                self._budget = YIELD_BUDGET
+                await asyncio.sleep(0)
+                continue
+            # Cleared before looking, so that records that come while looking are not missed.
+            self._ready.clear()
+            if deserializing is None:
+                if self._iterate():
+                    return next(self.current)
+            elif deserializing.iterate(self):
+                return next(self.current)
+            elif records := await deserializing.take(self, 1):
+                return cast("Record", records[0])
+            await self._ready.wait()
+        raise StopAsyncIteration
+
+    def _iterate(self) -> bool:
+        found = self.peek()
+        if found is None:
+            return False
+        _, chunk = found
+        self._budget -= len(chunk)
+        self.current = chunk.iterate()
+        return True
+
+    # The source of a ``Deserializing``.
+
+    def peek(self) -> tuple[AssignedPartition, Chunk] | None:
+        assigned = self.assigned
+        if self.has_ended or self.initial_offset is None or not assigned.readable:
+            return None
+        try:
+            chunk = assigned.next_chunk(check_crc=self._check_crc, max_size=self._max_size)
+        except KafkaError:
+            self._back_off()
+            raise
+        self._subscription.update_ready(assigned)
+        if assigned.wants_data:
+            self._on_room(assigned)
+        return None if chunk is None else (assigned, chunk)
+
+    def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
+        self._budget -= len(values)
+        self.current = chunk.iterate_with(keys, values)
+
+    def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
+        # If the session has ended meanwhile, the next owner of the partition reads these records.
+        if self.has_ended or assigned.buffer.chunk is not chunk or chunk.index != start:
+            return False
+        chunk.advance(count)
+        self._budget -= count
+        return True
+
+    def refuse(self, assigned: AssignedPartition) -> None:
+        assigned.drop_buffer()
+        self._back_off()
+
+    def _back_off(self) -> None:
+        """After an error the partition is fetched again, at a bounded rate."""
+        assigned = self.assigned
+        assigned.back_off(asyncio.get_running_loop().time() + self._backoff.after(assigned.attempts))
+        self._subscription.update_ready(assigned)
+        self._on_room(assigned)
+
+
+class Claim(Generic[K, V]):
+    """One partition in one session: an iterator over its records, for the task that runs ``consume_claim``.
+
+    A record that cannot be read is raised as an error, then again at a bounded rate until it can be read or ``seek``
+    skips it. A cancelled wait for a record loses none, also while a deserializer waits. The iteration ends with the
+    session.
+    """
+
+    __slots__ = ("_deserializing", "_reader")
+
+    def __init__(self, reader: ClaimReader, deserializing: Deserializing | None) -> None:
+        self._reader = reader
+        self._deserializing = deserializing
+
+    def __repr__(self) -> str:
+        return f"<Claim {self._reader.assigned.partition} position={self._reader.assigned.offset}>"
+
+    @property
+    def topic(self) -> str:
+        return self._reader.assigned.partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition."""
+        return self._reader.assigned.partition.partition
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self._reader.assigned.partition
+
+    @property
+    def initial_offset(self) -> int | None:
+        """Where reading began in this session; None until it is known, where nothing was committed."""
+        return self._reader.initial_offset
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The offset after the last replicated record, as of the last fetch; None before the first one."""
+        return self._reader.assigned.high_watermark
+
+    def seek(self, offset: int) -> None:
+        """Read from ``offset`` on; the next mark counts also if it is lower.
+
+        Raises IllegalStateError after the end of the session, TypeError or ValueError for a wrong offset.
+        """
+        checked_offset(offset)
+        if self._reader.has_ended:
+            raise IllegalStateError(f"{self!r} has ended")
+        self._reader.seek(offset)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record[K, V]:
+        for record in self._reader.current:  # hot: most records are returned here
+            return record  # type: ignore[return-value]  # its key and value are what K and V say
+        return await self._reader.next_record(self._deserializing)  # type: ignore[return-value]

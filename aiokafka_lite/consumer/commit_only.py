@@ -1,0 +1,82 @@
+"""A ``Consumer`` with a ``group_id`` and without topics: the group only keeps the offsets of what ``assign`` names.
+
+An assigned partition is paused with the reason LOCATING until the group's committed offset is known. A seek of the user
+in the meantime wins: its position then has another version than 0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ..cluster.client import Client
+from ..config import GroupConfig
+from ..errors import KafkaTimeout
+from ..group.handover import COMMIT_TIMEOUT_AT_CLOSE
+from ..group.offsets import Offsets
+from ..types import OffsetAndMetadata, TopicPartition
+from .group_side import GroupSide
+from .membership import end_pause
+from .partition import AssignedPartition
+from .position import PauseReason
+from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
+
+PLACE = "looking up committed offsets"
+
+
+class CommitOnlyGroup(GroupSide):
+    """The offsets of a consumer that is not a member. ``spawn`` starts its tasks."""
+
+    def __init__(
+        self, client: Client, subscription: Subscription, config: GroupConfig, *, spawn: Callable[..., object]
+    ) -> None:
+        super().__init__(config, subscription)
+        self._client = client
+        self._spawn = spawn
+        self.offsets = Offsets(client, config, client.config, collect=self.collect_marks)
+
+    def start(self) -> None:
+        if self.config.auto_commit:
+            self._spawn(self.offsets.run, name="commit marked offsets")
+        self.on_assign()
+
+    async def close(self, leave_group: bool | None) -> None:
+        if self.config.auto_commit:
+            await self.offsets.commit_marked(timeout=COMMIT_TIMEOUT_AT_CLOSE)
+
+    def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
+        super().on_removed(partitions)
+        self.offsets.forget(partitions)
+
+    def on_assign(self) -> None:
+        """Look up the committed offsets of the partitions that wait for them."""
+        waiting = [each for each in self.subscription if each.position.pause_reason is PauseReason.LOCATING]
+        if waiting:
+            self._spawn(self._locate, waiting, name="committed offsets of assigned partitions")
+
+    async def _locate(self, waiting: Sequence[AssignedPartition]) -> None:
+        committed = await self._committed([each.partition for each in waiting])
+
+        def begin(assigned: AssignedPartition) -> None:
+            found = committed[assigned.partition]
+            self.offsets.begin(assigned.partition, found)
+            if found is not None and assigned.position.version == 0:
+                assigned.seek(found.offset, found.leader_epoch)
+            end_pause(assigned)
+
+        self.subscription.change(waiting, begin)
+
+    async def _committed(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        outages = self._client.outages
+        while True:
+            try:
+                committed = await self.offsets.fetch(partitions)
+            except KafkaTimeout as error:
+                outages.report(logger, PLACE, error, "looking up committed offsets failed; retrying: %s", error)
+                continue
+            outages.recovered(logger, PLACE, "found the committed offsets of %d partitions", len(partitions))
+            return committed

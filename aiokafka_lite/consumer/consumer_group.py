@@ -1,0 +1,206 @@
+"""``ConsumerGroup``: a group member in the shape of Sarama's, with a handler, sessions, and a task for each claim.
+
+A session is the time in which this member reads the same partitions. It begins with ``setup``, then runs
+``consume_claim`` for all claimed partitions at once, and ends when the assignment is about to change: the claims'
+iterations end, each claim has until the rebalance timeout to finish its work, ``cleanup`` runs, and what is marked is
+committed before the partitions are revoked. Nothing is marked automatically: the handler marks what it has processed.
+
+Unlike Sarama's, ``consume`` continues over rebalances, so it needs no loop around it; and a claim whose
+``consume_claim`` returns early ends only itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self, Unpack
+
+import anyio
+
+from ..aio.service import ServiceState
+from ..arguments import check_timeout, must_be
+from ..errors import ConfigurationError, IllegalStateError, KafkaError
+from ..group.strategies import AssignmentStrategy, checked_strategies
+from ..net.connector import Connector
+from ..types import K, V
+from .deserializer import Deserializer
+from .deserializing import OnDeserializationError
+from .group_run import GroupRun
+from .handler import ConsumerGroupHandler
+from .position import OnOffsetReset
+from .settings import ConsumerSettings, checked_topics, default_strategies, reading_options
+
+if TYPE_CHECKING:
+    from .diagnosis import ConsumerDiagnosis
+
+ERRORS_KEPT = 100
+"""Errors that wait for ``errors()``. Older ones are dropped; all of them are in the log."""
+
+
+class ConsumerGroup(Generic[K, V]):
+    """A member of a group that works by a handler. Its constructor does no I/O.
+
+    Takes the settings of ``Consumer``, its deserializers and its ``on_offset_reset``. ``await group.consume(topics,
+    handler)`` does everything from joining to leaving; ``async with`` is needed only if another task may close the
+    group.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        group_id: str,
+        strategies: Sequence[AssignmentStrategy | str] | None = None,
+        key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
+        value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
+        on_deserialization_error: OnDeserializationError = "raise",
+        on_offset_reset: OnOffsetReset | None = None,
+        connector: Connector | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        if group_id is None:
+            raise ConfigurationError("group_id is required")
+        self._options = reading_options(
+            bootstrap_servers,
+            group_id,
+            settings,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            on_deserialization_error=on_deserialization_error,
+            on_offset_reset=on_offset_reset,
+            connector=connector,
+        )
+        self._group_id = group_id
+        self._strategies = default_strategies() if strategies is None else checked_strategies(strategies)
+        self._run: GroupRun | None = None
+        self._closed = False
+        self._closed_during_start = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._errors = ErrorQueue()
+
+    def __repr__(self) -> str:
+        return f"<ConsumerGroup {self._group_id} {'idle' if self._run is None else self._run}>"
+
+    async def consume(self, topics: Iterable[str] | re.Pattern[str], handler: ConsumerGroupHandler[K, V]) -> None:
+        """Be a member, session after session, until cancelled or closed, or until an error ends the membership.
+
+        Raises the handler's exception, or the error that makes membership impossible. However it ends, the claims have
+        had time to finish, what is marked is committed, and the member has left the group.
+        """
+        if self._closed:
+            raise IllegalStateError(f"{self!r} is closed")
+        if self._run is not None:
+            raise IllegalStateError(f"{self!r} is consuming already; use another ConsumerGroup for a second consume()")
+        if not isinstance(handler, ConsumerGroupHandler):
+            raise TypeError(must_be("handler", "an instance of ConsumerGroupHandler", handler))
+        wanted = checked_topics(topics)
+        if not isinstance(wanted, re.Pattern) and not wanted:
+            raise ConfigurationError(must_be("topics", "at least one name, or a pattern", topics))
+        run = self._run = GroupRun(
+            self._options, wanted, handler, strategies=self._strategies, on_error=self._errors.add
+        )
+        self._idle.clear()
+        try:
+            async with run:
+                await run.wait()
+        except IllegalStateError:
+            if not self._closed_during_start:
+                raise
+        finally:
+            self._run = None
+            self._idle.set()
+        if run.handler_error is not None:
+            raise run.handler_error
+
+    async def close(self, timeout: float | None = None) -> None:
+        """End ``consume`` and wait until it has returned.
+
+        The claims, ``cleanup``, the last commit and leaving the group take a few seconds at most; after ``timeout``
+        seconds they are cancelled.
+        """
+        check_timeout(timeout)
+        self._closed = True
+        if self._run is not None:
+            await self._end(self._run, timeout)
+        self._errors.close()
+
+    async def _end(self, run: GroupRun, timeout: float | None) -> None:
+        run.finish()
+        if run.state is ServiceState.STARTING:
+            # No broker may be reachable, and then the start takes up to api_timeout.
+            self._closed_during_start = True
+            await run.close(timeout)
+        if run.is_own_task:
+            return  # a claim cannot wait for its own end
+        with anyio.move_on_after(timeout) as scope:
+            await self._idle.wait()
+        if scope.cancelled_caught:
+            await run.close(0.0)
+            await self._idle.wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def diagnose(self) -> ConsumerDiagnosis:
+        """As ``Consumer.diagnose``, for the running ``consume``. Raises IllegalStateError while none runs."""
+        if self._run is None:
+            raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
+        return self._run.diagnose()
+
+    def errors(self) -> GroupErrors:
+        """Failures that were retried, and refused commits, as an iteration that ends when the group is closed."""
+        return GroupErrors(self._errors)
+
+
+class ErrorQueue:
+    """The errors of a group that no iteration has returned yet. Owner: the ``ConsumerGroup``."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._errors: deque[KafkaError] = deque(maxlen=ERRORS_KEPT)
+        self._changed = asyncio.Event()
+
+    def add(self, error: KafkaError) -> None:
+        self._errors.append(error)
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the iterations, after the errors that are there."""
+        self.is_closed = True
+        self._changed.set()
+
+    async def next(self) -> KafkaError | None:
+        """The next error; None if there is none and the group is closed. A cancelled call loses no error."""
+        while not self._errors:
+            if self.is_closed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        return self._errors.popleft()
+
+
+class GroupErrors:
+    """The iteration over a group's errors. Each error goes to one iteration."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: ErrorQueue) -> None:
+        self._queue = queue
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> KafkaError:
+        error = await self._queue.next()
+        if error is None:
+            raise StopAsyncIteration
+        return error

@@ -1,0 +1,80 @@
+"""The parts that every reading component has: client, subscription, fetching.
+
+``ReadingCore`` wires them once, for ``Consumer`` and for each ``ConsumerGroup.consume``. Two things differ: what takes
+records out of the buffers, and what a rebalance does. Both are in the subclasses, which override the methods of
+``SubscriptionObserver``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..aio.service import Service, ServiceState
+from ..cluster.client import Client
+from ..cluster.metadata import ClusterView
+from ..types import TopicPartition
+from .fetching import Fetching
+from .position import Reset, ResetReason
+from .settings import ReadingOptions
+from .subscription import Subscription, SubscriptionObserver
+
+if TYPE_CHECKING:
+    from ..group.coordinator import Coordinator
+    from .diagnosis import ConsumerDiagnosis
+
+
+class ReadingCore(SubscriptionObserver):
+    """Client, subscription and fetching of one reading component. Owner: the component that ``service`` belongs to.
+
+    ``whole_topics`` are the topics of which every partition is read without a group.
+    """
+
+    def __init__(self, service: Service, options: ReadingOptions, whole_topics: Sequence[str] = ()) -> None:
+        self.service = service
+        self.options = options
+        self.client = Client(options.client, connector=options.connector, runtime=options.runtime)
+        self.subscription = Subscription(
+            Reset.of(options.consumer), options.consumer.max_partition_fetch_bytes, self, whole_topics
+        )
+        self.fetching = Fetching(self.client, self.subscription, options.consumer, service.start_child)
+
+    async def start(self) -> None:
+        """Connect, assign all partitions of the whole topics, and begin to fetch. Raises as ``Client.topic``."""
+        await self.service.attach(self.client.service)
+        topics = self.subscription.whole_topics
+        self.client.add_topics(self.subscription.topics.union(topics))
+        for name in topics:
+            topic = await self.client.topic(name, timeout=self.options.client.api_timeout)
+            partitions = (TopicPartition(name, each.partition) for each in topic.partitions)
+            self.subscription.extend([each for each in partitions if each not in self.subscription.partitions])
+        self.client.on_view_change(self._view_changed)
+        self.fetching.start()
+
+    async def close(self) -> None:
+        """Stop fetching."""
+        await self.fetching.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether fetching may start tasks. The client outlives the component for a moment, and still reports then."""
+        return self.service.state is ServiceState.RUNNING
+
+    def on_change(self) -> None:
+        if self.is_running:
+            self.fetching.changed()
+        self.on_ready()
+
+    def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
+        self.on_moved([partition])
+        if self.options.on_offset_reset is not None:
+            self.options.on_offset_reset(partition, old, new, reason)
+
+    def diagnose(self, coordinator: Coordinator | None) -> ConsumerDiagnosis:
+        from .diagnosis import diagnose
+
+        return diagnose(self.service, self.client, self.subscription, self.options, coordinator)
+
+    def _view_changed(self, view: ClusterView) -> None:
+        if self.is_running:
+            self.fetching.view_changed(view)

@@ -1,0 +1,268 @@
+"""Applying the answers of one broker to partitions: records, new offsets after a truncation, and errors.
+
+Everything here happens in one turn of the loop, for all partitions of an answer; then the reader is notified once.
+
+Invariants that once broke:
+
+- An answer counts only for a partition that is still assigned, still fetched from this broker, and whose position has
+  the version of the request.
+- A truncation settles the reader first: a reader in the middle of a batch must not deliver the rest of it again.
+- ``OFFSET_OUT_OF_RANGE`` waits until the buffer is read. Resetting at once loses records that were fetched in time.
+- A hint about a new leader (KIP-951) is followed without a backoff: after a backoff it is often outdated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from ..aio.retry import Backoff
+from ..cluster.client import Client
+from ..config import ConsumerConfig
+from ..errors import CorruptRecord, ErrorCode, ProtocolError, error_for
+from ..protocol.messages import (
+    FetchResponse,
+    FetchResponsePartition,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponsePartition,
+)
+from ..protocol.records import split_batches
+from ..protocol.schema import ZERO_UUID
+from ..types import IsolationLevel, TopicPartition
+from .fetch_request import Outcome, classify
+from .fetched import AbortedTransactions
+from .partition import AssignedPartition
+from .plans import FetchPlan
+from .position import Reset, ResetReason
+from .subscription import Subscription
+from .truncation import TruncationCheck, read_epochs
+
+logger = logging.getLogger(__name__)
+
+
+class FetchAnswers:
+    """Applies the answers of one broker. Owner: its ``BrokerFetcher``.
+
+    ``on_lost_position`` is called when a partition needs another offset, ``on_source_change`` when a partition is to be
+    fetched from another broker.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        client: Client,
+        subscription: Subscription,
+        config: ConsumerConfig,
+        *,
+        on_lost_position: Callable[[], None],
+        on_source_change: Callable[[], None],
+    ) -> None:
+        self._node_id = node_id
+        self._client = client
+        self._subscription = subscription
+        self._config = config
+        self._policy = Reset.of(config)
+        self._on_lost_position = on_lost_position
+        self._on_source_change = on_source_change
+        self._backoff: Backoff = client.retry_backoff()
+
+    # Fetch.
+
+    def apply(self, plan: FetchPlan, response: FetchResponse) -> bool:
+        """Apply an answer to Fetch. False if it has nothing for any partition, not even an error."""
+        by_name = {(key.topic, key.partition): asked for key, asked in plan.assigned.items()}
+        by_id = {(key.topic_id, key.partition): asked for key, asked in plan.assigned.items()}
+        total = sum(len(each.records) for topic in response.responses for each in topic.partitions if each.records)
+        anything = False
+        for topic in response.responses:
+            for given in topic.partitions:
+                if topic.topic_id != ZERO_UUID:
+                    asked = by_id.get((topic.topic_id, given.partition_index))
+                else:
+                    asked = by_name.get((topic.topic, given.partition_index))
+                if asked is None:
+                    continue
+                assigned, version = asked
+                if assigned.node_id != self._node_id or self._is_outdated(assigned, version):
+                    anything = True
+                    continue
+                anything = self._apply_partition(assigned, given, response, total) or anything
+                self._subscription.update_ready(assigned)
+        if self._subscription.ready:
+            self._subscription.notify_ready()
+        return anything
+
+    def _is_outdated(self, assigned: AssignedPartition, version: int) -> bool:
+        return assigned.position.version != version or not self._subscription.holds(assigned)
+
+    def _apply_partition(
+        self, assigned: AssignedPartition, given: FetchResponsePartition, response: FetchResponse, total: int
+    ) -> bool:
+        code = ErrorCode.of(given.error_code)
+        outcome = classify(code)
+        if assigned.preferred == self._node_id and outcome is not Outcome.DATA:
+            # The follower may lag behind, or be no replica any more: the leader decides. With a backoff, because the
+            # leader may name the same follower at once.
+            self.leave_follower([assigned])
+            self._back_off(assigned)
+            return True
+        match outcome:
+            case Outcome.DATA:
+                return self._apply_data(assigned, given, total)
+            case Outcome.REFRESH:
+                logger.debug("%s: broker %s answered %s", assigned.partition, self._node_id, code.name)
+                leader = given.current_leader
+                is_news = leader.leader_id >= 0 and self._client.update_leader(
+                    assigned.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
+                )
+                if not is_news:
+                    self._client.request_refresh()
+                    self._back_off(assigned)
+            case Outcome.RETRY:
+                self._back_off(assigned)
+            case Outcome.RESET:
+                self._out_of_range(assigned)
+            case Outcome.RAISE:
+                self._fail(assigned, code)
+        return True
+
+    def _fail(self, assigned: AssignedPartition, code: ErrorCode) -> None:
+        self._back_off(assigned)
+        if code is ErrorCode.CORRUPT_MESSAGE:
+            assigned.fail_corrupt("the broker found its log damaged at this offset")
+        else:
+            assigned.fail(error_for(code, f"fetching {assigned.partition} at offset {assigned.buffer.end}"))
+
+    def _apply_data(self, assigned: AssignedPartition, given: FetchResponsePartition, total: int) -> bool:
+        assigned.high_watermark = given.high_watermark if given.high_watermark >= 0 else None
+        assigned.last_stable_offset = given.last_stable_offset if given.last_stable_offset >= 0 else None
+        if given.preferred_read_replica >= 0 and given.preferred_read_replica != self._node_id:
+            assigned.prefer(given.preferred_read_replica, self._now() + self._client.config.metadata_max_age)
+            self._on_source_change()
+            return True
+        if given.diverging_epoch.epoch >= 0:
+            self._truncate(assigned, given.diverging_epoch.end_offset)
+            return True
+        return self._buffer(assigned, given, total)
+
+    def _buffer(self, assigned: AssignedPartition, given: FetchResponsePartition, total: int) -> bool:
+        """Append a partition's records to its buffer. False if there are none."""
+        data = given.records
+        if not data:
+            assigned.succeeded()
+            return False
+        self._subscription.count_answer(assigned)
+        # A slice keeps the whole frame in memory. That is fine for most of a frame; a small slice of a paused partition
+        # would keep megabytes for as long as the pause lasts, so it is copied.
+        try:
+            batches = split_batches(data if 2 * len(data) >= total else bytes(data))
+        except CorruptRecord as error:
+            self._back_off(assigned)
+            assigned.fail_corrupt(str(error))
+            return True
+        aborted = None
+        if self._config.isolation is IsolationLevel.READ_COMMITTED:
+            aborted = AbortedTransactions(given.aborted_transactions or ())
+        appended = assigned.buffer.add(batches, aborted)
+        if not batches:
+            self._ask_for_more(assigned, len(data))
+        elif not appended:
+            partition, offset = assigned.partition, assigned.buffer.end
+            repeated = ProtocolError(f"broker {self._node_id} sent only records before offset {offset}")
+            self._client.outages.report(logger, f"fetching {partition}", repeated, "%s: %s", partition, repeated)
+            self._back_off(assigned)
+        return True
+
+    def _ask_for_more(self, assigned: AssignedPartition, size: int) -> None:
+        """No whole batch came: brokers before KIP-74 cut even the first batch, so the next fetch asks for more."""
+        limit, buffer = self._config.fetch_max_bytes, assigned.buffer
+        if buffer.fetch_size >= limit and size >= buffer.fetch_size:
+            self._back_off(assigned)
+            assigned.fail_corrupt(f"a batch is larger than fetch_max_bytes={limit}")
+            return
+        buffer.fetch_size = min(2 * buffer.fetch_size, max(limit, buffer.fetch_size))
+
+    def _out_of_range(self, assigned: AssignedPartition) -> None:
+        if assigned.buffer.has_data:
+            self._back_off(assigned)  # the buffer is read first; then the offset is asked for again
+            return
+        offset, policy = assigned.buffer.end, self._config.auto_offset_reset
+        logger.warning("%s has no offset %s; auto_offset_reset=%s applies", assigned.partition, offset, policy)
+        assigned.reset_by(self._policy, out_of_range=offset)
+        self._on_lost_position()
+
+    # Truncation.
+
+    def apply_epochs(
+        self, checks: dict[TopicPartition, TruncationCheck], response: OffsetForLeaderEpochResponse
+    ) -> None:
+        """Apply an answer to OffsetForLeaderEpoch."""
+        answers = read_epochs(response)
+        for partition, check in checks.items():
+            if self._is_outdated(check.assigned, check.version):
+                continue
+            answer = answers.get(partition)
+            if answer is None:
+                self._back_off(check.assigned)
+            else:
+                self._apply_epoch(check, answer)
+            self._subscription.update_ready(check.assigned)
+        if self._subscription.ready:
+            self._subscription.notify_ready()
+
+    def _apply_epoch(self, check: TruncationCheck, given: OffsetForLeaderEpochResponsePartition) -> None:
+        assigned, code = check.assigned, ErrorCode.of(given.error_code)
+        outcome = classify(code)
+        if outcome is Outcome.RAISE:
+            self._back_off(assigned)
+            assigned.fail(error_for(given.error_code, f"asking whether the log of {assigned.partition} was truncated"))
+        elif outcome is not Outcome.DATA:
+            if outcome is Outcome.REFRESH:
+                self._client.request_refresh()
+            self._back_off(assigned)
+        elif given.end_offset < 0:
+            # The leader's log has none of the epochs that were read, so it names no offset to return to.
+            self._subscription.settle()
+            offset = assigned.offset
+            logger.warning("the log of %s has no epoch up to %s, which was read", assigned.partition, check.last_epoch)
+            assigned.reset_by(self._policy, out_of_range=offset, reason=ResetReason.TRUNCATED)
+            self._on_lost_position()
+        elif given.end_offset < assigned.buffer.end or 0 <= given.leader_epoch < check.last_epoch:
+            self._truncate(assigned, given.end_offset)
+        else:
+            assigned.position.validated_leader = check.leader
+
+    def _truncate(self, assigned: AssignedPartition, end_offset: int) -> None:
+        """The leader's log diverges at ``end_offset`` from what was fetched: an unclean election lost records."""
+        self._subscription.settle()
+        partition, fetched, offset = assigned.partition, assigned.buffer.end, assigned.offset
+        if offset is None or end_offset < 0:
+            return
+        what = "the log of %s was truncated at offset %s; it was fetched up to %s"
+        logger.warning(what, partition, end_offset, fetched)
+        if offset <= end_offset:
+            assigned.seek(offset)  # only records that were fetched ahead are lost
+        elif self._policy is not Reset.NONE:
+            assigned.seek(end_offset)
+            self._subscription.report_reset(partition, offset, end_offset, ResetReason.TRUNCATED)
+        else:
+            self._back_off(assigned)
+            why = f"{partition} was truncated at offset {end_offset}, but it was read up to {offset}; seek to continue"
+            assigned.fail(error_for(ErrorCode.OFFSET_OUT_OF_RANGE, why))
+
+    # Brokers.
+
+    def leave_follower(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Fetch the partitions from their leaders again that were fetched from this broker as a preferred follower."""
+        moved = [each for each in partitions if each.preferred == self._node_id]
+        for each in moved:
+            each.preferred = None
+        if moved:
+            self._on_source_change()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _back_off(self, assigned: AssignedPartition) -> None:
+        assigned.back_off(self._now() + self._backoff.after(assigned.attempts))

@@ -1,0 +1,326 @@
+"""One call of ``ConsumerGroup.consume``: the membership, and its sessions one after the other.
+
+A session begins when a generation has assigned partitions: ``setup``, then one task per claim. It ends when partitions
+are about to go: the claims' iterations end, the claims have time to finish, late ones are cancelled, ``cleanup`` runs,
+and the coordinator commits what is marked.
+
+Invariants that once broke:
+
+- ``SessionRun.over`` is set exactly once per session, also if ``setup`` fails or the session is cancelled during it:
+  the coordinator waits for it.
+- After a session, every partition that this member keeps is read from its mark (``_return_to_marks``), as another
+  member would read it. Records that a claim took and did not mark come again, and a mark past a damaged batch skips the
+  batch.
+- A partition that was reset keeps its new position: its marks belong to a log that no longer exists.
+- A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import anyio
+
+from ..aio.service import Component, Service
+from ..errors import KafkaError
+from ..group.coordinator import Coordinator
+from ..group.strategies import AssignmentStrategy
+from ..group.topic_watcher import Topics
+from ..types import OffsetAndMetadata, TopicPartition
+from .callbacks import call
+from .claim import Claim, ClaimReader
+from .core import ReadingCore
+from .diagnosis import ConsumerDiagnosis
+from .handler import ConsumerGroupHandler
+from .partition import AssignedPartition
+from .position import PauseReason, ResetReason
+from .session import ConsumerGroupSession
+from .settings import ReadingOptions
+
+logger = logging.getLogger(__name__)
+
+CLOSING_TIME = 1.5
+"""Seconds that claims have to finish when the group is closed, and then ``cleanup``; then they are cancelled."""
+
+
+class SessionRun:
+    """One session: its claims, their tasks, and how far its end has come. Owner: the ``GroupCore``."""
+
+    def __init__(self, session: ConsumerGroupSession, cancelled: asyncio.Event, readers: Sequence[ClaimReader]) -> None:
+        self.session = session
+        self.readers = {reader.assigned.partition: reader for reader in readers}
+        self.tasks: dict[TopicPartition, anyio.CancelScope] = {}
+        self.over = asyncio.Event()
+        """Set when no claim runs any more."""
+        self.needs_cleanup = True
+        self._cancelled = cancelled
+
+    def cancel(self) -> None:
+        """End the iterations of the claims."""
+        if not self._cancelled.is_set():
+            self._cancelled.set()
+            for reader in self.readers.values():
+                reader.end()
+
+    def claim_ended(self, partition: TopicPartition) -> None:
+        self.tasks.pop(partition, None)
+        if not self.tasks:
+            self.over.set()
+
+    async def wait_for_claims(self, timeout: float) -> None:
+        """Wait ``timeout`` seconds for the claims, then cancel those that still run."""
+        if self.tasks:
+            with anyio.move_on_after(timeout):
+                await self.over.wait()
+        if self.tasks:
+            late = ", ".join(map(str, self.tasks))
+            logger.warning("%r: cancelled the claims of %s, which did not return in time", self.session, late)
+            for scope in list(self.tasks.values()):
+                scope.cancel()
+            await self.over.wait()
+
+
+class GroupCore(ReadingCore):
+    """Reading for one ``consume``, and the user's side of its membership, which the coordinator task calls.
+
+    ``on_handler_error`` is called with an exception of the handler, ``on_error`` with a failure that is retried.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        options: ReadingOptions,
+        handler: ConsumerGroupHandler[Any, Any],
+        *,
+        strategies: Sequence[AssignmentStrategy | str],
+        on_handler_error: Callable[[Exception], None],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        super().__init__(service, options)
+        assert options.group is not None
+        self._config = options.group
+        self._handler = handler
+        self._on_handler_error = on_handler_error
+        self._backoff = self.client.retry_backoff()
+        self._run: SessionRun | None = None
+        self._reset: set[TopicPartition] = set()
+        self.coordinator = Coordinator(
+            self.client,
+            options.group,
+            options.client,
+            strategies=strategies,
+            reading=self,
+            spawn=service.start_child,
+            on_error=on_error,
+        )
+
+    # The observer of the subscription.
+
+    def settle(self) -> None:
+        for reader in self._readers():
+            reader.settle()
+
+    def on_ready(self) -> None:
+        for reader in self._readers():
+            reader.notice()
+
+    def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self.coordinator.offsets.may_go_back(partition)
+
+    def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
+        self._reset.add(partition)
+        super().on_reset(partition, old, new, reason)
+
+    def _readers(self) -> Iterable[ClaimReader]:
+        return () if self._run is None else self._run.readers.values()
+
+    # The coordinator's calls.
+
+    def stop(self, partitions: Sequence[TopicPartition]) -> None:
+        for assigned in self.subscription.select(partitions):
+            assigned.position.pause_reason = PauseReason.REVOKING
+            self.subscription.update_ready(assigned)
+        if self._run is not None:
+            self._run.cancel()
+
+    async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
+        if self._run is not None:
+            await self._run.over.wait()
+
+    async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
+        if closing:
+            await self._end_session(CLOSING_TIME, CLOSING_TIME)
+        else:
+            await self._end_session(0.0, self._config.time_to_rebalance)  # the claims had their time already
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self._drop(partitions)
+
+    async def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        await self._end_session(self._config.time_to_revoke, self._config.time_to_rebalance)
+        self._drop(partitions)
+
+    async def assigned(
+        self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
+    ) -> None:
+        before = self._run
+        if before is not None and not before.session.cancelled:
+            if not added:
+                return  # the session continues in the next generation
+            before.cancel()
+            await self._end_session(self._config.time_to_revoke, self._config.time_to_rebalance)
+
+        def prepare(assigned: AssignedPartition) -> None:
+            committed = added[assigned.partition]
+            if committed is not None:
+                assigned.seek(committed.offset, committed.leader_epoch)
+
+        self.subscription.extend(added, prepare)
+        await self._begin_session(owned)
+
+    def collect_marks(self) -> None:
+        pass  # a handler marks by itself
+
+    def idle_for(self, now: float) -> float:
+        return 0.0  # a claim may work on one record without a bound; heartbeats show that the process is alive
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        self._reset.difference_update(partitions)
+        self._run = None
+        self.subscription.remove(partitions)
+
+    # Sessions.
+
+    async def _begin_session(self, owned: frozenset[TopicPartition]) -> None:
+        readers = [
+            ClaimReader(
+                each, self.subscription, self.options.consumer, self._backoff, on_room=self.fetching.wake
+            )
+            for each in self.subscription.select(sorted(owned))
+        ]
+        cancelled = asyncio.Event()
+        session = ConsumerGroupSession(
+            [reader.assigned.partition for reader in readers], self.coordinator, cancelled, self._is_current
+        )
+        run = self._run = SessionRun(session, cancelled, readers)
+        try:
+            await call("setup()", self._handler.setup(session), self._config.time_to_rebalance)
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
+            run.cancel()
+            run.needs_cleanup = False
+            run.over.set()
+            self._on_handler_error(error)
+            return
+        if session.cancelled:
+            run.over.set()
+            return
+        for partition, reader in run.readers.items():
+            run.tasks[partition] = self.service.start_child(
+                self._run_claim, run, reader, name=f"claim of {partition}"
+            )
+        if not run.tasks:
+            run.over.set()
+
+    def _is_current(self, session: ConsumerGroupSession) -> bool:
+        return self._run is not None and self._run.session is session
+
+    async def _run_claim(self, run: SessionRun, reader: ClaimReader) -> None:
+        partition = reader.assigned.partition
+        claim: Claim[Any, Any] = Claim(reader, self.options.deserializing)
+        try:
+            await call(f"consume_claim() of {partition}", self._handler.consume_claim(run.session, claim))
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
+            self._on_handler_error(error)
+        finally:
+            run.claim_ended(partition)
+
+    async def _end_session(self, timeout: float, cleanup_timeout: float) -> None:
+        """End the session of the moment: wait ``timeout`` seconds for the claims, then clean up."""
+        run = self._run
+        if run is None:
+            return
+        run.cancel()
+        await run.wait_for_claims(timeout)
+        if run.needs_cleanup:
+            run.needs_cleanup = False
+            try:
+                await call("cleanup()", self._handler.cleanup(run.session), cleanup_timeout)
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
+                self._on_handler_error(error)
+            self._return_to_marks(run)
+
+    def _return_to_marks(self, run: SessionRun) -> None:
+        """Begin the next session of this member at the marks of this one, as another member would."""
+        for partition, reader in run.readers.items():
+            assigned, offset = reader.assigned, reader.assigned.offset
+            marked = self.coordinator.offsets.last_marked(partition)
+            begin = reader.initial_offset if marked is None else marked.offset
+            if begin is None or offset is None or not self.subscription.holds(assigned):
+                continue
+            if begin < offset or (begin > offset and partition not in self._reset):
+                assigned.seek(begin, None if marked is None else marked.leader_epoch)
+
+
+class GroupRun(Component):
+    """One call of ``consume``. Owner: the ``ConsumerGroup``."""
+
+    def __init__(
+        self,
+        options: ReadingOptions,
+        topics: Topics,
+        handler: ConsumerGroupHandler[Any, Any],
+        *,
+        strategies: Sequence[AssignmentStrategy | str],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        super().__init__()
+        self._topics = topics
+        self._finished = asyncio.Event()
+        self.handler_error: Exception | None = None
+        self._core = GroupCore(
+            self._service,
+            options,
+            handler,
+            strategies=strategies,
+            on_handler_error=self._fail_by_handler,
+            on_error=on_error,
+        )
+        self._is_static = options.group is not None and options.group.group_instance_id is not None
+
+    def __repr__(self) -> str:
+        return f"<GroupRun {self.state.name} {self._core.coordinator.member!r}>"
+
+    async def _on_start(self) -> None:
+        await self._core.start()
+        self._core.coordinator.start(self._topics)
+
+    async def _on_close(self) -> None:
+        await self._core.close()
+        await self._core.coordinator.close(leave=not self._is_static)
+
+    async def wait(self) -> None:
+        """Wait until ``finish``. Raises the failure of the membership."""
+        await self._service.while_running(self._finished.wait())
+
+    def finish(self) -> None:
+        """Let ``consume`` return."""
+        self._finished.set()
+
+    @property
+    def is_own_task(self) -> bool:
+        """Whether the caller runs in a task of this component, for example in a claim."""
+        return self._service.is_own_task
+
+    def diagnose(self) -> ConsumerDiagnosis:
+        return self._core.diagnose(self._core.coordinator)
+
+    def _fail_by_handler(self, error: Exception) -> None:
+        if self.handler_error is None:
+            self.handler_error = error
+        elif repr(error) != repr(self.handler_error):  # many claims run the same code, and often raise the same
+            logger.warning("%r ends with %r; another error followed: %r", self, self.handler_error, error)
+        self.finish()

@@ -1,0 +1,79 @@
+"""How a consumer takes part in its group: as a member (``Membership``), or only to commit (``CommitOnlyGroup``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..config import GroupConfig
+from ..group.coordinator import Coordinator
+from ..group.events import NO_MEMBER, Identity
+from ..group.offsets import Offsets
+from ..types import TopicPartition
+from .poll_tracker import PollTracker
+from .subscription import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """The identity of a member; a producer needs it to commit offsets in a transaction.
+
+    ``generation_id`` is -1 and ``member_id`` empty while the consumer is not a member.
+    """
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class GroupSide:
+    """The group's offsets, and the tracker of processed records. Owner: the consumer."""
+
+    offsets: Offsets
+    coordinator: Coordinator | None = None
+
+    def __init__(self, config: GroupConfig, subscription: Subscription) -> None:
+        self.config = config
+        self.subscription = subscription
+        self.tracker = PollTracker(subscription, mark=self._mark, on_poll=self.on_poll)
+
+    def start(self) -> None:
+        """Begin; the consumer's client is connected."""
+
+    async def close(self, leave_group: bool | None) -> None:
+        """Commit what is marked and, as a member, leave. ``leave_group``: None leaves unless the member is static."""
+
+    def metadata(self) -> GroupMetadata:
+        """The identity for a transaction."""
+        identity = self.identity
+        return GroupMetadata(
+            self.config.group_id, identity.generation, identity.member_id, self.config.group_instance_id
+        )
+
+    @property
+    def identity(self) -> Identity:
+        return NO_MEMBER
+
+    def on_poll(self) -> None:
+        """The user came back for records."""
+
+    def on_assign(self) -> None:
+        """The user has changed the assignment."""
+
+    def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
+        """The user, or a reset, moves these positions: the next marks count also where they are lower."""
+        self.tracker.forget(partitions)
+        for partition in partitions:
+            self.offsets.may_go_back(partition)
+
+    def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
+        """These partitions leave the assignment."""
+        self.tracker.forget(partitions)
+
+    def collect_marks(self) -> None:
+        """Mark the processed records that are not marked yet."""
+        self.tracker.collect_marks()
+
+    def _mark(self, partition: TopicPartition, offset: int, *, leader_epoch: int | None) -> None:
+        self.offsets.mark(partition, offset, leader_epoch=leader_epoch)

@@ -1,0 +1,31 @@
+"""``ConsumerGroupHandler``: the user's code of a ``ConsumerGroup``."""
+
+from __future__ import annotations
+
+from typing import Generic
+
+from ..types import K, V
+from .claim import Claim
+from .session import ConsumerGroupSession
+
+
+class ConsumerGroupHandler(Generic[K, V]):
+    """Override ``consume_claim``, and the other methods if you need them.
+
+    An exception ends ``consume``, which raises it after the member has left the group. A ``setup`` or ``cleanup`` that
+    takes longer than the rebalance timeout is cancelled, because the other members wait for it; ``consume`` then raises
+    KafkaTimeout.
+    """
+
+    async def setup(self, session: ConsumerGroupSession) -> None:
+        """A session begins; its claims are read when this returns."""
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
+        """Read one partition, in a task of its own: ``async for record in claim``, which ends with the session."""
+        raise NotImplementedError(f"{type(self).__name__} must override consume_claim()")
+
+    async def cleanup(self, session: ConsumerGroupSession) -> None:
+        """A session ends: all claims have returned, and what is marked now is committed next, unless it was lost.
+
+        When the group is closed, this has 1.5 seconds.
+        """

@@ -1,0 +1,166 @@
+"""The ways to read from a ``Consumer``: single records, lists, and batches of columns.
+
+Each read is inside ``core.reading``, so that the group knows whether the user reads. Nothing is taken from the reader
+before the last await of a read: a cancelled read loses no record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Iterable
+from typing import Any, Generic, Self, TypeVar, cast
+
+import anyio
+
+from ..aio.service import ServiceState
+from ..arguments import check_wait, whole
+from ..arguments import partitions as checked_partitions
+from ..errors import IllegalStateError
+from ..types import K, Record, TopicPartition, V
+from .columns import Batch
+from .consumer_core import ConsumerCore
+from .deserializing import Deserializing, Source
+from .reader import SelectedPartitions
+
+T = TypeVar("T")
+
+
+class Records(Generic[K, V]):
+    """The iteration over single records; all iterations over a consumer share this one."""
+
+    __slots__ = ("_core", "_reader")
+
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+        self._reader = core.reader
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record[K, V]:
+        for record in self._reader.current:  # hot: most records are returned here, with nothing else looked at
+            return record  # type: ignore[return-value]  # its key and value are what K and V say
+        core, reader, deserializing = self._core, self._reader, self._core.options.deserializing
+        with core.reading:
+            while await _may_read(core):
+                if deserializing is not None:
+                    if deserializing.iterate(reader):
+                        return next(reader.current)  # type: ignore[return-value]
+                    records = await _until_closed(core, deserializing.take(reader, 1))
+                    if records:
+                        return records[0]
+                elif reader.iterate():
+                    return next(reader.current)  # type: ignore[return-value]
+                await _until_closed(core, reader.wait())
+        raise StopAsyncIteration
+
+
+class Batches:
+    """The iteration over batches that ``Consumer.batches`` returns."""
+
+    __slots__ = ("_core", "_max_records", "_timeout")
+
+    def __init__(self, core: ConsumerCore, max_records: int, timeout: float) -> None:
+        whole("max_records", max_records, 1)
+        check_wait(timeout)
+        self._core = core
+        self._max_records = max_records
+        self._timeout = timeout
+
+    def __aiter__(self) -> Self:
+        self._core.service.check()
+        return self
+
+    async def __anext__(self) -> Batch:
+        core, reader = self._core, self._core.reader
+        with core.reading:
+            if self._timeout > 0 and not reader.is_full(self._max_records):
+                await self._fill()
+            while await _may_read(core):
+                batch = reader.take_batch(self._max_records)
+                if batch is not None:
+                    return batch
+                await _until_closed(core, reader.wait())
+        raise StopAsyncIteration
+
+    async def _fill(self) -> None:
+        """Wait until a batch is full, or the time is over."""
+        core, reader = self._core, self._core.reader
+        with anyio.move_on_after(self._timeout):
+            while not reader.is_full(self._max_records) and await _may_read(core):
+                await _until_closed(core, reader.wait(more=True))
+
+
+async def poll(
+    core: ConsumerCore, max_records: int, timeout: float, partitions: Iterable[TopicPartition] | None
+) -> list[Record[Any, Any]]:
+    """``Consumer.poll``."""
+    core.service.check()
+    whole("max_records", max_records, 1)
+    check_wait(timeout)
+    core.check_something_to_read()
+    only = None if partitions is None else frozenset(checked_partitions(partitions))
+    for partition in only or ():
+        core.subscription[partition]  # raises for a partition that is not assigned
+    reader, deserializing = core.reader, core.options.deserializing
+    if reader.must_yield:
+        await asyncio.sleep(0)
+    with core.reading:
+        if deserializing is not None:
+            return await _poll_deserialized(core, deserializing, max_records, timeout, only)
+        records = cast("list[Record[Any, Any]]", reader.take(max_records, only))
+        if records:
+            return records
+        with anyio.move_on_after(timeout):
+            while not records:
+                await core.service.while_running(reader.wait(only=only))
+                records = cast("list[Record[Any, Any]]", reader.take(max_records, only))
+        return records
+
+
+async def _poll_deserialized(
+    core: ConsumerCore,
+    deserializing: Deserializing,
+    max_records: int,
+    timeout: float,
+    only: Collection[TopicPartition] | None,
+) -> list[Record[Any, Any]]:
+    source: Source = core.reader if only is None else SelectedPartitions(core.reader, only)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    # Without a timeout, everything that is buffered is looked at, also behind records that the policy skips.
+    skip = 0 if timeout > 0 or deserializing.is_async else max_records - 1
+    while True:
+        found = deserializing.take(source, max_records, deadline=deadline, skip=skip)
+        records = await core.service.while_running(found)
+        if records:
+            return records
+        if loop.time() >= deadline:
+            await asyncio.sleep(0)  # a user who polls in a loop must not keep the event loop
+            return []
+        with anyio.move_on_after(deadline - loop.time()) as scope:
+            await core.service.while_running(core.reader.wait(only=only))
+        if scope.cancelled_caught:
+            return []
+
+
+async def _may_read(core: ConsumerCore) -> bool:
+    """Whether an iteration goes on. False once the consumer is closed; raises its failure."""
+    while True:
+        if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
+            return False
+        core.service.check()
+        core.check_something_to_read()
+        if not core.reader.must_yield:
+            return True
+        await asyncio.sleep(0)
+
+
+async def _until_closed(core: ConsumerCore, awaitable: Awaitable[T]) -> T | None:
+    """As ``while_running``, but returns None when the consumer is closed meanwhile, which ends an iteration."""
+    try:
+        return await core.service.while_running(awaitable)
+    except IllegalStateError:
+        if core.service.state not in (ServiceState.CLOSING, ServiceState.CLOSED):
+            raise
+        return None

@@ -1,0 +1,189 @@
+"""Whether the offset to read from is known, and how it is found if it is not. Pure: no I/O and no clock.
+
+The states and events are in ``POSITION``. Rules of this file:
+
+1. Everything that makes a request in flight meaningless (a seek, a reset, a found offset) increases ``version``. A
+   request carries the version of its time, and the answer to an older version is dropped. Without this rule a late
+   answer moves a position that the user has set in the meantime.
+2. ``seek`` wins over everything: a lookup in flight is not cancelled, but its answer no longer counts.
+3. A reset that follows from an offset which the broker refused keeps that offset (``out_of_range``) and the reason
+   until the new offset is known, because only then the user is notified with both offsets.
+
+The offset itself is ``Buffer.start``: delivering a record moves it, and only the buffer sees that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from ..config import ConsumerConfig
+from ..protocol.state import Transitions, next_state
+from ..types import TopicPartition
+
+
+class Reset(Enum):
+    """How to choose the offset when there is none: the user's policy, or the target of a ``seek_to_...`` call."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+    BY_DURATION = "by_duration"
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> Reset:
+        """The policy of ``auto_offset_reset``."""
+        return cls.BY_DURATION if config.reset_duration is not None else cls(config.auto_offset_reset)
+
+
+class ResetReason(Enum):
+    """Why reading continues at another offset than the next one."""
+
+    OUT_OF_RANGE = "the partition has no such offset"
+    TRUNCATED = "the log was truncated below this offset, and other records may have replaced those that were read"
+    RECREATED = "the topic was deleted and created again"
+
+
+OnOffsetReset = Callable[[TopicPartition, int, int, ResetReason], None]
+"""Called with the partition, the offset that was next, the offset at which reading continues, and the reason."""
+
+ANY_LEADER = (-1, -1)
+"""Value of ``Position.validated_leader`` after a leader has named the offset: no leader needs to be asked about it."""
+
+
+class PauseReason(Enum):
+    """Why the consumer itself does not read an assigned partition. ``NONE`` is false."""
+
+    NONE = ""
+    LOCATING = "the committed offset of the group is being looked up"
+    ASSIGNING = "on_assigned() has not returned yet"
+    REVOKING = "the partition is about to be revoked"
+
+    def __bool__(self) -> bool:
+        return self is not PauseReason.NONE
+
+
+class PositionState(Enum):
+    """How well the offset to read from is known."""
+
+    UNKNOWN = "There is no offset: it must be looked up at the leader, or the user must seek. Nothing is fetched."
+    LOOKING_UP = "A request for the offset is in flight. Nothing is fetched; a seek makes the answer meaningless."
+    KNOWN = "There is an offset, and records are fetched from it."
+
+
+class PositionEvent(Enum):
+    """What changes the position."""
+
+    SEEK = "The user, or the group's commit, named an offset."
+    RESET = "The offset must be chosen again: the user asked for it, or the broker does not have the offset."
+    ASKED = "A request for the offset was sent to the leader."
+    FOUND = "The leader named the offset."
+    NOT_FOUND = "The request failed, or the leader answered with an error."
+
+
+_STATE, _EVENT = PositionState, PositionEvent
+POSITION: Transitions[PositionState, PositionEvent] = {
+    _STATE.UNKNOWN: {
+        _EVENT.SEEK: _STATE.KNOWN,
+        _EVENT.RESET: _STATE.UNKNOWN,
+        _EVENT.ASKED: _STATE.LOOKING_UP,
+    },
+    _STATE.LOOKING_UP: {
+        _EVENT.SEEK: _STATE.KNOWN,
+        _EVENT.RESET: _STATE.UNKNOWN,
+        _EVENT.FOUND: _STATE.KNOWN,
+        _EVENT.NOT_FOUND: _STATE.UNKNOWN,
+    },
+    _STATE.KNOWN: {
+        _EVENT.SEEK: _STATE.KNOWN,
+        _EVENT.RESET: _STATE.UNKNOWN,
+    },
+}
+
+
+class Position:
+    """The state of one partition's position. Owner: its ``AssignedPartition``."""
+
+    __slots__ = (
+        "lookup_error",
+        "out_of_range",
+        "pause_reason",
+        "paused",
+        "reset",
+        "reset_reason",
+        "state",
+        "validated_leader",
+        "version",
+    )
+
+    def __init__(self, reset: Reset) -> None:
+        self.state = PositionState.UNKNOWN
+        self.version = 0
+        self.reset = reset
+        """How the offset is chosen while it is UNKNOWN."""
+        self.reset_reason = ResetReason.OUT_OF_RANGE
+        self.out_of_range: int | None = None
+        """The offset that the broker refused, until the new one is known."""
+        self.lookup_error: str | None = None
+        """Why the last lookup failed, for the text of a KafkaTimeout; None while the offset is known."""
+        self.validated_leader: tuple[int, int] | None = None
+        """The leader, and its epoch, whose log is known to contain what was read; see ``truncation``."""
+        # Two flags, because the user's pause outlives a rebalance, and a rebalance must not end the user's pause.
+        self.paused = False
+        self.pause_reason = PauseReason.NONE
+
+    @property
+    def is_known(self) -> bool:
+        return self.state is PositionState.KNOWN
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the user or the consumer itself has paused the partition."""
+        return self.paused or bool(self.pause_reason)
+
+    def seek(self) -> None:
+        """An offset is known now. Answers to earlier requests no longer count."""
+        self._move(PositionEvent.SEEK)
+        self._clear()
+
+    def reset_by(
+        self, reset: Reset, out_of_range: int | None = None, reason: ResetReason = ResetReason.OUT_OF_RANGE
+    ) -> None:
+        """Choose the offset by ``reset``. ``out_of_range`` is the offset that the broker does not have, if any."""
+        self._move(PositionEvent.RESET)
+        self._clear()
+        self.reset = reset
+        self.out_of_range, self.reset_reason = out_of_range, reason
+
+    def begin_lookup(self) -> int:
+        """A request for the offset is sent. Returns the version to give to the two methods below."""
+        self.state = next_state(POSITION, self.state, PositionEvent.ASKED)
+        return self.version
+
+    def end_lookup(self, version: int) -> bool:
+        """The leader named the offset. False if the position has changed since the request."""
+        if not self._awaits(version):
+            return False
+        self._move(PositionEvent.FOUND)
+        self._clear()
+        self.validated_leader = ANY_LEADER
+        return True
+
+    def fail_lookup(self, version: int, error: str | None = None) -> bool:
+        """The lookup failed. False if the position has changed since the request."""
+        if not self._awaits(version):
+            return False
+        self.state = next_state(POSITION, self.state, PositionEvent.NOT_FOUND)
+        self.lookup_error = error
+        return True
+
+    def _awaits(self, version: int) -> bool:
+        return version == self.version and self.state is PositionState.LOOKING_UP
+
+    def _move(self, event: PositionEvent) -> None:
+        self.state = next_state(POSITION, self.state, event)
+        self.version += 1
+
+    def _clear(self) -> None:
+        self.validated_leader = None
+        self.out_of_range = self.lookup_error = None

@@ -1,0 +1,270 @@
+"""The task that finds the offset of partitions without one, and asks for metadata of partitions without a leader.
+
+``plan_lookups`` decides what to ask for. Each leader is asked by a child task of its own, so that an unreachable broker
+delays only its own partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import anyio
+
+from ..aio.retry import is_retriable
+from ..cluster.client import Client
+from ..cluster.metadata import ClusterView, TopicView
+from ..config import ConsumerConfig
+from ..errors import ErrorCode, KafkaError, error_for
+from ..net.connection import Purpose
+from ..types import TopicPartition
+from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, lookup_request, read_lookup
+from .partition import AssignedPartition
+from .plans import plan_lookups
+from .position import PositionState, Reset
+from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
+
+
+class _Lookup(NamedTuple):
+    """What was asked about a partition. The user may change position and ``reset`` before the answer comes."""
+
+    assigned: AssignedPartition
+    version: int
+    reset: Reset
+
+
+class PositionKeeper:
+    """Finds an offset for every assigned partition. Owner: ``Fetching``, which runs ``run`` as a task.
+
+    ``on_found`` is called when partitions may be fetched that could not be fetched before.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        subscription: Subscription,
+        config: ConsumerConfig,
+        spawn: Callable[..., object],
+        *,
+        on_found: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._subscription = subscription
+        self._config = config
+        self._spawn = spawn
+        self._on_found = on_found
+        self._wake = asyncio.Event()
+        self._retry_backoff = client.retry_backoff()
+        self._refresh_backoff = client.retry_backoff()
+        self._refresh_at = 0.0
+
+    def wake(self) -> None:
+        """A partition may have lost its offset, or metadata may have changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Look up missing offsets until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            now = loop.time()
+            plan = plan_lookups(self._subscription, self._client.view, now)
+            for node_id, partitions in plan.by_node.items():
+                lookups = [_Lookup(each, each.position.begin_lookup(), each.position.reset) for each in partitions]
+                self._spawn(self._look_up, node_id, lookups, name=f"look up offsets at broker {node_id}")
+            next_check = _earlier(plan.retry_at, self._check_leaderless(plan.leaderless, now))
+            with anyio.CancelScope() as scope:
+                if next_check is not None:
+                    scope.deadline = next_check
+                await self._wake.wait()
+
+    # Offsets.
+
+    async def _look_up(self, node_id: int, lookups: Sequence[_Lookup]) -> None:
+        """Ask one leader for the offsets of its partitions.
+
+        Without a policy both ends are looked up, for the text of the error; ``by_duration`` needs the end as well, for
+        a partition without a record that young.
+        """
+        low = {each.assigned.partition: self._timestamp_of(each.reset) for each in lookups if _needs_low(each.reset)}
+        high = {each.assigned.partition: LATEST for each in lookups if each.reset is not Reset.EARLIEST}
+        outages, place = self._client.outages, f"looking up offsets at broker {node_id}"
+        try:
+            beginnings, low_errors = await self._ask(node_id, low)
+            ends, high_errors = await self._ask(node_id, high)
+        except KafkaError as error:
+            if not is_retriable(error):
+                raise
+            outages.report(logger, place, error, "looking up offsets at broker %s failed; retrying: %s", node_id, error)
+            for assigned, version, _ in lookups:
+                self._retry(assigned, version, str(error))
+            self.wake()
+            return
+        outages.recovered(logger, place, "looked up offsets at broker %s", node_id)
+        errors = {**low_errors, **high_errors}
+        for assigned, version, reset in lookups:
+            partition = assigned.partition
+            if partition in errors:
+                self._refused(assigned, version, errors[partition])
+            elif reset is Reset.NONE:
+                self._no_policy(assigned, version, beginnings[partition], ends[partition])
+            else:
+                found = beginnings.get(partition)
+                self._found(assigned, version, ends[partition] if found is None and partition in ends else found)
+        self._on_found()
+        self._subscription.notify_ready()
+        self.wake()
+
+    def _timestamp_of(self, reset: Reset) -> int:
+        """What to look up for the lower end: a time in milliseconds, or EARLIEST."""
+        duration = self._config.reset_duration
+        if reset is not Reset.BY_DURATION or duration is None:
+            return EARLIEST
+        return max(0, round((self._client.runtime.clock() - duration) * 1000))
+
+    async def _ask(
+        self, node_id: int, wanted: dict[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, ErrorCode]]:
+        if not wanted:
+            return {}, {}
+        request = lookup_request(self._client.view, wanted, self._config.isolation)
+        response = await self._client.send(
+            request, node=node_id, purpose=Purpose.OTHER, timeout=self._client.config.request_timeout, retry=False
+        )
+        answer = read_lookup(wanted, response)
+        return answer.found, answer.errors
+
+    def _found(self, assigned: AssignedPartition, version: int, found: OffsetAndTimestamp | None) -> None:
+        offset, epoch = (0, None) if found is None else (found.offset, found.leader_epoch)
+        position, partition = assigned.position, assigned.partition
+        refused, reason = position.out_of_range, position.reset_reason
+        if assigned.end_lookup(version, offset, epoch) and refused is not None:
+            logger.warning("%s: reset from offset %s to %s (%s)", partition, refused, offset, position.reset.value)
+            self._subscription.report_reset(partition, refused, offset, reason)
+
+    def _retry(self, assigned: AssignedPartition, version: int, error: str) -> bool:
+        """The lookup failed. False if the position has changed since the request."""
+        if not assigned.position.fail_lookup(version, error):
+            return False
+        self._back_off(assigned)
+        self._client.request_refresh()
+        return True
+
+    def _refused(self, assigned: AssignedPartition, version: int, code: ErrorCode) -> None:
+        error = f"its leader answered {code.name} ({code.description})"
+        if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the second one as Java's consumer does
+            self._retry(assigned, version, error)
+        elif assigned.position.fail_lookup(version, error):
+            self._back_off(assigned)
+            self._fail(assigned, error_for(code, f"looking up the offset of {assigned.partition}"))
+
+    def _no_policy(
+        self,
+        assigned: AssignedPartition,
+        version: int,
+        first: OffsetAndTimestamp | None,
+        last: OffsetAndTimestamp | None,
+    ) -> None:
+        if not assigned.position.fail_lookup(version):
+            return
+        self._back_off(assigned)
+        refused = assigned.position.out_of_range
+        what = "has no position" if refused is None else f"has no offset {refused}"
+        error = error_for(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{assigned.partition} {what}, and auto_offset_reset is none; it has offsets "
+            f"{first.offset if first else 0} up to {last.offset if last else 0}: seek to one of them",
+        )
+        self._fail(assigned, error)
+
+    # Leaders.
+
+    def _check_leaderless(self, leaderless: Sequence[AssignedPartition], now: float) -> float | None:
+        """Ask for metadata until every partition has a leader; fail the partitions that do not exist.
+
+        Returns the loop's time of the next check.
+        """
+        missing = set(leaderless)
+        for assigned in self._subscription:
+            if assigned not in missing:
+                assigned.unknown_since = None
+        if not leaderless:
+            self._refresh_backoff.reset()
+            return None
+        next_check: float | None = None
+        for assigned in leaderless:
+            next_check = _earlier(next_check, self._check_existence(assigned, now))
+        if now >= self._refresh_at:
+            self._client.request_refresh()
+            self._refresh_at = now + self._refresh_backoff.next()
+        return _earlier(next_check, self._refresh_at)
+
+    def _check_existence(self, assigned: AssignedPartition, now: float) -> float | None:
+        """Fail a partition that metadata refuses, or lacks for ``api_timeout``. Returns the time of the next check."""
+        partition, timeout = assigned.partition, self._client.config.api_timeout
+        topic = self._client.view.topics.get(partition.topic)
+        if topic is not None and topic.is_usable and topic.partition(partition.partition) is not None:
+            assigned.unknown_since = None  # it exists, and will have a leader again
+            return None
+        if assigned.failure is not None:
+            return None
+        if assigned.unknown_since is None:
+            assigned.unknown_since = now
+        code = ErrorCode.NONE if topic is None else topic.error
+        if code is not ErrorCode.NONE and not code.retriable:
+            if assigned.retry_at <= now:
+                self._back_off(assigned)
+                self._fail(assigned, error_for(code, f"reading {partition}"))
+            return assigned.retry_at
+        deadline = assigned.unknown_since + timeout
+        if now >= deadline:
+            assigned.unknown_since = None
+            why = f"no broker has listed {partition} for {timeout:g} s"
+            self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why))
+        return deadline
+
+    def _fail(self, assigned: AssignedPartition, error: KafkaError) -> None:
+        assigned.fail(error)
+        self._subscription.update_ready(assigned)
+        self._subscription.notify_ready()
+
+    def _back_off(self, assigned: AssignedPartition) -> None:
+        assigned.back_off(asyncio.get_running_loop().time() + self._retry_backoff.after(assigned.attempts))
+
+
+def why_unknown(assigned: AssignedPartition, view: ClusterView) -> str:
+    """Why the position of a partition is not known, for the text of an error."""
+    position = assigned.position
+    if position.pause_reason:
+        return position.pause_reason.value
+    leader = view.leader_of(assigned.partition)
+    if leader is None:
+        return _why_leaderless(assigned.partition, view.topics.get(assigned.partition.topic))
+    if position.state is PositionState.LOOKING_UP:
+        before = "" if position.lookup_error is None else f"; the previous attempt failed: {position.lookup_error}"
+        return f"its leader, broker {leader}, has not answered yet{before}"
+    return position.lookup_error or "its leader has not been asked yet"
+
+
+def _why_leaderless(partition: TopicPartition, topic: TopicView | None) -> str:
+    if topic is None:
+        return f"there is no metadata of topic {partition.topic!r} yet"
+    if topic.error is not ErrorCode.NONE:
+        return f"brokers answer {topic.error.name} ({topic.error.description}) for topic {partition.topic!r}"
+    if topic.partition(partition.partition) is None:
+        return f"topic {partition.topic!r} has {len(topic.partitions)} partitions, and this is not one of them"
+    return "it has no leader"
+
+
+def _needs_low(reset: Reset) -> bool:
+    return reset is not Reset.LATEST
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
