@@ -13,7 +13,6 @@ from ..errors import KafkaError
 from .connection import Connection
 from .output import Cell, Output, Table
 from .progress import progress
-from .sending import put
 from .temporary import temporary_topic
 
 CHUNK = 500
@@ -76,7 +75,7 @@ async def _produce(connection: Connection, topic: str, load: Load) -> float:
             for start in range(0, len(values), CHUNK):
                 chunk = values[start : start + CHUNK]
                 for value in chunk:
-                    await put(producer, topic, value)
+                    await producer.put(topic, value)
                 await producer.drain()
                 bar.advance(len(chunk), start + len(chunk))
             await producer.flush()

@@ -23,7 +23,6 @@ from ..types import Header, Record, TopicPartition
 from .connection import TIMEOUT
 from .demo_group import group_demo
 from .demo_spark import check_installed, spark_demo
-from .sending import put
 from .temporary import temporary_topic
 
 PARTITIONS = 3
@@ -146,7 +145,7 @@ async def _produce(servers: str, topic: str, check: Check) -> None:
         for start in range(0, check.count, CHUNK):
             numbers = range(start, min(start + CHUNK, check.count))
             deliveries = [
-                await put(producer, topic, value_of(number), key=key_of(number), headers=headers_of(number))
+                await producer.put(topic, value_of(number), key=key_of(number), headers=headers_of(number))
                 for number in numbers
             ]
             for number, delivery in zip(numbers, deliveries):

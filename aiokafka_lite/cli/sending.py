@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 import anyio
 
@@ -209,12 +209,3 @@ class Sending:
 def line_error(number: int, error: BaseException) -> KafkaError:
     """The error of a line, with the number of the line."""
     return KafkaError(f"line {number}: {error}")
-
-
-async def put(producer: Producer, topic: str, value: bytes, **fields: Any) -> Delivery:
-    """Give a record to the producer as soon as it has room; the delivery of the record."""
-    while True:
-        try:
-            return producer.send_nowait(topic, value, **fields)
-        except BufferFull:
-            await producer.drain()

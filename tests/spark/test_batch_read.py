@@ -260,7 +260,8 @@ async def test_mistakes_are_errors_at_load(spark: SparkSession, kafka: Kafka) ->
     assert "exactly one of the options subscribe" in await complaint()
     assert "kafka.sasl.mechanizm" in await complaint(subscribe="t", kafka__sasl__mechanizm="PLAIN")
     topic = await kafka.create_topic(partitions=1)
-    assert "fetch_max_wait must be a number of seconds >= 0, got -0.001" in await complaint(subscribe=topic, kafka__fetch__max__wait__ms="-1")
+    negative = await complaint(subscribe=topic, kafka__fetch__max__wait__ms="-1")
+    assert "fetch_max_wait must be a number of seconds >= 0, got -0.001" in negative
     assert f"option assign names {topic}-5, which does not exist" in await complaint(assign=f'{{"{topic}": [0, 5]}}')
     secret = await complaint(subscribe="t", kafka__sasl__password="hunter2", kafka__security__protocol="SSSL")
     assert "hunter2" not in secret
