@@ -506,30 +506,3 @@ class GroupConfig:
         """
         limit = self.time_to_rebalance
         return max(limit / 2, limit - 2 * self.heartbeat_interval)
-
-
-# Old copies of the checks in arguments.py, for the modules that still import them from here.
-
-
-def check_timeout(timeout: float | None) -> None:
-    """Raise ConfigurationError unless it is a number of seconds, or None. One below zero is over at once."""
-    if timeout is None:
-        return
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or math.isnan(timeout):
-        raise ConfigurationError(f"timeout={timeout!r}: a number of seconds, or None")
-
-
-def check_methods(name: str, value: object, *methods: str) -> None:
-    """Raise ConfigurationError unless ``value`` is an object with these methods, and not the class of such objects."""
-    if isinstance(value, type):
-        needed = f"an object is needed, and this is a class, so it may be {value.__name__}()"
-        raise ConfigurationError(f"{name}={value!r}: {needed}")
-    if not all(callable(getattr(value, method, None)) for method in methods):
-        needed = f"an object that has {' and '.join(f'{method}()' for method in methods)} is needed"
-        raise ConfigurationError(f"{name}={value!r}: {needed}")
-
-
-def check_function(name: str, value: object, purpose: str) -> None:
-    """Raise ConfigurationError unless ``value`` can be called."""
-    if not callable(value):
-        raise ConfigurationError(f"{name}={value!r}: a function that {purpose} is needed")

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
-from ..config import check_methods
+from ..arguments import check_methods
 from ..errors import ConnectionLost
 from ..types import printable
 from .tls import handshake_failure

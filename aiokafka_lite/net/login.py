@@ -87,7 +87,8 @@ class Login:
 
         Raises AuthenticationError, UnsupportedVersion for a broker that is too old, and what ``ask`` raises.
         """
-        if not versions.supports(SaslHandshakeRequest, 1) or versions.maximum(SaslAuthenticateRequest) is None:
+        handshakes = versions.supports(SaslHandshakeRequest.AUTHENTICATE_REQUESTS)
+        if not handshakes or versions.maximum(SaslAuthenticateRequest) is None:
             raise UnsupportedVersion(f"{peer} does not support SaslAuthenticate requests, which came with Kafka 1.0")
         await _choose_mechanism(self, ask, peer)
         lifetime_ms = 0

@@ -8,7 +8,7 @@ of each request. Other layers only ask whether a feature is supported, by the na
 from __future__ import annotations
 
 import struct
-from typing import Any, overload
+from typing import Any
 
 from ..errors import ErrorCode, ProtocolError, UnsupportedVersion
 from .codec import Buffer, decode_message
@@ -46,14 +46,9 @@ class VersionTable:
         """The broker's versions of an API, even if this client has none of them. None if the broker lacks the API."""
         return self._ranges.get(cls.api_key)
 
-    @overload
-    def supports(self, feature: Since, /) -> bool: ...
-    @overload
-    def supports(self, message: type[Message], version: int, /) -> bool: ...
-    def supports(self, of: Since | type[Message], version: int = 0, /) -> bool:
-        """Whether both sides speak the version in which a feature begins: ``supports(FetchRequest.TOPIC_IDS)``."""
-        cls, version = (of.message, of) if isinstance(of, Since) else (of, version)
-        return self._both_speak(cls, version)
+    def supports(self, feature: Since) -> bool:
+        """Whether both sides support the version in which a feature begins: ``supports(FetchRequest.TOPIC_IDS)``."""
+        return self._both_support(feature.message, feature)
 
     def require(self, feature: Since, what: str) -> None:
         """Raise ``UnsupportedVersion`` unless both sides support the feature.
@@ -63,7 +58,7 @@ class VersionTable:
         if not self.supports(feature):
             raise UnsupportedVersion(f"{what} requires Kafka {feature.kafka} or newer, and {self.peer} is older")
 
-    def _both_speak(self, cls: type[Message], version: int) -> bool:
+    def _both_support(self, cls: type[Message], version: int) -> bool:
         offered = self.offered(cls)
         return offered is not None and version in offered and version in cls.versions
 
@@ -73,7 +68,7 @@ class VersionTable:
         if offered is None:
             return None
         version = min(offered.last, cls.versions.last, at_most)
-        return version if self._both_speak(cls, version) else None
+        return version if self._both_support(cls, version) else None
 
     def pick(self, cls: type[Message], at_most: int = MAX_VERSION) -> int:
         """The newest common version, at most ``at_most``.
