@@ -43,7 +43,7 @@ class Brokers:
         if broker is None:
             broker = self._brokers[node.node_id] = self._make(node)
         elif broker.node != node:
-            if _address(broker.node) != _address(node):
+            if _address(broker.node) != _address(node):  # the failure was one of the old address
                 self._unreachable.discard(node.node_id)
             broker.update(node)
         return broker
@@ -70,6 +70,7 @@ class Brokers:
             if node_id >= 0 and node_id not in self._listed and broker.is_idle:
                 del self._brokers[node_id]
                 broker.close()
+        # The same brokers are known by their own ids now; two connections to one broker would be a waste.
         for bootstrap_id in self._bootstrap_ids.values():
             if bootstrap_id in self._brokers:
                 for connection in self._brokers[bootstrap_id].connections.values():
@@ -87,7 +88,7 @@ class Brokers:
 
     def mark_reachable(self, broker: Broker) -> None:
         """This broker answered, so every node id with its address is reachable."""
-        if self._unreachable:
+        if self._unreachable:  # called for each answer, and nearly always empty
             address = _address(broker.node)
             self._unreachable = {
                 node_id

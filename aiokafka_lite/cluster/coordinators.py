@@ -125,6 +125,7 @@ class Coordinators:
         except (KafkaError, ValueError) as error:  # ValueError: a name that no request can carry
             lookup.error = error
         except asyncio.CancelledError:
+            # The lookup is a task of the client, so only the end of the client cancels it; its callers must not hang.
             lookup.error = IllegalStateError("the client was closed during the call")
             raise
         finally:

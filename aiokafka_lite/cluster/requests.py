@@ -104,6 +104,7 @@ class Requests:
             self.mark_unreachable(broker)
             raise
         self._brokers.mark_reachable(broker)
+        # Responses without a top-level error have their errors per item, which only the caller can read.
         code = ErrorCode.of(getattr(response, "error_code", 0))
         if code.stale_metadata:
             self._updater.demand()

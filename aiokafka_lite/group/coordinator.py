@@ -188,6 +188,7 @@ class Coordinator:
 
         Each step has its own time limit; the caller bounds the whole.
         """
+        # First, so that a handover that waits for the user ends now and not after its time limit.
         self._handovers.close()
         self._post(Close(leave))
         await self._gone.wait()
@@ -303,6 +304,6 @@ class Coordinator:
             self._report(error_for(code, f"{api} of group {self._config.group_id!r}"))
 
     def _report(self, error: KafkaError) -> None:
-        # INFO: a group that rebalances answers with errors as a matter of course.
+        # INFO, not WARNING: a group that rebalances answers with errors as a matter of course.
         self._client.outages.report(logger, self._place, error, "%r: %s", self.member, error, level=logging.INFO)
         self._on_error(error)

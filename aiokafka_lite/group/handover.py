@@ -105,6 +105,7 @@ class Handovers:
     async def _assign(self, action: Assign) -> None:
         committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
         wanted: set[TopicPartition] | None = None
+        # A newer decision cancels the lookup; then only the partitions that stay are looked up again.
         while wanted is None or wanted != set(committed):
             wanted = set(action.added) - self._leaving  # rule 3
             with anyio.CancelScope() as self._locating:
@@ -130,6 +131,7 @@ class Handovers:
         await self._reading.finish(action.partitions, closing=closing)
         if self._config.auto_commit:
             await self._offsets.commit_marked(action.partitions, timeout=self._commit_timeout(action))
+        # The listener may still commit, so the offsets are dropped only after it.
         await self._reading.revoked(action.partitions)
         self._offsets.forget(action.partitions)
         del self._deadlines[action.number]
@@ -150,6 +152,7 @@ class Handovers:
     def _commit_timeout(self, action: Revoke) -> float:
         if action.closing or self._closing:
             return COMMIT_TIMEOUT_AT_CLOSE
+        # Half of the rebalance timeout: the member still has to join again within it.
         return min(self._client_config.api_timeout, self._config.time_to_rebalance / 2)
 
     def _released(self, action: Revoke | Lose) -> None:

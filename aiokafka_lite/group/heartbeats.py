@@ -101,6 +101,7 @@ class Heartbeats:
                 await self._new_generation.wait()
             if not sleeping.cancelled_caught:
                 continue
+            # The timer is late by as long as the loop was blocked. Log it once, not for each heartbeat after it.
             late = loop.time() - due
             if late > interval and not was_blocked:
                 logger.warning(
@@ -111,7 +112,7 @@ class Heartbeats:
                 )
             was_blocked = late > interval
             if not self._member.state.sends_heartbeats:
-                continue
+                continue  # the state changed during the pause
             if self._reading.idle_for(loop.time()) > self._config.max_poll_interval:
                 logger.warning(
                     "%r leaves the group: no records were requested for more than max_poll_interval = %g s",
@@ -133,6 +134,7 @@ class Heartbeats:
         """Send one heartbeat. False if the next one should follow after a backoff."""
         identity, config = self._member.identity, self._config
         request = heartbeat_request(config.group_id, identity)
+        # A third of the session, so that two more attempts fit into it after a lost answer.
         timeout = min(self._client.config.request_timeout, max(config.heartbeat_interval, config.session_timeout / 3))
         try:
             # The deadline also bounds the lookup of the coordinator: later the session has ended anyway.

@@ -66,6 +66,7 @@ class TopicWatcher:
             self._pattern_task.cancel()
             self._pattern_task = None
         if isinstance(topics, re.Pattern):
+            # With a pattern, a request for a matching topic that was just deleted would create it again.
             self._client.allow_topic_creation(False)
             self._pattern_task = self._spawn(self._watch_pattern, topics, name="topics that match")
         else:
@@ -84,6 +85,7 @@ class TopicWatcher:
 
     def _track(self) -> None:
         wanted = self.subscribed | self._watched
+        # The client drops topics that are not in use (KIP-526), so the member's topics are added explicitly.
         self._client.add_topics(wanted - self._tracked)
         self._client.remove_topics(self._tracked - wanted)
         self._tracked = wanted
