@@ -14,17 +14,18 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
 from ..aio.runtime import Runtime
-from ..aio.service import Component
+from ..aio.service import Component, Service
 from ..arguments import check_timeout, must_be
 from ..arguments import partitions as checked_partitions
 from ..arguments import record as checked_record
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
-from ..errors import ConfigurationError, IllegalStateError
+from ..config import GroupConfig
+from ..errors import ConfigurationError
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
-from .consumer_core import ConsumerCore
+from .consumer_core import ConsumerCore, MakeGroupSide
 from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
 from .iteration import Batches, Records, poll
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ..group.strategies import AssignmentStrategy
     from .diagnosis import ConsumerDiagnosis
     from .group_side import GroupMetadata, GroupSide
-    from .membership import Membership
     from .subscription import Subscription
 
 
@@ -106,33 +106,13 @@ class Consumer(Component, Generic[K, V]):
             _check_without_group(wanted, strategies, listener)
         if listener is not None and not isinstance(listener, RebalanceListener):
             raise ConfigurationError(must_be("listener", "an instance of RebalanceListener", listener))
+        make_group = None
+        if options.group is not None:
+            strategies = default_strategies() if strategies is None else strategies
+            make_group = _group_maker(self, self._service, options.group, wanted, strategies, listener)
         self._client_id = options.client.client_id
         self._leave_group: bool | None = None
-        self._membership: Membership | None = None
-
-        def make_group(client: Client, subscription: Subscription) -> GroupSide:
-            from .commit_only import CommitOnlyGroup
-            from .membership import Membership
-
-            assert options.group is not None
-            spawn = self._service.start_child
-            if not wanted:
-                return CommitOnlyGroup(client, subscription, options.group, spawn=spawn)
-            self._membership = Membership(
-                client,
-                subscription,
-                options.group,
-                topics=wanted,
-                strategies=default_strategies() if strategies is None else strategies,
-                listener=listener or RebalanceListener(),
-                handle=RebalanceHandle(self),
-                spawn=spawn,
-            )
-            return self._membership
-
-        whole_topics = wanted if group_id is None and isinstance(wanted, tuple) else ()
-        self._core = ConsumerCore(self._service, options, whole_topics, None if group_id is None else make_group)
-        self._core.is_subscribed = bool(wanted)
+        self._core = ConsumerCore(self._service, options, wanted, make_group)
         self._positions = Positions(self._core)
         self._records: Records[K, V] = Records(self._core)
 
@@ -163,7 +143,7 @@ class Consumer(Component, Generic[K, V]):
 
         Asks no broker and does not wait; lag is by the last answers. Call it in the event loop.
         """
-        return self._core.diagnose(None if self._membership is None else self._membership.coordinator)
+        return self._core.diagnose(self._core.coordinator)
 
     # What to read.
 
@@ -178,10 +158,6 @@ class Consumer(Component, Generic[K, V]):
         Raises IllegalStateError for a consumer of ``topics``, InvalidTopic for an impossible name. If a partition does
         not exist, the next read raises UnknownTopic after ``api_timeout``.
         """
-        self._core.check_usable()
-        if self._core.is_subscribed or self._membership is not None:
-            read = ", ".join(sorted(self.subscription())) or "the topics of a group"
-            raise IllegalStateError(f"assign() is for consumers without topics; this one reads {read}")
         self._core.assign(_checked_assignment(partitions))
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
@@ -189,28 +165,15 @@ class Consumer(Component, Generic[K, V]):
 
         Raises IllegalStateError unless the consumer was made with ``group_id`` and ``topics``.
         """
-        self._core.check_usable()
-        if self._membership is None:
-            raise IllegalStateError("subscribe() is for members of a group, made with group_id and topics")
-        wanted = checked_topics(topics)
-        self._core.is_subscribed = bool(wanted)
-        self._membership.subscribe(wanted)
+        self._core.subscribe(checked_topics(topics))
 
     def unsubscribe(self) -> None:
         """Read nothing from now on. A member releases its partitions and leaves the group until ``subscribe``."""
-        self._core.check_usable()
-        self._core.is_subscribed = False
-        if self._membership is not None:
-            self._membership.subscribe(())
-        else:
-            self._core.subscription.whole_topics = ()
-            self._core.assign([])
+        self._core.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
         """The topics that are read as a whole or as a member; of a pattern, those that match now."""
-        if self._membership is not None:
-            return self._membership.topics
-        return frozenset(self._core.subscription.whole_topics)
+        return self._core.topics
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Return no records of these partitions (of all by default) until ``resume``. Fetched records stay."""
@@ -335,7 +298,7 @@ class Consumer(Component, Generic[K, V]):
 
         Raises IllegalStateError without a ``group_id``.
         """
-        return self._group.offsets
+        return self._core.require_group().offsets
 
     def mark(self, record: Record[K, V], metadata: str = "") -> bool:
         """Everything up to this record is processed. False if it was marked before, or is not assigned."""
@@ -370,18 +333,13 @@ class Consumer(Component, Generic[K, V]):
 
     def group_metadata(self) -> GroupMetadata:
         """The member's identity, for commits in a transaction. Raises IllegalStateError without a ``group_id``."""
-        return self._group.metadata()
+        return self._core.require_group().metadata()
 
     @property
     def membership(self) -> MemberState | None:
         """The state of the member; None without a membership."""
-        return None if self._membership is None else self._membership.coordinator.member.state
-
-    @property
-    def _group(self) -> GroupSide:
-        if self._core.group is None:
-            raise IllegalStateError("this consumer has no group_id")
-        return self._core.group
+        coordinator = self._core.coordinator
+        return None if coordinator is None else coordinator.member.state
 
     # Reading.
 
@@ -432,3 +390,32 @@ def _check_without_group(topics: object, strategies: object, listener: object) -
     for name, value in (("strategies", strategies), ("listener", listener)):
         if value is not None:
             raise ConfigurationError(f"{name} requires a group_id")
+
+
+def _group_maker(
+    consumer: Consumer[K, V],
+    service: Service,
+    config: GroupConfig,
+    topics: tuple[str, ...] | re.Pattern[str],
+    strategies: Sequence[AssignmentStrategy | str],
+    listener: RebalanceListener | None,
+) -> MakeGroupSide:
+    """Make the group's side once the core has a client and a subscription."""
+    from .commit_only import CommitOnlyGroup
+    from .membership import Membership
+
+    def make(client: Client, subscription: Subscription) -> GroupSide:
+        if not topics:
+            return CommitOnlyGroup(client, subscription, config, spawn=service.start_child)
+        return Membership(
+            client,
+            subscription,
+            config,
+            topics=topics,
+            strategies=strategies,
+            listener=listener or RebalanceListener(),
+            handle=RebalanceHandle(consumer),
+            spawn=service.start_child,
+        )
+
+    return make

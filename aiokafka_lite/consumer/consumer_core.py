@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from .subscription import Subscription
 
 if TYPE_CHECKING:
     from ..cluster.client import Client
+    from ..group.coordinator import Coordinator
     from .group_side import GroupSide
 
 MakeGroupSide = Callable[["Client", Subscription], "GroupSide"]
@@ -33,10 +35,10 @@ class ConsumerCore(ReadingCore):
         self,
         service: Service,
         options: ReadingOptions,
-        whole_topics: Sequence[str],
+        topics: tuple[str, ...] | re.Pattern[str],
         make_group: MakeGroupSide | None,
     ) -> None:
-        super().__init__(service, options, whole_topics)
+        super().__init__(service, options, topics if make_group is None and isinstance(topics, tuple) else ())
         self.group = None if make_group is None else make_group(self.client, self.subscription)
         self.reader = Reader(
             self.subscription,
@@ -48,7 +50,7 @@ class ConsumerCore(ReadingCore):
         self.positions_changed = asyncio.Event()
         self.reading: AbstractContextManager[None] = nullcontext() if self.group is None else self.group.tracker
         """Entered by each read, for as long as it waits."""
-        self.is_subscribed = bool(whole_topics)
+        self.is_subscribed = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
     async def start(self) -> None:
@@ -72,8 +74,53 @@ class ConsumerCore(ReadingCore):
         if not self.is_subscribed and not self.subscription.partitions:
             raise IllegalStateError("there is nothing to read: give topics to the consumer, or assign() partitions")
 
+    # The group.
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """The membership; None for a consumer that is not a member."""
+        return None if self.group is None else self.group.coordinator
+
+    def require_group(self) -> GroupSide:
+        """The group's side. Raises IllegalStateError without a ``group_id``."""
+        if self.group is None:
+            raise IllegalStateError("this consumer has no group_id")
+        return self.group
+
+    # What to read.
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that are read as a whole or as a member."""
+        return frozenset(self.subscription.whole_topics) if self.group is None else self.group.topics
+
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions and no others; with a ``group_id``, new ones from the committed offsets on."""
+        self.check_usable()
+        if self.is_subscribed or self.coordinator is not None:
+            read = ", ".join(sorted(self.topics)) or "the topics of a group"
+            raise IllegalStateError(f"assign() is for consumers without topics; this one reads {read}")
+        self._assign(partitions)
+
+    def subscribe(self, topics: tuple[str, ...] | re.Pattern[str]) -> None:
+        """Read other topics, as a member."""
+        self.check_usable()
+        if self.group is None or self.coordinator is None:
+            raise IllegalStateError("subscribe() is for members of a group, made with group_id and topics")
+        self.is_subscribed = bool(topics)
+        self.group.subscribe(topics)
+
+    def unsubscribe(self) -> None:
+        """Read nothing."""
+        self.check_usable()
+        self.is_subscribed = False
+        if self.group is not None and self.coordinator is not None:
+            self.group.subscribe(())
+        else:
+            self.subscription.whole_topics = ()
+            self._assign([])
+
+    def _assign(self, partitions: Sequence[TopicPartition]) -> None:
         before = self.subscription.topics
         waits = PauseReason.NONE if self.group is None else PauseReason.LOCATING
         self.subscription.assign(partitions, waits)

@@ -1,4 +1,4 @@
-"""How a consumer takes part in its group: as a member (``Membership``), or only to commit (``CommitOnlyGroup``)."""
+"""What a consumer does with its group: it is a member (``Membership``), or only commits (``CommitOnlyGroup``)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ..config import GroupConfig
 from ..group.coordinator import Coordinator
 from ..group.events import NO_MEMBER, Identity
 from ..group.offsets import Offsets
+from ..group.topic_watcher import Topics
 from ..types import TopicPartition
 from .poll_tracker import PollTracker
 from .subscription import Subscription
@@ -43,6 +44,15 @@ class GroupSide:
 
     async def close(self, leave_group: bool | None) -> None:
         """Commit what is marked and, as a member, leave. ``leave_group``: None leaves unless the member is static."""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the member reads; none for a consumer that is not a member."""
+        return frozenset()
+
+    def subscribe(self, topics: Topics) -> None:
+        """Read other topics. Only a member does."""
+        raise NotImplementedError
 
     def metadata(self) -> GroupMetadata:
         """The identity for a transaction."""

@@ -11,7 +11,6 @@ from ..arguments import check_timeout
 from ..arguments import offset as checked_offset
 from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
-from ..errors import IllegalStateError
 from ..types import OffsetAndMetadata, TopicPartition
 from .consumer_core import ConsumerCore
 from .offsets import LATEST, OffsetAndTimestamp, list_offsets
@@ -59,9 +58,7 @@ class Positions:
 
     async def seek_to_committed(self, partitions: Partitions, timeout: float | None) -> None:
         self._core.service.check()
-        group = self._core.group
-        if group is None:
-            raise IllegalStateError("seek_to_committed() requires a group_id")
+        group = self._core.require_group()
         limit = self.limit(timeout)
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + limit

@@ -1,4 +1,4 @@
-"""Writing to the logs of an embedded cluster directly, also what no broker would accept."""
+"""Writing to the logs of an embedded cluster directly, including bytes that no broker would accept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def consumer_of(cluster: EmbeddedCluster, **settings: Any) -> Consumer:
 
 
 def leader(cluster: EmbeddedCluster, partition: TopicPartition) -> Partition:
-    """The replica that leads."""
+    """The leader's replica."""
     return cluster.nodes[cluster.leader_of(*partition)].replica_manager.require(partition)
 
 
@@ -38,7 +38,7 @@ async def until_replicated(cluster: EmbeddedCluster, partition: TopicPartition) 
 
 
 def write_batch(cluster: EmbeddedCluster, partition: TopicPartition, data: bytes, *, damage: int | None = None) -> int:
-    """Put a batch at the end of the leader's log and give its offset; ``damage`` is a byte to flip, from its end."""
+    """Append a batch to the leader's log and return its offset; ``damage`` is a byte to flip, counted from the end."""
     replica = leader(cluster, partition)
     offset, epoch = replica.log.end_offset, replica.state.leader_epoch
     stored = bytearray(rewrite_header(data, offset, epoch))
@@ -54,7 +54,7 @@ def write_batch(cluster: EmbeddedCluster, partition: TopicPartition, data: bytes
 
 
 def write(cluster: EmbeddedCluster, partition: TopicPartition, values: Iterable[bytes | None], **settings: Any) -> int:
-    """Write values as one batch, a second of timestamp apart, and give the first offset."""
+    """Write values as one batch, with timestamps a second apart, and return the first offset."""
     rows = [(1_000_000 + 1_000 * index, None, value, ()) for index, value in enumerate(values)]
     return write_batch(cluster, partition, encode_batch(rows, **settings))
 

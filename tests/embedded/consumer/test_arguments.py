@@ -55,7 +55,7 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda each: each.high_watermark(0), TypeError, f"{PARTITION} a TopicPartition(topic, number), got 0"),
     (lambda each: each.seek_to_end(FIRST), TypeError, "got one alone; pass [TopicPartition("),
     (lambda each: each.seek_to_end(timeout="1"), ConfigurationError, f"timeout must be {SECONDS}, or None, got '1'"),
-    (lambda each: each.seek_to_committed(), IllegalStateError, "seek_to_committed() requires a group_id"),
+    (lambda each: each.seek_to_committed(), IllegalStateError, "this consumer has no group_id"),
     (lambda each: each.position("orders"), TypeError, f"{PARTITION} a TopicPartition(topic, number), got 'orders'"),
     (lambda each: each.position(FIRST, timeout="1"), ConfigurationError, f"timeout must be {SECONDS}, or None"),
     (lambda each: each.lag(FIRST), TypeError, "got one alone; pass [TopicPartition("),

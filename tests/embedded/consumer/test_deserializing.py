@@ -1,4 +1,4 @@
-"""Keys and values that deserializers make, and records that they refuse."""
+"""Deserialized keys and values, and records that deserializers refuse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POISON = b"poison"
 
 @pytest.fixture
 async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
-    """Two partitions of ten JSON numbers; the records at offsets 3 and 4 of the first one are no JSON."""
+    """Two partitions of ten JSON numbers; the records at offsets 3 and 4 of the first one are not JSON."""
     await cluster.create_topic("orders", partitions=2)
     write(cluster, FIRST, [POISON if number in (3, 4) else b"%d" % number for number in range(10)])
     write(cluster, SECOND, [b"%d" % number for number in range(10)])
@@ -30,7 +30,7 @@ async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
 
 
 class SlowJson:
-    """An async deserializer that waits a second before each value, and notes what it was called with."""
+    """An async deserializer that waits a second before each value, and records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, bytes, tuple[Header, ...]]] = []
@@ -41,7 +41,7 @@ class SlowJson:
         return JsonDeserializer().deserialize(topic, data, headers)
 
 
-async def test_keys_and_values_are_what_the_deserializers_make(cluster: EmbeddedCluster) -> None:
+async def test_keys_and_values_are_deserialized(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
     headers = (Header("trace", b"1"),)
     write_batch(
@@ -73,7 +73,7 @@ async def test_a_function_of_the_bytes_is_a_deserializer(orders: EmbeddedCluster
 
 
 @pytest.mark.parametrize("way", ["iterate", "poll"])
-async def test_a_poison_record_is_an_error_that_says_where_and_a_seek_past_it_works(
+async def test_a_poison_record_raises_its_offset_and_a_seek_skips_it(
     orders: EmbeddedCluster, way: str
 ) -> None:
     async with consumer_of(orders, value_deserializer=JsonDeserializer()) as consumer:
@@ -116,7 +116,7 @@ async def test_a_poison_record_does_not_hold_up_other_partitions(orders: Embedde
 
 
 @pytest.mark.parametrize("way", ["iterate", "poll"])
-async def test_poison_records_are_skipped_or_raw_as_the_user_wants(
+async def test_poison_records_are_skipped_or_raw_as_configured(
     orders: EmbeddedCluster, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def values(count: int, on_error: Any) -> list[object]:
@@ -149,7 +149,7 @@ async def test_poison_records_are_skipped_or_raw_as_the_user_wants(
     assert sent == [POISON, POISON]
 
 
-async def test_what_the_users_function_raises_comes_out_of_the_read(orders: EmbeddedCluster) -> None:
+async def test_a_read_raises_the_exception_of_the_error_function(orders: EmbeddedCluster) -> None:
     def refuse(error: DeserializationError, raw: Record) -> None:
         raise LookupError(f"no way past {error.offset}")
 
@@ -163,7 +163,7 @@ async def test_what_the_users_function_raises_comes_out_of_the_read(orders: Embe
                 await consumer.poll(timeout=5.0)
 
 
-async def test_an_async_deserializer_is_told_topic_and_headers_and_awaited(cluster: EmbeddedCluster) -> None:
+async def test_an_async_deserializer_gets_topic_and_headers_and_is_awaited(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
     write_batch(cluster, FIRST, encode_batch([(0, None, b"[1]", (Header("schema", b"7"),))]))
     slow = SlowJson()
@@ -183,7 +183,7 @@ async def test_a_read_that_is_cancelled_while_it_deserializes_loses_nothing(orde
         assert [record.offset for record in await take(consumer, 10)] == list(range(10))
 
 
-async def test_a_seek_or_pause_while_a_record_is_deserialized_counts(orders: EmbeddedCluster) -> None:
+async def test_a_seek_or_pause_takes_effect_while_a_record_is_deserialized(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders, value_deserializer=SlowJson()) as consumer:
         consumer.assign([SECOND])
         await consumer.position(SECOND)
@@ -219,7 +219,7 @@ async def test_close_ends_a_read_that_deserializes(orders: EmbeddedCluster) -> N
     await closing[0]
 
 
-async def test_batches_have_bytes_whatever_the_deserializers(orders: EmbeddedCluster) -> None:
+async def test_batches_have_bytes_in_spite_of_deserializers(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders, value_deserializer=JsonDeserializer()) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 3)
@@ -244,6 +244,6 @@ def test_an_int_of_the_wrong_size_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"NaN", b"-Infinity", b"{", b"\xff"])
-def test_what_is_no_json_is_refused(data: bytes) -> None:
+def test_values_that_are_not_json_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         JsonDeserializer().deserialize("orders", data, ())

@@ -1,4 +1,4 @@
-"""Fetching under faults: what is asked, how often, what is kept, and what a broken answer does."""
+"""Fetching: requests and their rate, buffers, fetch sessions, and faults of brokers and connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
 
 
 def fetches(cluster: EmbeddedCluster) -> list[FetchRequest]:
-    """The requests of consumers, not those of followers."""
+    """The fetch requests of consumers, without those of followers."""
     requests = [exchange.request for exchange in cluster.history.of(FetchRequest)]
     return [request for request in requests if request.replica_id < 0 and request.replica_state.replica_id < 0]
 
@@ -80,7 +80,7 @@ async def test_an_answer_from_before_a_new_assignment_is_dropped(orders: Embedde
         assert await consumer.poll(timeout=3.0) == []
 
 
-async def test_an_answer_for_a_paused_partition_is_kept_and_not_asked_for_again(orders: EmbeddedCluster) -> None:
+async def test_records_that_arrive_during_a_pause_are_kept_and_not_fetched_again(orders: EmbeddedCluster) -> None:
     fault = orders.on(FetchRequest, times=1).delay(2.0)
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
@@ -99,7 +99,7 @@ async def test_an_answer_for_a_paused_partition_is_kept_and_not_asked_for_again(
 # ---- cost and bounds
 
 
-async def test_an_idle_consumer_costs_the_long_poll_only(orders: EmbeddedCluster) -> None:
+async def test_an_idle_consumer_costs_only_long_polls(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders, topics=["orders"], fetch_max_wait=0.5) as consumer:
         await take(consumer, 300)
         assert await consumer.poll(timeout=2.0) == []
@@ -147,7 +147,7 @@ async def test_a_thousand_partitions_paused_and_resumed_are_bounded_and_fetched_
 
 
 def bytes_given(cluster: EmbeddedCluster) -> int:
-    """Bytes of records that consumers were given."""
+    """Bytes of records that were sent to consumers."""
     return sum(
         len(part.records or b"")
         for exchange in cluster.history.of(FetchRequest)
@@ -160,7 +160,7 @@ def bytes_given(cluster: EmbeddedCluster) -> int:
     )
 
 
-async def test_a_reader_that_does_not_read_stops_the_fetching(cluster: EmbeddedCluster) -> None:
+async def test_fetching_stops_when_nothing_is_read(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
     for _ in range(50):
         write(cluster, FIRST, [b"x" * 1000])
@@ -172,7 +172,7 @@ async def test_a_reader_that_does_not_read_stops_the_fetching(cluster: EmbeddedC
         assert len(fetches(cluster)) == 1
 
 
-async def test_what_is_buffered_from_a_broker_stays_within_fetch_max_bytes(cluster: EmbeddedCluster) -> None:
+async def test_the_buffers_of_one_broker_stay_within_fetch_max_bytes(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("wide", assignments=[[1]] * 40)
     partitions = [TopicPartition("wide", number) for number in range(40)]
     for partition in partitions:
@@ -274,8 +274,8 @@ async def test_a_batch_larger_than_the_limits_comes_whole(cluster: EmbeddedClust
         assert {len(record.value or b"") for record in await take(consumer, 6)} == {300_000}
 
 
-async def test_a_batch_that_does_not_come_whole_is_asked_for_with_more_room(cluster: EmbeddedCluster) -> None:
-    """As of a broker that cuts even the first batch."""
+async def test_a_truncated_batch_is_fetched_again_with_a_larger_limit(cluster: EmbeddedCluster) -> None:
+    """Old brokers truncate even the first batch of an answer."""
     await cluster.create_topic("orders")
     data = encode_batch([(0, None, b"x" * 100_000, ())])
     sizes: list[int] = []
@@ -298,14 +298,14 @@ async def test_a_batch_that_does_not_come_whole_is_asked_for_with_more_room(clus
 # ---- sessions
 
 
-async def test_a_consumer_that_ends_leaves_no_fetch_session_behind(orders: EmbeddedCluster) -> None:
+async def test_a_closed_consumer_leaves_no_fetch_session_behind(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders, topics=["orders"]) as consumer:
         await take(consumer, 300)
         assert [readers_sessions(orders, node) for node in (1, 2, 3)] == [1, 1, 1]
     assert [readers_sessions(orders, node) for node in (1, 2, 3)] == [0, 0, 0]
 
 
-async def test_a_broker_that_nothing_is_read_from_any_longer_forgets_the_session(orders: EmbeddedCluster) -> None:
+async def test_the_session_of_a_broker_without_assigned_partitions_ends(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST, SECOND, THIRD])
         await take(consumer, 300)
@@ -356,8 +356,8 @@ async def test_every_version_of_fetch_is_spoken(newest: int) -> None:
         assert {exchange.version for exchange in cluster.history.of(FetchRequest)} == {newest}
 
 
-async def test_topics_without_an_id_are_asked_for_by_name() -> None:
-    """As of brokers whose metadata has no ids although their Fetch has: no id was given to topics of old."""
+async def test_topics_without_an_id_are_fetched_by_name() -> None:
+    """Metadata without topic ids and Fetch with them, as for topics that are older than ids."""
     versions = {**default_versions(), MetadataRequest.api_key: (0, 9)}
     async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(versions=versions)) as cluster:
         await cluster.create_topic("orders")
@@ -381,10 +381,10 @@ async def test_a_leader_that_moves_costs_no_record(orders: EmbeddedCluster) -> N
     assert sorted(offsets) == sorted([*range(100)] * 3)
 
 
-async def test_leaders_that_move_faster_than_a_backoff_keep_no_partition_from_being_read(
+async def test_partitions_are_read_although_leaders_move_faster_than_a_backoff(
     orders: EmbeddedCluster,
 ) -> None:
-    """Who is told of the new leader asks it at once: after a pause it would often not be the leader any longer."""
+    """The leader named in an error is asked at once: after a backoff it would often no longer be the leader."""
     partitions = [TopicPartition("orders", number) for number in range(3)]
     for partition in partitions:
         fill(orders, partition, 900)
@@ -426,7 +426,7 @@ async def test_a_broker_that_is_killed_costs_no_record(orders: EmbeddedCluster) 
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-async def test_an_error_that_passes_is_tried_again_with_backoff(orders: EmbeddedCluster, code: ErrorCode) -> None:
+async def test_a_retriable_error_is_retried_with_backoff(orders: EmbeddedCluster, code: ErrorCode) -> None:
     fault = orders.on(FetchRequest, topic="orders", partition=0, times=None).fail(code)
     async with consumer_of(orders, topics=["orders"]) as consumer:
         records = await take(consumer, 200)  # the other partitions are not held up
@@ -482,7 +482,7 @@ async def test_a_broken_connection_or_answer_costs_no_record(orders: EmbeddedClu
     assert sorted(offsets) == sorted([*range(100)] * 3)
 
 
-async def test_endless_garbage_is_not_asked_for_in_a_spin_and_close_is_quick(orders: EmbeddedCluster) -> None:
+async def test_endless_garbage_causes_no_busy_loop_and_close_is_quick(orders: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     fault = orders.on(FetchRequest, times=None).reply_bytes(b"\0\0\0\x04\0\0\0\x01")
     async with consumer_of(orders) as consumer:
@@ -493,7 +493,7 @@ async def test_endless_garbage_is_not_asked_for_in_a_spin_and_close_is_quick(ord
     assert loop.time() - began < 5.0
 
 
-async def test_empty_answers_that_come_at_once_are_not_asked_for_in_a_spin(orders: EmbeddedCluster) -> None:
+async def test_immediate_empty_answers_cause_no_busy_loop(orders: EmbeddedCluster) -> None:
     fault = orders.on(FetchRequest, times=None).answer(
         lambda request: FetchResponse(throttle_time_ms=0, session_id=0, responses=[])
     )
@@ -507,7 +507,7 @@ async def test_empty_answers_that_come_at_once_are_not_asked_for_in_a_spin(order
 
 
 async def damaged(cluster: EmbeddedCluster) -> None:
-    """orders-0 holds 0..4, a damaged batch 5..9, and 10..14; orders-1 is sound."""
+    """orders-0 has offsets 0 to 4, a damaged batch 5 to 9, and 10 to 14; orders-1 is intact."""
     await cluster.create_topic("orders", partitions=2)
     write(cluster, FIRST, [b"good"] * 5)
     write_batch(cluster, FIRST, encode_batch([(0, None, b"bad", ())] * 5), damage=3)
@@ -516,7 +516,7 @@ async def damaged(cluster: EmbeddedCluster) -> None:
 
 
 async def read_through(consumer: Consumer, seconds: float) -> tuple[list[tuple[int, int]], list[CorruptRecord]]:
-    """All that comes in a time, as (partition, offset), and the errors met."""
+    """The records of some seconds, as (partition, offset), and the raised errors."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     records: list[tuple[int, int]] = []
@@ -531,20 +531,20 @@ async def read_through(consumer: Consumer, seconds: float) -> tuple[list[tuple[i
     return records, errors
 
 
-async def test_a_damaged_batch_is_an_error_that_says_where_and_others_flow_on(cluster: EmbeddedCluster) -> None:
+async def test_a_damaged_batch_raises_its_offset_and_other_partitions_continue(cluster: EmbeddedCluster) -> None:
     await damaged(cluster)
     async with consumer_of(cluster, topics=["orders"]) as consumer:
         records, errors = await read_through(consumer, 20.0)
         assert sorted(records) == [*((0, offset) for offset in range(5)), *((1, offset) for offset in range(100))]
         assert {(error.topic, error.partition, error.offset) for error in errors} == {("orders", 0, 5)}
-        assert 5 < len(errors) < 30  # told again and again, at a decent rate
+        assert 5 < len(errors) < 30  # raised again and again, at a bounded rate
         assert await consumer.position(FIRST) == 5
         assert {error.next_offset for error in errors} == {10}
         consumer.seek(FIRST, 10)
         assert [record.offset for record in await take(consumer, 5)] == list(range(10, 15))
 
 
-async def test_a_batch_that_was_damaged_on_the_way_is_read_after_all(cluster: EmbeddedCluster) -> None:
+async def test_a_batch_that_was_damaged_in_transit_is_fetched_again(cluster: EmbeddedCluster) -> None:
     await damaged(cluster)
     replica = leader(cluster, FIRST)
     bad = replica.log.segments[0].batches[1]
@@ -558,7 +558,7 @@ async def test_a_batch_that_was_damaged_on_the_way_is_read_after_all(cluster: Em
         assert [record.offset for record in await take(consumer, 10)] == list(range(5, 15))
 
 
-async def test_a_decompression_bomb_is_an_error_and_others_flow_on(cluster: EmbeddedCluster) -> None:
+async def test_a_decompression_bomb_is_an_error_and_other_partitions_continue(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders", partitions=2)
     write(cluster, FIRST, [b"\0" * 5_000_000], compression=Compression.ZSTD)
     write(cluster, FIRST, [b"after"])
@@ -584,7 +584,7 @@ async def test_garbage_in_place_of_a_batch_is_an_error_at_its_offset(orders: Emb
         assert (await take(consumer, 1))[0].offset == 30
 
 
-async def test_checksums_may_be_left_unchecked(cluster: EmbeddedCluster) -> None:
+async def test_checksums_are_not_verified_without_check_crcs(cluster: EmbeddedCluster) -> None:
     await damaged(cluster)
     async with consumer_of(cluster, check_crcs=False) as consumer:
         consumer.assign([FIRST])

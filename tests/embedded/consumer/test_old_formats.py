@@ -53,7 +53,7 @@ class OldLog:
 
 @pytest.fixture(params=[4, 6, 11])
 async def orders(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
-    """A topic on brokers of some age."""
+    """A topic on brokers of an old release."""
     versions = {**default_versions(), FetchRequest.api_key: (4, request.param)}
     async with EmbeddedCluster(brokers=1, tcp=False, seed=1, config=ClusterConfig(versions=versions)) as cluster:
         await cluster.create_topic("orders")
@@ -90,7 +90,7 @@ async def test_old_messages_are_read_from_any_offset_also_inside_a_wrapper(order
     ]
 
 
-async def test_old_messages_have_the_times_that_their_format_has(orders: EmbeddedCluster) -> None:
+async def test_old_messages_have_the_timestamps_of_their_format(orders: EmbeddedCluster) -> None:
     with orders.on(FetchRequest, times=None).answer(OldLog(*a_segment_of_each_format()).answer):
         async with consumer_of(orders, topics=["orders"]) as consumer:
             records = await take(consumer, 12)
@@ -107,7 +107,7 @@ async def test_old_messages_have_the_times_that_their_format_has(orders: Embedde
     assert records[0].key == b"key"
 
 
-async def test_a_message_that_is_larger_than_what_is_asked_for_is_asked_for_with_more_room(
+async def test_a_message_above_the_limit_is_fetched_again_with_a_larger_limit(
     orders: EmbeddedCluster,
 ) -> None:
     parts = [(offset, message(1, offset, None, b"x" * 50_000)) for offset in range(3)]
@@ -120,7 +120,7 @@ async def test_a_message_that_is_larger_than_what_is_asked_for_is_asked_for_with
     assert log.sizes[:4] == [10_000, 20_000, 40_000, 80_000]
 
 
-async def test_a_damaged_old_message_is_an_error_at_its_offset_and_a_seek_past_it_works(
+async def test_a_damaged_old_message_raises_its_offset_and_a_seek_skips_it(
     orders: EmbeddedCluster,
 ) -> None:
     parts = a_segment_of_each_format()
@@ -138,6 +138,6 @@ async def test_a_damaged_old_message_is_an_error_at_its_offset_and_a_seek_past_i
             assert [record.offset for record in await take(consumer, 9)] == list(range(3, 12))
 
 
-def test_the_segment_is_what_it_says() -> None:
+def test_the_segment_has_the_formats_that_its_docstring_lists() -> None:
     parts = a_segment_of_each_format()
     assert [batch.magic for batch in split_batches(b"".join(data for _, data in parts))] == [0, 0, 1, 1, 0, 1, 2]

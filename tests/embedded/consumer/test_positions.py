@@ -1,4 +1,4 @@
-"""Where reading begins and goes on: seeks, reset policies, lookups, and topics that come, grow and go."""
+"""Positions: seeks, reset policies, lookups, and topics that are created, grow and are deleted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
     return cluster
 
 
-async def test_a_seek_counts_before_the_start_before_the_first_fetch_and_later(orders: EmbeddedCluster) -> None:
+async def test_a_seek_takes_effect_before_the_start_before_the_first_fetch_and_later(orders: EmbeddedCluster) -> None:
     consumer = consumer_of(orders)
     consumer.assign([FIRST, SECOND])
     consumer.seek(FIRST, 95)
@@ -79,7 +79,7 @@ async def test_only_assigned_partitions_have_a_position(orders: EmbeddedCluster)
             consumer.seek(FIRST, -1)
 
 
-async def test_partitions_that_stay_assigned_keep_their_place(orders: EmbeddedCluster) -> None:
+async def test_partitions_that_stay_assigned_keep_their_position(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 30)
@@ -93,7 +93,7 @@ async def test_partitions_that_stay_assigned_keep_their_place(orders: EmbeddedCl
         assert (await take(consumer, 1))[0].offset == 0  # forgotten in the meantime
 
 
-async def test_a_consumer_of_whole_topics_is_not_assigned_by_hand(orders: EmbeddedCluster) -> None:
+async def test_a_consumer_of_whole_topics_refuses_assign(orders: EmbeddedCluster) -> None:
     with pytest.raises(IllegalStateError, match="orders"):
         consumer_of(orders, topics=["orders"]).assign([FIRST])
 
@@ -102,7 +102,7 @@ async def test_a_consumer_of_whole_topics_is_not_assigned_by_hand(orders: Embedd
 
 
 @pytest.mark.parametrize("turns", range(40))
-async def test_a_seek_to_an_end_in_any_turn_of_the_first_lookup_decides(orders: EmbeddedCluster, turns: int) -> None:
+async def test_a_seek_to_the_end_wins_in_any_turn_of_the_first_lookup(orders: EmbeddedCluster, turns: int) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST, SECOND])
         for _ in range(turns):
@@ -114,7 +114,7 @@ async def test_a_seek_to_an_end_in_any_turn_of_the_first_lookup_decides(orders: 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none", "by_duration:PT1H"])
 @pytest.mark.parametrize("end", ["beginning", "end"])
-async def test_a_seek_to_an_end_beats_a_slow_lookup_by_any_policy(
+async def test_a_seek_to_either_end_wins_over_a_slow_lookup_by_any_policy(
     orders: EmbeddedCluster, policy: str, end: str
 ) -> None:
     orders.on(ListOffsetsRequest, times=3).delay(1.0)
@@ -130,7 +130,7 @@ async def test_a_seek_to_an_end_beats_a_slow_lookup_by_any_policy(
 # ---- what keeps a position from being known
 
 
-async def test_a_position_that_is_not_found_in_time_says_why(orders: EmbeddedCluster) -> None:
+async def test_the_timeout_of_position_names_the_cause(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders, allow_auto_create_topics=False) as consumer:
         nowhere = TopicPartition("nowhere", 0)
         beyond = TopicPartition("orders", 9)
@@ -149,7 +149,7 @@ async def test_a_position_that_is_not_found_in_time_says_why(orders: EmbeddedClu
             await consumer.position(SECOND, timeout=0.5)
 
 
-async def test_a_position_without_a_leader_says_so(orders: EmbeddedCluster) -> None:
+async def test_the_timeout_of_position_names_a_missing_leader(orders: EmbeddedCluster) -> None:
     await orders.stop(orders.leader_of(*FIRST))
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
@@ -161,7 +161,7 @@ async def test_a_position_without_a_leader_says_so(orders: EmbeddedCluster) -> N
 
 
 @pytest.mark.parametrize("policy, offset", [("earliest", 40), ("latest", 100)])
-async def test_reading_begins_where_the_policy_says(orders: EmbeddedCluster, policy: str, offset: int) -> None:
+async def test_reading_begins_by_the_policy(orders: EmbeddedCluster, policy: str, offset: int) -> None:
     leader(orders, FIRST).log.delete_before(40)
     async with consumer_of(orders, auto_offset_reset=policy) as consumer:
         consumer.assign([FIRST])
@@ -170,7 +170,7 @@ async def test_reading_begins_where_the_policy_says(orders: EmbeddedCluster, pol
 
 @pytest.mark.parametrize("policy, first", [("earliest", 40), ("latest", 100)])
 @pytest.mark.parametrize("sought", [7, 5_000])
-async def test_an_offset_that_is_gone_or_not_yet_there_is_reset(
+async def test_an_offset_outside_of_the_log_is_reset(
     orders: EmbeddedCluster, policy: str, first: int, sought: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     leader(orders, FIRST).log.delete_before(40)
@@ -182,7 +182,7 @@ async def test_an_offset_that_is_gone_or_not_yet_there_is_reset(
     assert f"orders-0: reset from offset {sought} to {first}" in caplog.text
 
 
-async def test_without_a_policy_an_offset_that_is_gone_is_an_error_until_the_user_seeks(
+async def test_without_a_policy_an_offset_outside_of_the_log_is_an_error_until_a_seek(
     orders: EmbeddedCluster,
 ) -> None:
     leader(orders, FIRST).log.delete_before(40)
@@ -212,7 +212,7 @@ async def test_without_a_policy_a_partition_without_a_position_is_an_error(order
             await consumer.position(FIRST)
 
 
-async def test_what_was_fetched_is_read_before_an_offset_that_is_gone_is_reset(orders: EmbeddedCluster) -> None:
+async def test_fetched_records_are_returned_before_a_reset(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
         taken = await take(consumer, 10)
@@ -222,7 +222,7 @@ async def test_what_was_fetched_is_read_before_an_offset_that_is_gone_is_reset(o
         assert [record.offset for record in taken] == list(range(100))
 
 
-async def test_a_reset_by_duration_begins_with_what_is_that_young(cluster: EmbeddedCluster) -> None:
+async def test_a_reset_by_duration_begins_with_the_first_record_that_young(cluster: EmbeddedCluster) -> None:
     """Record ``n`` of 100 was written at 1,000 + n seconds; it is 1,100 s now."""
     await cluster.create_topic("orders")
     write(cluster, FIRST, [b"%d" % number for number in range(100)])
@@ -241,8 +241,8 @@ async def test_a_reset_by_duration_begins_with_what_is_that_young(cluster: Embed
             assert await consumer.position(FIRST) == offset, policy
 
 
-async def test_a_log_start_that_passes_the_position_is_told_with_both_offsets(orders: EmbeddedCluster) -> None:
-    """As retention and DeleteRecords do it; what was fetched before is still read."""
+async def test_a_log_start_that_passes_the_position_is_reported_with_both_offsets(orders: EmbeddedCluster) -> None:
+    """Retention and DeleteRecords do this. Records that were fetched before are still returned."""
     resets: list[tuple[TopicPartition, int, int, ResetReason]] = []
     async with consumer_of(
         orders, max_partition_fetch_bytes=300, on_offset_reset=lambda *reset: resets.append(reset)
@@ -257,7 +257,7 @@ async def test_a_log_start_that_passes_the_position_is_told_with_both_offsets(or
     assert offsets == [*range(kept), *range(60, 60 + 50 - kept)]
 
 
-async def test_what_the_reset_callback_raises_ends_the_consumer(orders: EmbeddedCluster) -> None:
+async def test_an_exception_of_on_offset_reset_ends_the_consumer(orders: EmbeddedCluster) -> None:
     def refuse(partition: TopicPartition, old: int, new: int, why: ResetReason) -> None:
         raise LookupError(f"{partition} {old} {new} {why.name}")
 
@@ -275,7 +275,7 @@ async def test_what_the_reset_callback_raises_ends_the_consumer(orders: Embedded
 # ---- lag
 
 
-async def test_the_lag_is_known_without_asking_where_records_are_fetched(orders: EmbeddedCluster) -> None:
+async def test_the_lag_of_fetched_partitions_needs_no_request(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST, SECOND])
         assert await consumer.lag() == {FIRST: 100, SECOND: 100}
@@ -293,7 +293,7 @@ async def test_the_lag_is_known_without_asking_where_records_are_fetched(orders:
         assert await consumer.lag() == {FIRST: 5, SECOND: 0}
 
 
-async def test_the_lag_of_what_is_not_fetched_is_asked_for(orders: EmbeddedCluster) -> None:
+async def test_the_lag_of_a_paused_partition_is_looked_up(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
@@ -349,7 +349,7 @@ async def test_offsets_are_looked_up_at_all_leaders_and_merged(orders: EmbeddedC
             await consumer.offsets_for_times({FIRST: -5})
 
 
-async def test_lookups_go_on_after_errors_that_pass(orders: EmbeddedCluster) -> None:
+async def test_lookups_are_retried_after_retriable_errors(orders: EmbeddedCluster) -> None:
     orders.on(ListOffsetsRequest, times=2).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     orders.on(ListOffsetsRequest, nth=1, times=1).disconnect()
     async with consumer_of(orders) as consumer:
@@ -358,7 +358,7 @@ async def test_lookups_go_on_after_errors_that_pass(orders: EmbeddedCluster) -> 
         assert len(await take(consumer, 200)) == 200
 
 
-async def test_a_lookup_ends_with_its_timeout_and_says_what_it_lacked(orders: EmbeddedCluster) -> None:
+async def test_the_timeout_of_a_lookup_names_the_missing_partitions(orders: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     async with consumer_of(orders) as consumer:
         await consumer.end_offsets([FIRST])
@@ -375,7 +375,7 @@ async def test_a_lookup_of_a_partition_that_does_not_exist_is_an_error_at_once(o
             await consumer.end_offsets([TopicPartition("orders", 7)])
 
 
-async def test_a_lookup_of_an_unknown_topic_says_so_at_its_timeout(cluster: EmbeddedCluster) -> None:
+async def test_the_timeout_of_a_lookup_names_an_unknown_topic(cluster: EmbeddedCluster) -> None:
     async with consumer_of(cluster, allow_auto_create_topics=False, api_timeout=3.0) as consumer:
         began = asyncio.get_running_loop().time()
         with pytest.raises(UnknownTopic, match="nowhere"):
@@ -418,7 +418,7 @@ async def test_a_partition_beyond_the_topics_count_is_an_error_that_names_it(ord
             await anext(consumer)
 
 
-async def test_a_topic_that_may_not_be_read_is_an_error_and_others_go_on(orders: EmbeddedCluster) -> None:
+async def test_a_topic_that_may_not_be_read_is_an_error_and_others_continue(orders: EmbeddedCluster) -> None:
     await orders.create_topic("secret")
     orders.on(FetchRequest, topic="secret", times=None).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     async with consumer_of(orders) as consumer:

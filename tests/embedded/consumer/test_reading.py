@@ -1,4 +1,4 @@
-"""Records come once, in order, in turns, whatever way they are read and whatever is cancelled meanwhile."""
+"""Records are returned once, in order and in turns, however they are read and whatever is cancelled."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_partitions_take_turns(cluster: EmbeddedCluster) -> None:
     assert max(counts) - min(counts) <= 1_000
 
 
-async def test_poll_gives_no_more_than_it_was_asked_for(
+async def test_poll_returns_at_most_max_records(
     cluster: EmbeddedCluster, partitions: list[TopicPartition]
 ) -> None:
     records: list[Record] = []
@@ -176,7 +176,7 @@ async def test_every_part_of_a_record_is_read(cluster: EmbeddedCluster) -> None:
     assert empty == Record("orders", 0, 1, 6, TimestampType.CREATE_TIME, None, None, (), 0)
 
 
-async def test_log_append_time_is_told_from_create_time(cluster: EmbeddedCluster) -> None:
+async def test_log_append_time_is_distinguished_from_create_time(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
     data = encode_batch([(777, None, b"v", ())], timestamp_type=TimestampType.LOG_APPEND_TIME)
     write_batch(cluster, FIRST, data)
@@ -197,7 +197,7 @@ async def test_a_record_that_is_written_while_the_reader_waits_arrives_at_once(c
 
 
 async def test_a_cancelled_read_loses_nothing(cluster: EmbeddedCluster, partitions: list[TopicPartition]) -> None:
-    """Each read is cancelled after some turns of the loop, so that in the end every await was hit."""
+    """Each read is cancelled after a number of turns of the loop, so that every await is interrupted once."""
     records: list[Record] = []
     turns = 0
     async with consumer_of(cluster, topics=["orders"], max_partition_fetch_bytes=300) as consumer:
@@ -247,7 +247,7 @@ async def test_two_tasks_that_read_one_consumer_share_its_records(
     assert_each_once_and_in_order(sorted(records, key=lambda record: record.offset), partitions)
 
 
-async def test_a_reader_that_never_waits_still_lets_others_run(cluster: EmbeddedCluster) -> None:
+async def test_a_reader_that_never_waits_yields_to_other_tasks(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
     fill(cluster, FIRST, 20_000, batch_size=500)
     turns = 0
@@ -308,7 +308,7 @@ async def test_close_ends_a_waiting_iteration_and_does_not_wait_for_the_long_pol
     assert seen == []
 
 
-async def test_a_waiting_iteration_ends_with_what_the_consumer_died_of(cluster: EmbeddedCluster) -> None:
+async def test_a_waiting_iteration_raises_the_failure_of_the_consumer(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
 
     class Crash(Exception):

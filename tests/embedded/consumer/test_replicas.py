@@ -28,7 +28,7 @@ async def racks() -> AsyncIterator[EmbeddedCluster]:
 
 
 def records_from(cluster: EmbeddedCluster, node: int) -> int:
-    """Bytes of records that a broker gave to consumers."""
+    """Bytes of records that a broker sent to consumers."""
     return sum(
         len(part.records or b"")
         for exchange in cluster.history.of(FetchRequest, node=node)
@@ -56,7 +56,7 @@ async def test_a_consumer_elsewhere_reads_from_the_leader(racks: EmbeddedCluster
     assert records_from(racks, NEAR) == 0
 
 
-async def test_a_follower_that_dies_is_left_for_the_leader(racks: EmbeddedCluster) -> None:
+async def test_the_leader_is_read_when_the_follower_dies(racks: EmbeddedCluster) -> None:
     async with consumer_of(racks, client_rack="b", max_partition_fetch_bytes=300) as consumer:
         consumer.assign([FIRST])
         offsets = [record.offset for record in await take(consumer, 30)]
@@ -67,7 +67,7 @@ async def test_a_follower_that_dies_is_left_for_the_leader(racks: EmbeddedCluste
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-async def test_what_a_follower_refuses_is_asked_of_the_leader_before_anything_is_reset(
+async def test_the_leader_is_asked_before_an_error_of_a_follower_resets_anything(
     racks: EmbeddedCluster, code: ErrorCode
 ) -> None:
     fault = racks.on(FetchRequest, node=NEAR, topic="orders", times=None).fail(code)

@@ -1,4 +1,4 @@
-"""Noticing that the log is another one than the one that was read (KIP-320).
+"""Truncation checks: the leader's log is not the one that was read (KIP-320).
 
 Brokers with Fetch v12 compare logs themselves; older ones are asked by OffsetForLeaderEpoch after the leader changed.
 """
@@ -38,7 +38,7 @@ async def cluster_with_fetch(newest: int) -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture(params=[LAST_THAT_DOES_NOT_COMPARE, FIRST_THAT_COMPARES, 18])
 async def orders(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
-    """A topic of 100 records in batches of ten, on brokers of several ages."""
+    """A topic of 100 records in batches of ten, on brokers of several releases."""
     async for cluster in cluster_with_fetch(request.param):
         yield cluster
 
@@ -49,8 +49,8 @@ async def old_orders() -> AsyncIterator[EmbeddedCluster]:
         yield cluster
 
 
-async def cut_off(cluster: EmbeddedCluster, offset: int) -> None:
-    """As an unclean election does: a replica leads that lacks the end of the log, and other records take its place."""
+async def truncate(cluster: EmbeddedCluster, offset: int) -> None:
+    """Truncate the log as an unclean election does, and write other records at the same offsets."""
     replica = leader(cluster, FIRST)
     replica.truncate_to(offset)
     await cluster.move_leader("orders", 0, cluster.leader_of("orders", 0))
@@ -59,19 +59,19 @@ async def cut_off(cluster: EmbeddedCluster, offset: int) -> None:
 
 
 def asked(cluster: EmbeddedCluster) -> list[OffsetForLeaderEpochRequest]:
-    """The questions of readers, not those of followers."""
+    """The requests of consumers, without those of followers."""
     requests = [exchange.request for exchange in cluster.history.of(OffsetForLeaderEpochRequest)]
     return [request for request in requests if request.replica_id < 0]
 
 
-async def test_a_log_that_was_cut_off_is_read_from_the_cut(
+async def test_a_truncated_log_is_read_from_the_point_of_divergence(
     orders: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     resets: list[tuple[TopicPartition, int, int, ResetReason]] = []
     async with consumer_of(orders, on_offset_reset=lambda *reset: resets.append(reset)) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
-        await cut_off(orders, 60)
+        await truncate(orders, 60)
         records = await take(consumer, 60)
         assert [(record.offset, record.value) for record in records] == [
             (60 + number, b"other %d" % number) for number in range(60)
@@ -81,26 +81,26 @@ async def test_a_log_that_was_cut_off_is_read_from_the_cut(
 
 
 @pytest.mark.parametrize("read", [5, 10])
-async def test_a_cut_beyond_the_position_costs_only_what_was_fetched_ahead(orders: EmbeddedCluster, read: int) -> None:
-    """Also in the midst of a batch, whose rest must not come twice."""
+async def test_a_truncation_behind_the_position_drops_only_fetched_records(orders: EmbeddedCluster, read: int) -> None:
+    """Also in the middle of a batch, whose remaining records must not be returned twice."""
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
         records = await take(consumer, read)
-        await cut_off(orders, 60)
+        await truncate(orders, 60)
         await asyncio.sleep(2.0)
         records += await take(consumer, 120 - read)
         assert [record.offset for record in records] == list(range(120))
         assert records[60].value == b"other 0"
 
 
-async def test_without_a_policy_a_log_that_was_cut_off_is_an_error_that_names_the_offsets(
+async def test_without_a_policy_a_truncated_log_is_an_error_that_names_the_offsets(
     orders: EmbeddedCluster,
 ) -> None:
     async with consumer_of(orders, auto_offset_reset="none") as consumer:
         consumer.assign([FIRST])
         consumer.seek(FIRST, 0)
         await take(consumer, 100)
-        await cut_off(orders, 60)
+        await truncate(orders, 60)
         for _ in range(2):
             with pytest.raises(OffsetOutOfRange, match="truncated at offset 60, but it was read up to 100"):
                 await anext(consumer)
@@ -126,7 +126,7 @@ async def test_brokers_that_compare_logs_are_not_asked(orders: EmbeddedCluster) 
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
-        await cut_off(orders, 60)
+        await truncate(orders, 60)
         await take(consumer, 60)
     newest = orders.history.of(FetchRequest)[-1].version
     assert (len(asked(orders)) > 0) == (newest == LAST_THAT_DOES_NOT_COMPARE)
@@ -135,14 +135,14 @@ async def test_brokers_that_compare_logs_are_not_asked(orders: EmbeddedCluster) 
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
-async def test_a_leader_that_cannot_say_is_asked_again_at_a_bounded_rate(
+async def test_a_failed_truncation_check_is_retried_at_a_bounded_rate(
     old_orders: EmbeddedCluster, code: ErrorCode
 ) -> None:
     async with consumer_of(old_orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
         fault = old_orders.on(OffsetForLeaderEpochRequest, times=None).fail(code)
-        await cut_off(old_orders, 60)
+        await truncate(old_orders, 60)
         assert await consumer.poll(timeout=1.0) == []  # until the old leader has been fetched from for the last time
         fetches = len(old_orders.history.of(FetchRequest))
         assert await consumer.poll(timeout=29.0) == []
@@ -152,31 +152,31 @@ async def test_a_leader_that_cannot_say_is_asked_again_at_a_bounded_rate(
         assert (await take(consumer, 1))[0].value == b"other 0"
 
 
-async def test_a_connection_that_breaks_while_a_leader_is_asked_costs_nothing(old_orders: EmbeddedCluster) -> None:
+async def test_a_connection_that_breaks_during_a_truncation_check_costs_nothing(old_orders: EmbeddedCluster) -> None:
     async with consumer_of(old_orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
         old_orders.on(OffsetForLeaderEpochRequest, times=3).disconnect()
-        await cut_off(old_orders, 60)
+        await truncate(old_orders, 60)
         assert (await take(consumer, 1))[0].value == b"other 0"
 
 
-async def test_a_leader_that_may_not_be_asked_is_an_error(old_orders: EmbeddedCluster) -> None:
+async def test_a_truncation_check_without_permission_is_an_error(old_orders: EmbeddedCluster) -> None:
     async with consumer_of(old_orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
         old_orders.on(OffsetForLeaderEpochRequest, times=1).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        await cut_off(old_orders, 60)
+        await truncate(old_orders, 60)
         with pytest.raises(AuthorizationError, match=r"whether the log of orders-0 was truncated"):
             await anext(consumer)
         assert (await take(consumer, 1))[0].value == b"other 0"
 
 
 @pytest.mark.parametrize("policy, offset", [("earliest", 0), ("latest", 120), ("none", None)])
-async def test_a_log_without_any_epoch_that_was_read_is_read_as_the_policy_says(
+async def test_a_log_without_any_epoch_that_was_read_is_read_by_the_policy(
     old_orders: EmbeddedCluster, policy: str, offset: int | None
 ) -> None:
-    def knows_nothing(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    def without_epochs(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         part = OffsetForLeaderEpochResponsePartition(error_code=0, partition=0, leader_epoch=-1, end_offset=-1)
         topic = OffsetForLeaderEpochResponseTopic(topic="orders", partitions=[part])
         return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=[topic])
@@ -185,8 +185,8 @@ async def test_a_log_without_any_epoch_that_was_read_is_read_as_the_policy_says(
         consumer.assign([FIRST])
         consumer.seek(FIRST, 0)
         await take(consumer, 100)
-        old_orders.on(OffsetForLeaderEpochRequest, times=None).answer(knows_nothing)
-        await cut_off(old_orders, 60)
+        old_orders.on(OffsetForLeaderEpochRequest, times=None).answer(without_epochs)
+        await truncate(old_orders, 60)
         if offset is None:
             with pytest.raises(OffsetOutOfRange, match=r"orders-0 has no offset 100"):
                 await anext(consumer)
@@ -195,19 +195,19 @@ async def test_a_log_without_any_epoch_that_was_read_is_read_as_the_policy_says(
         assert await consumer.position(FIRST) == offset
 
 
-async def test_a_seek_while_a_leader_is_asked_counts(old_orders: EmbeddedCluster) -> None:
+async def test_a_seek_during_a_truncation_check_wins(old_orders: EmbeddedCluster) -> None:
     async with consumer_of(old_orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
         fault = old_orders.on(OffsetForLeaderEpochRequest, times=1).delay(3.0)
-        await cut_off(old_orders, 60)
+        await truncate(old_orders, 60)
         await asyncio.sleep(2.0)
         assert fault.hits == 1
         consumer.seek(FIRST, 20)
         assert (await take(consumer, 1))[0].offset == 20
 
 
-async def test_a_claim_in_the_midst_of_a_batch_reads_nothing_twice_when_the_log_is_cut_off(
+async def test_a_claim_in_the_middle_of_a_batch_reads_nothing_twice_after_a_truncation(
     orders: EmbeddedCluster,
 ) -> None:
     offsets: list[int] = []
@@ -217,7 +217,7 @@ async def test_a_claim_in_the_midst_of_a_batch_reads_nothing_twice_when_the_log_
             async for record in claim:
                 offsets.append(record.offset)
                 if record.offset == 4:
-                    await cut_off(orders, 60)
+                    await truncate(orders, 60)
                     await asyncio.sleep(2.0)
                 if record.offset == 119:
                     done.set()

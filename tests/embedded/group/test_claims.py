@@ -1,4 +1,4 @@
-"""Claims whose keys and values deserializers make: as ``Consumer`` does it, partition by partition."""
+"""Claims with deserializers: the same behaviour as ``Consumer``, partition by partition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POISON = b"poison"
 
 
 class Values(ConsumerGroupHandler[Any, Any]):
-    """Keeps records and marks them."""
+    """Collects records and marks them."""
 
     def __init__(self) -> None:
         self.read: list[Record[Any, Any]] = []
@@ -51,7 +51,7 @@ async def slow_json(data: bytes) -> object:
 
 
 def fill_with_poison(cluster: EmbeddedCluster) -> None:
-    """Ten JSON numbers in two partitions; those at offsets 3 and 4 of the first one are no JSON."""
+    """Ten JSON numbers in two partitions; those at offsets 3 and 4 of the first one are not JSON."""
     write(cluster, ORDERS[0], [POISON if number in (3, 4) else b"%d" % number for number in range(10)])
     write(cluster, ORDERS[1], [b"%d" % number for number in range(10)])
 
@@ -65,7 +65,7 @@ async def consume_until(group: ConsumerGroup[Any, Any], handler: Values, conditi
     await task
 
 
-async def test_claims_have_what_the_deserializers_make(cluster: EmbeddedCluster) -> None:
+async def test_the_records_of_claims_are_deserialized(cluster: EmbeddedCluster) -> None:
     rows = [(0, (7).to_bytes(8, "big"), "grün".encode(), ()), (0, None, None, ())]
     write_batch(cluster, ORDERS[0], encode_batch(rows))
     seen: list[tuple[int, str]] = []
@@ -89,7 +89,7 @@ async def test_claims_have_what_the_deserializers_make(cluster: EmbeddedCluster)
 
 
 @pytest.mark.parametrize("deserializer", [JsonDeserializer(), json.loads, slow_json], ids=["object", "plain", "async"])
-async def test_a_poison_record_ends_consume_with_its_place_and_what_lies_before_it_is_committed(
+async def test_a_poison_record_ends_consume_and_the_records_before_it_are_committed(
     cluster: EmbeddedCluster, deserializer: object
 ) -> None:
     fill_with_poison(cluster)
@@ -120,7 +120,7 @@ POLICIES: list[tuple[object, list[object]]] = [
 
 @pytest.mark.parametrize("policy,instead", POLICIES)
 @pytest.mark.parametrize("deserializer", [JsonDeserializer(), slow_json], ids=["sync", "async"])
-async def test_what_becomes_of_a_poison_record_is_decided_as_in_a_consumer(
+async def test_poison_records_are_handled_as_in_a_consumer(
     cluster: EmbeddedCluster, policy: object, instead: list[object], deserializer: object
 ) -> None:
     fill_with_poison(cluster)
@@ -182,7 +182,7 @@ async def test_a_wait_that_is_cancelled_while_it_deserializes_loses_no_record(cl
 
 
 @pytest.mark.parametrize("settings", [{"value_deserializer": 5}, {"on_deserialization_error": "drop"}])
-async def test_settings_that_make_no_sense_are_refused_by_name(
+async def test_wrong_settings_are_refused_by_name(
     cluster: EmbeddedCluster, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(settings))):

@@ -47,7 +47,7 @@ covered: set[str] = set()
 
 
 def covers(*names: str) -> Callable[[Any], Any]:
-    """Which coroutines a test cancels, by class and name."""
+    """The coroutines that a test cancels, by class and name."""
     covered.update(names)
     return lambda test: test
 
@@ -59,7 +59,7 @@ async def nothing() -> None:
 async def at_every_turn(
     call: Callable[[], Awaitable[Any]], before: Callable[[], Awaitable[object]] = nothing
 ) -> list[Any]:
-    """Cancel the call at each turn, and give what those returned that came to an end."""
+    """Cancel the call at each turn. Returns the results of the calls that finished."""
     results: list[Any] = []
     for turns in range(MOST_TURNS):
         await before()
@@ -164,7 +164,7 @@ ASKS: dict[str, tuple[Callable[[Consumer], Awaitable[object]], object]] = {
 @covers("Consumer.seek_to_committed", "Consumer.topics")
 @covers("Offsets.commit_marked", "Consumer.seek_to_beginning", "Consumer.seek_to_end")
 @pytest.mark.parametrize("ask", ASKS)
-async def test_a_question_that_is_cancelled_may_be_asked_again(cluster: EmbeddedCluster, ask: str) -> None:
+async def test_a_lookup_that_is_cancelled_can_be_repeated(cluster: EmbeddedCluster, ask: str) -> None:
     call, expected = ASKS[ask]
     fill(cluster, FIRST, 10)
     async with member_of(cluster) as consumer:
@@ -203,7 +203,7 @@ async def test_a_question_that_is_cancelled_may_be_asked_again(cluster: Embedded
 
 
 @covers("Consumer.partitions_for")
-async def test_a_cancelled_question_about_a_topic_may_be_asked_again(cluster: EmbeddedCluster) -> None:
+async def test_a_cancelled_lookup_of_partitions_can_be_repeated(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         topics = (f"new-{number}" for number in itertools.count())  # each is created by the question
         found = await at_every_turn(lambda: consumer.partitions_for(next(topics)))
@@ -238,7 +238,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster
 
 @covers("Consumer.close")
 @pytest.mark.parametrize("settings", [{}, {"group_id": None}], ids=str)
-async def test_a_close_that_is_cancelled_has_closed_all_the_same(
+async def test_a_close_that_is_cancelled_still_closes(
     cluster: EmbeddedCluster, settings: dict[str, Any]
 ) -> None:
     before, connections = asyncio.all_tasks(), open_connections(cluster)
@@ -267,7 +267,7 @@ async def test_a_close_that_is_cancelled_has_closed_all_the_same(
 
 @covers("ConsumerGroup.consume", "ConsumerGroup.close", "ConsumerGroup.__aenter__", "ConsumerGroup.__aexit__")
 @pytest.mark.parametrize("what", ["consume", "close", "async with"])
-async def test_a_group_that_is_cancelled_has_left_and_lost_nothing(cluster: EmbeddedCluster, what: str) -> None:
+async def test_a_cancelled_group_has_left_and_loses_nothing(cluster: EmbeddedCluster, what: str) -> None:
     for partition in ORDERS:
         fill(cluster, partition, 5)
     before, connections = asyncio.all_tasks(), open_connections(cluster)
@@ -316,7 +316,7 @@ async def within(group: ConsumerGroup) -> None:
 
 
 @covers("ConsumerGroupSession.commit", "ConsumerGroupSession.wait_cancelled", "Claim.__anext__")
-async def test_calls_of_a_session_may_be_cancelled(cluster: EmbeddedCluster) -> None:
+async def test_calls_of_a_session_can_be_cancelled(cluster: EmbeddedCluster) -> None:
     seen: list[int] = []
 
     class Impatient(ConsumerGroupHandler):
@@ -362,7 +362,7 @@ async def test_calls_of_a_session_may_be_cancelled(cluster: EmbeddedCluster) -> 
 
 
 @covers("GroupErrors.__anext__")
-async def test_waiting_for_an_error_may_be_cancelled_and_loses_none(cluster: EmbeddedCluster) -> None:
+async def test_a_cancelled_wait_for_an_error_loses_none(cluster: EmbeddedCluster) -> None:
     handler = Recorder()
     cluster.on(JoinGroupRequest).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=3)
     running = Running(cluster, handler)
@@ -386,7 +386,7 @@ async def test_waiting_for_an_error_may_be_cancelled_and_loses_none(cluster: Emb
 
 
 @covers("RebalanceHandle.commit", "RebalanceHandle.position")
-async def test_calls_of_a_listener_may_be_cancelled(cluster: EmbeddedCluster) -> None:
+async def test_calls_of_a_listener_can_be_cancelled(cluster: EmbeddedCluster) -> None:
     fill(cluster, FIRST, 10)
     results: list[Any] = []
 
@@ -411,10 +411,10 @@ async def test_calls_of_a_listener_may_be_cancelled(cluster: EmbeddedCluster) ->
 
 CLASSES = (Consumer, Batches, ConsumerGroup, ConsumerGroupSession, Claim, RebalanceHandle, Offsets)
 ELSEWHERE = {"Offsets.run"}
-"""What only the package itself calls."""
+"""Coroutines that only the package itself calls."""
 
 
-def test_no_call_is_missing_here() -> None:
+def test_every_public_coroutine_is_covered_here() -> None:
     public = {
         f"{kind.__name__}.{name}"
         for kind in CLASSES

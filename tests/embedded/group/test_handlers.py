@@ -1,4 +1,4 @@
-"""What handlers and listeners do to themselves and to the group: they hang, are cancelled, block, leave work behind."""
+"""Handlers and listeners that hang, are cancelled, block the event loop, or leave records unmarked."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def now() -> float:
 # ---- those that are no coroutines
 
 
-async def test_a_handler_of_plain_functions_is_told_to_be_async(cluster: EmbeddedCluster) -> None:
+async def test_a_handler_of_plain_functions_is_refused(cluster: EmbeddedCluster) -> None:
     class Plain(ConsumerGroupHandler[bytes, bytes]):
         def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]) -> None:  # type: ignore[override]
             pass
@@ -54,7 +54,7 @@ class Failing(ConsumerGroupHandler[bytes, bytes]):
         raise RuntimeError("all of them")
 
 
-async def test_claims_that_all_fail_alike_say_so_once(
+async def test_claims_that_all_fail_alike_are_reported_once(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with group_of(cluster) as group:
@@ -91,7 +91,7 @@ class Hanging(Recorder):
         await self._hang("cleanup")
 
 
-async def test_a_setup_that_hangs_is_cut_off_and_the_group_is_left(cluster: EmbeddedCluster) -> None:
+async def test_a_setup_that_hangs_is_cancelled_and_the_member_leaves(cluster: EmbeddedCluster) -> None:
     handler = Hanging("setup")
     began = now()
     with pytest.raises(KafkaTimeout, match=r"setup\(\) took longer than 8 s"):
@@ -106,7 +106,7 @@ async def test_a_setup_that_hangs_is_cut_off_and_the_group_is_left(cluster: Embe
 
 
 @pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
-async def test_a_cleanup_that_hangs_holds_up_a_rebalance_for_so_long_only(
+async def test_a_cleanup_that_hangs_delays_a_rebalance_by_its_timeout_only(
     cluster: EmbeddedCluster, settings: dict[str, Any]
 ) -> None:
     for partition in ORDERS:
@@ -151,7 +151,7 @@ async def awaits_what_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("where", ["setup", "consume_claim", "cleanup"])
-async def test_a_cancelled_error_of_the_handlers_own_is_told_as_one(cluster: EmbeddedCluster, where: str) -> None:
+async def test_a_cancelled_error_of_the_handlers_own_is_an_error(cluster: EmbeddedCluster, where: str) -> None:
     class Own(Recorder):
         async def setup(self, session: ConsumerGroupSession) -> None:
             await super().setup(session)
@@ -179,7 +179,7 @@ async def test_a_cancelled_error_of_the_handlers_own_is_told_as_one(cluster: Emb
     assert all(group is None or not group.members for group in groups(cluster))
 
 
-async def test_a_cancelled_error_of_the_listeners_own_is_told_as_one(cluster: EmbeddedCluster) -> None:
+async def test_a_cancelled_error_of_the_listeners_own_is_an_error(cluster: EmbeddedCluster) -> None:
     class Own(RebalanceListener):
         async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
             await awaits_what_is_cancelled()
@@ -234,7 +234,7 @@ async def test_a_claim_that_blocks_the_event_loop_costs_the_session_only_beyond_
 
 
 @pytest.mark.parametrize("how", ["returns", "is cancelled"])
-async def test_what_a_claim_leaves_unmarked_is_read_by_its_successor_in_the_next_session(
+async def test_records_that_a_claim_did_not_mark_are_read_again_in_the_next_session(
     cluster: EmbeddedCluster, how: str
 ) -> None:
     for partition in ORDERS:
@@ -242,7 +242,7 @@ async def test_what_a_claim_leaves_unmarked_is_read_by_its_successor_in_the_next
     done: set[tuple[int, int]] = set()
 
     class Lists(Recorder):
-        """Takes seven records at a time, does all of them at once, and then marks; at the end it lets a rest go."""
+        """Processes seven records at a time and marks the last one; at the end it drops the remaining records."""
 
         async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
             self.reading.add(TopicPartition(claim.topic, claim.partition))
@@ -274,7 +274,7 @@ async def test_what_a_claim_leaves_unmarked_is_read_by_its_successor_in_the_next
     assert await committed(cluster) == dict.fromkeys(ORDERS, 30)
 
 
-async def test_a_damaged_batch_can_be_passed_over_by_a_mark(cluster: EmbeddedCluster) -> None:
+async def test_a_mark_skips_a_damaged_batch(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 20)
     write_batch(cluster, ORDERS[0], encode_batch([(0, None, b"bad", ())] * 10), damage=3)
     fill(cluster, ORDERS[0], 10)
@@ -300,7 +300,7 @@ async def test_a_damaged_batch_can_be_passed_over_by_a_mark(cluster: EmbeddedClu
     assert await committed(cluster) == {ORDERS[0]: 40}
 
 
-async def test_marks_follow_a_log_that_begins_anew_and_the_user_hears_of_it(cluster: EmbeddedCluster) -> None:
+async def test_marks_follow_a_recreated_topic_and_the_reset_is_reported(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 30)
     heard: list[tuple[TopicPartition, int, int, ResetReason]] = []
     handler = Recorder()
@@ -322,7 +322,7 @@ async def test_marks_follow_a_log_that_begins_anew_and_the_user_hears_of_it(clus
 
 
 class Storm:
-    """What has been done, and committed too early, by all the handlers of a test."""
+    """The records that all handlers of a test have processed, and the owners of each partition."""
 
     def __init__(self, late: float) -> None:
         self.late = late
@@ -332,7 +332,7 @@ class Storm:
 
 
 class Careless(ConsumerGroupHandler):
-    """Takes some records, does them at once and marks the last; comes late, returns early, and drops what it has."""
+    """Processes some records at once and marks the last; is late, returns early, and drops records."""
 
     def __init__(self, storm: Storm, choice: random.Random) -> None:
         self.storm = storm
@@ -364,7 +364,7 @@ class Careless(ConsumerGroupHandler):
                 self.storm.owners[number] = None
 
 
-async def trouble_the_coordinator(cluster: EmbeddedCluster, choice: random.Random) -> None:
+async def disturb_the_coordinator(cluster: EmbeddedCluster, choice: random.Random) -> None:
     node = cluster.leader_of(OFFSETS_TOPIC, partition_of("workers", 3))
     match choice.choice(["move", "kill", "stop", "freeze"]):
         case "move":
@@ -381,7 +381,7 @@ async def trouble_the_coordinator(cluster: EmbeddedCluster, choice: random.Rando
 
 @pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("seed", seeds(4, usual=1))
-async def test_a_storm_of_handlers_does_every_record_and_commits_nothing_that_was_not_done(
+async def test_a_storm_of_handlers_processes_every_record_and_commits_only_processed_ones(
     cluster: EmbeddedCluster, settings: dict[str, Any], seed: int
 ) -> None:
     in_time = seed % 2 == 0  # else it takes longer than others wait
@@ -409,7 +409,7 @@ async def test_a_storm_of_handlers_does_every_record_and_commits_nothing_that_wa
         else:
             running.append(Running(cluster, Careless(storm, choice), **QUICK, **settings))
         if choice.random() < 0.2 and storm.owners:
-            await trouble_the_coordinator(cluster, choice)
+            await disturb_the_coordinator(cluster, choice)
         await asyncio.sleep(choice.choice([0.0, 0.5, 3.0, 6.0]))
         await no_commit_is_early()
     async with asyncio.timeout(600):

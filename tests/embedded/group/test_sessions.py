@@ -20,7 +20,7 @@ from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of
 
 
 class Recorder(ConsumerGroupHandler):
-    """Reads everything and marks it; notes what happens to it."""
+    """Reads and marks everything, and records the calls of its methods."""
 
     def __init__(self, *, work: float = 0.0) -> None:
         self.work = work
@@ -64,7 +64,7 @@ async def until(condition: Callable[[], bool], within: float = 60.0) -> None:
 
 
 class Running:
-    """A group that consumes in a task of its own."""
+    """A group that consumes in its own task."""
 
     def __init__(self, cluster: EmbeddedCluster, handler: ConsumerGroupHandler, **settings: Any) -> None:
         self.group = group_of(cluster, **settings)
@@ -82,7 +82,7 @@ async def committed(cluster: EmbeddedCluster) -> dict[TopicPartition, int]:
         return {partition: offset.offset for partition, offset in found.items() if offset is not None}
 
 
-async def test_a_session_reads_every_claim_in_a_task_of_its_own(cluster: EmbeddedCluster) -> None:
+async def test_each_claim_of_a_session_is_read_by_its_own_task(cluster: EmbeddedCluster) -> None:
     for partition in ORDERS:
         fill(cluster, partition, 30)
     handler = Recorder()
@@ -100,7 +100,7 @@ async def test_a_session_reads_every_claim_in_a_task_of_its_own(cluster: Embedde
     assert await committed(cluster) == dict.fromkeys(ORDERS, 30)
 
 
-async def test_a_claim_knows_where_it_began_and_how_far_it_could_go(cluster: EmbeddedCluster) -> None:
+async def test_a_claim_has_its_initial_offset_and_high_watermark(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 30)
     seen: list[tuple[int | None, int | None]] = []
 
@@ -167,7 +167,7 @@ async def test_a_claim_that_does_not_end_is_cancelled_when_the_time_is_over(clus
 
 
 @pytest.mark.parametrize("where", ["setup", "consume_claim", "cleanup"])
-async def test_an_error_of_the_handler_reaches_the_caller_and_the_group_is_left(
+async def test_consume_raises_an_error_of_the_handler_after_leaving_the_group(
     cluster: EmbeddedCluster, where: str
 ) -> None:
     fill(cluster, ORDERS[0], 10)
@@ -205,7 +205,7 @@ async def test_an_error_of_the_handler_reaches_the_caller_and_the_group_is_left(
     await group.close()
 
 
-async def test_a_claim_that_returns_early_ends_nothing_else(cluster: EmbeddedCluster) -> None:
+async def test_a_claim_that_returns_early_ends_only_itself(cluster: EmbeddedCluster) -> None:
     for partition in ORDERS:
         fill(cluster, partition, 10)
 
@@ -284,7 +284,7 @@ async def test_what_cannot_be_marked_or_committed_is_refused_by_name(cluster: Em
         await group_of(cluster).consume(["orders"], Mistaken())
 
 
-async def test_a_session_that_has_ended_may_not_mark(cluster: EmbeddedCluster) -> None:
+async def test_an_ended_session_refuses_marks(cluster: EmbeddedCluster) -> None:
     handler = Recorder()
     running = Running(cluster, handler)
     await until(lambda: len(handler.reading) == 6)
@@ -293,7 +293,7 @@ async def test_a_session_that_has_ended_may_not_mark(cluster: EmbeddedCluster) -
         handler.sessions[0].offsets.mark(ORDERS[0], 5)
 
 
-async def test_errors_of_the_group_have_a_stream(cluster: EmbeddedCluster) -> None:
+async def test_errors_of_the_group_can_be_iterated_over(cluster: EmbeddedCluster) -> None:
     handler = Recorder()
     cluster.on(JoinGroupRequest).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=2)
     group = group_of(cluster)
@@ -321,7 +321,7 @@ async def test_a_session_that_is_lost_is_cleaned_up_and_another_begins(cluster: 
     await running.cancel()
 
 
-async def test_consume_wants_topics_and_is_alone(cluster: EmbeddedCluster) -> None:
+async def test_consume_checks_its_arguments_and_refuses_a_second_call(cluster: EmbeddedCluster) -> None:
     group = group_of(cluster)
     with pytest.raises(ConfigurationError):
         await group.consume([], Recorder())
@@ -378,7 +378,7 @@ async def test_closing_a_group_during_a_rebalance_is_quick_and_leaves_it(
     assert all((partition.partition, offset) in read for partition, end in done.items() for offset in range(end))
 
 
-async def test_of_two_groups_with_one_instance_id_the_older_consume_raises(cluster: EmbeddedCluster) -> None:
+async def test_a_second_member_with_the_same_instance_id_ends_the_first_consume(cluster: EmbeddedCluster) -> None:
     older, newer = Recorder(), Recorder()
     first = Running(cluster, older, group_instance_id="a")
     await until(lambda: len(older.reading) == 6)

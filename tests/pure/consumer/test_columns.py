@@ -1,4 +1,4 @@
-"""Batches as others want them: buffers, NumPy and Arrow."""
+"""Batches as buffers, NumPy arrays and Arrow record batches."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_an_arrow_batch_has_the_schema_of_sparks_own_source() -> None:
     assert found["headers"].to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None, None]
 
 
-def test_only_the_wanted_columns_are_made_in_their_order() -> None:
+def test_only_the_selected_columns_are_made_in_their_order() -> None:
     assert batch().to_arrow(["offset", "value"]).schema.names == ["offset", "value"]
     with pytest.raises(ConfigurationError, match="columns must be some of key, value"):
         batch().to_arrow(["size"])
 
 
 @pytest.mark.parametrize("timestamps", [[-1, NOW, 2**62], [-1, -1, -1], [2**63 - 1, 0, NOW]])
-def test_a_timestamp_that_is_none_or_out_of_range_is_null(timestamps: list[int]) -> None:
+def test_a_missing_or_impossible_timestamp_is_null(timestamps: list[int]) -> None:
     found = batch(timestamps=timestamps).to_arrow(["timestamp"])["timestamp"].cast(pyarrow.int64()).to_pylist()
     assert found == [time * 1000 if time in (0, NOW) else None for time in timestamps]
 
@@ -99,7 +99,7 @@ def test_a_buffer_holds_every_value_in_its_place(values: list[bytes | None]) -> 
     assert arrow.to_pylist() == [value or b"" for value in values]
 
 
-def test_keys_and_values_are_buffers_of_their_own() -> None:
+def test_keys_and_values_have_separate_buffers() -> None:
     assert batch().key_buffer().data == b"k0k2"
     assert batch().value_buffer().data == b"value 0value 1"
 
@@ -112,6 +112,6 @@ def test_without_the_extra_the_error_says_what_to_install(call: str, monkeypatch
         getattr(batch(), call)()
 
 
-def test_a_consumer_is_imported_without_the_extra() -> None:
+def test_the_consumer_can_be_imported_without_the_extra() -> None:
     code = "import aiokafka_lite.consumer, sys; sys.exit('pyarrow' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,7 +11,7 @@ from aiokafka_lite.errors import ErrorCode
 
 
 def established(wanted: dict[str, int]) -> FetchSession[str, int]:
-    """A session of id 7 in which the broker knows ``wanted``."""
+    """A session with id 7 in which the broker remembers ``wanted``."""
     session: FetchSession[str, int] = FetchSession()
     session.next(wanted)
     session.answered(7)
@@ -36,7 +36,7 @@ def test_later_requests_name_only_what_changed() -> None:
     assert session.next({"a": 1, "b": 5, "d": 4}).send == {}
 
 
-def test_a_broker_without_sessions_gets_full_requests_for_ever() -> None:
+def test_a_broker_without_sessions_always_gets_full_requests() -> None:
     session: FetchSession[str, int] = FetchSession()
     for _ in range(3):
         asked = session.next({"a": 1})
@@ -61,7 +61,7 @@ def test_an_error_of_the_session_leads_to_a_full_request(error: ErrorCode, sessi
     assert (asked.session_id, asked.epoch, asked.send) == (session_id, 0, {"a": 1})
 
 
-def test_an_answer_of_another_session_is_not_believed() -> None:
+def test_an_answer_with_another_session_id_leads_to_a_full_request() -> None:
     session = established({"a": 1})
     session.next({"a": 1})
     session.answered(8)
@@ -87,7 +87,7 @@ def test_the_epoch_wraps_to_one_as_zero_means_a_new_session() -> None:
 
 
 class Broker:
-    """What a broker does with session requests; it may forget at any time."""
+    """A model of a broker's fetch sessions; it may evict them at any time."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, tuple[int, dict[str, int]]] = {}
@@ -122,20 +122,20 @@ class Broker:
         max_size=30,
     )
 )
-def test_broker_and_client_agree_on_what_is_fetched_whatever_is_lost(steps: list[tuple[dict[str, int], str]]) -> None:
+def test_broker_and_client_agree_whichever_answers_are_lost(steps: list[tuple[dict[str, int], str]]) -> None:
     broker, session = Broker(), FetchSession[str, int]()
-    for wanted, fate in steps:
-        if fate == "evicted":
+    for wanted, outcome in steps:
+        if outcome == "evicted":
             broker.sessions.clear()
         asked = session.next(wanted)
-        if fate == "lost before":
+        if outcome == "lost before":
             session.lost()
             continue
         session_id, error = broker.handle(asked.session_id, asked.epoch, asked.send, asked.forget)
         if error is ErrorCode.NONE:
             assert broker.sessions[session_id][1] == wanted
-        if fate == "lost after":
+        if outcome == "lost after":
             session.lost()
         else:
             session.answered(session_id, error)
-        assert len(broker.sessions) <= 1 + sum(fate.startswith("lost") for _, fate in steps)
+        assert len(broker.sessions) <= 1 + sum(outcome.startswith("lost") for _, outcome in steps)

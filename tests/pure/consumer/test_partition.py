@@ -1,4 +1,4 @@
-"""One partition's position and buffer: what moves it, what a late answer may not do, and what an error leaves."""
+"""An assigned partition: what moves its position, late answers, and the state after an error."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_offset_found_after_a_seek_does_not_undo_the_seek() -> None:
     assert state.offset == 5
 
 
-def test_an_offset_found_for_an_earlier_reset_does_not_count() -> None:
+def test_an_offset_found_for_an_earlier_reset_is_dropped() -> None:
     state = AssignedPartition(ORDERS, Reset.EARLIEST, 1000)
     version = state.position.begin_lookup()
     state.reset_by(Reset.LATEST)
@@ -103,7 +103,7 @@ def test_the_position_moves_with_each_record_that_is_taken() -> None:
     assert state.offset == 3
 
 
-def test_an_iteration_that_was_settled_goes_on_where_it_stopped() -> None:
+def test_a_settled_iteration_continues_where_it_stopped() -> None:
     state = at(0)
     state.buffer.add(batches(batch(0, 5)), None)
     chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
@@ -113,7 +113,7 @@ def test_an_iteration_that_was_settled_goes_on_where_it_stopped() -> None:
     assert offsets(state) == [2, 3, 4]
 
 
-def test_the_fetch_offset_is_after_what_is_buffered_while_the_position_is_not() -> None:
+def test_the_fetch_offset_is_behind_the_buffer_and_the_position_before_it() -> None:
     state = at(0)
     state.buffer.add(batches(batch(0, 3), batch(3, 4)), None)
     assert (state.offset, state.buffer.end) == (0, 7)
@@ -123,7 +123,7 @@ def test_the_fetch_offset_is_after_what_is_buffered_while_the_position_is_not() 
     assert (state.offset, state.buffer.bytes, state.buffer.available) == (7, 0, 0)
 
 
-def test_batches_that_were_there_before_are_not_taken_twice() -> None:
+def test_batches_that_are_buffered_already_are_not_buffered_again() -> None:
     state = at(0)
     assert state.buffer.add(batches(batch(0, 3)), None)
     assert not state.buffer.add(batches(batch(0, 3)), None)
@@ -131,7 +131,7 @@ def test_batches_that_were_there_before_are_not_taken_twice() -> None:
     assert offsets(state) == [0, 1, 2, 3]
 
 
-def test_a_seek_forgets_what_was_fetched_and_changes_the_version() -> None:
+def test_a_seek_drops_the_buffer_and_changes_the_version() -> None:
     state = at(0)
     state.buffer.add(batches(batch(0, 3)), None)
     before = state.position.version
@@ -141,7 +141,7 @@ def test_a_seek_forgets_what_was_fetched_and_changes_the_version() -> None:
     assert (state.offset, state.buffer.end, state.buffer.bytes) == (1, 1, 0)
 
 
-def test_a_gap_that_compaction_left_is_skipped() -> None:
+def test_a_gap_from_compaction_is_skipped() -> None:
     state = at(0)
     rows = [(0, None, b"a", ()), (0, None, b"b", ())]
     gappy = encode_batch(rows, base_offset=0, offset_deltas=[2, 5], last_offset_delta=9)
@@ -160,7 +160,7 @@ def corrupted(data: bytes) -> bytes:
     return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]  # in the last value
 
 
-def test_a_damaged_batch_is_one_error_at_its_offset_after_what_lies_before_it() -> None:
+def test_a_damaged_batch_is_raised_once_after_the_records_before_it() -> None:
     state = at(0)
     state.buffer.add(batches(batch(0, 2), corrupted(batch(2, 3)), batch(5, 1)), None)
     chunk = state.next_chunk(check_crc=True, max_size=MAX_SIZE)
@@ -169,11 +169,11 @@ def test_a_damaged_batch_is_one_error_at_its_offset_after_what_lies_before_it() 
     with pytest.raises(CorruptRecord, match=r"orders-3 .* offset 2: .* seek to 5") as caught:
         state.next_chunk(check_crc=True, max_size=MAX_SIZE)
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("orders", 3, 2)
-    assert state.next_chunk(check_crc=True, max_size=MAX_SIZE) is None  # told once
+    assert state.next_chunk(check_crc=True, max_size=MAX_SIZE) is None  # raised once
     assert (state.offset, state.buffer.end) == (2, 2)  # and fetched again from there
 
 
-def test_a_checksum_is_not_looked_at_when_that_is_not_wanted() -> None:
+def test_checksums_are_ignored_without_check_crc() -> None:
     state = at(0)
     state.buffer.add(batches(corrupted(batch(0, 1))), None)
     chunk = state.next_chunk(check_crc=False, max_size=MAX_SIZE)
@@ -181,7 +181,7 @@ def test_a_checksum_is_not_looked_at_when_that_is_not_wanted() -> None:
     assert chunk.values == [b"1"]
 
 
-def test_a_failure_waits_until_what_was_fetched_before_it_is_read() -> None:
+def test_a_failure_is_raised_after_the_records_that_were_fetched_before_it() -> None:
     state = at(0)
     state.buffer.add(batches(batch(0, 2)), None)
     state.fail(error_for(29, "reading"))
@@ -216,7 +216,7 @@ def transactional(base: int, count: int, producer_id: int) -> bytes:
     return batch(base, count, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
 
 
-def test_records_of_aborted_transactions_are_left_out_also_when_the_list_is_not_sorted() -> None:
+def test_records_of_aborted_transactions_are_hidden_even_if_the_list_is_not_sorted() -> None:
     log = [
         transactional(0, 2, producer_id=1),  # aborted
         transactional(2, 2, producer_id=2),  # committed
@@ -240,7 +240,7 @@ def test_records_of_aborted_transactions_are_left_out_also_when_the_list_is_not_
     assert uncommitted.offset == 11
 
 
-def test_an_answer_that_begins_with_an_abort_marker_does_not_lose_the_next_transaction() -> None:
+def test_an_abort_marker_at_the_start_of_an_answer_does_not_hide_the_next_transaction() -> None:
     state = at(2)
     listed = [AbortedTransaction(producer_id=1, first_offset=0)]  # its records came in the answer before
     log = [marker(2, 1, abort=True), transactional(3, 2, producer_id=1), marker(5, 1, abort=False)]
@@ -250,7 +250,7 @@ def test_an_answer_that_begins_with_an_abort_marker_does_not_lose_the_next_trans
 
 
 @given(data=st.data())
-def test_transactions_are_filtered_as_a_plain_model_does_it(data: st.DataObject) -> None:
+def test_transactions_are_filtered_as_by_a_simple_model(data: st.DataObject) -> None:
     log: list[bytes] = []
     expected: list[int] = []
     aborted: list[tuple[AbortedTransaction, int]] = []  # with the offset of the marker
@@ -288,7 +288,7 @@ def test_transactions_are_filtered_as_a_plain_model_does_it(data: st.DataObject)
 
 
 @given(st.lists(st.integers(1, 4), max_size=8), st.data())
-def test_every_record_is_delivered_once_whatever_way_it_is_taken(sizes: list[int], data: st.DataObject) -> None:
+def test_every_record_is_delivered_once_however_it_is_taken(sizes: list[int], data: st.DataObject) -> None:
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     state = at(0)
     state.buffer.add(batches(*(batch(start, size) for start, size in zip(starts, sizes))), None)
@@ -307,8 +307,8 @@ def test_every_record_is_delivered_once_whatever_way_it_is_taken(sizes: list[int
     assert taken == list(range(sum(sizes)))
 
 
-def test_a_batch_of_many_records_is_decoded_in_pieces() -> None:
-    """A record of seven bytes makes a hundred bytes of objects: a small batch must not become all of them at once."""
+def test_a_batch_of_many_records_is_decoded_in_chunks() -> None:
+    """A record of seven bytes becomes a hundred bytes of objects, so a small batch must not be decoded all at once."""
     state = at(0)
     rows = [(0, None, None, ())] * 150_000
     state.buffer.add(batches(encode_batch(rows)), None)

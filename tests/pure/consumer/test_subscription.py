@@ -1,6 +1,8 @@
-"""Who is asked for what: the plans that fetchers and the position keeper carry out, and what an error code asks for."""
+"""The subscription, the plans for fetches and lookups, and the classification of error codes."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
@@ -52,7 +54,7 @@ def asked(subscription: Subscription, cluster: ClusterView, *, now: float = 0.0)
     return [key.partition for key in plan(subscription, cluster, now=now).targets]
 
 
-def test_a_broker_is_asked_for_its_own_partitions_from_where_each_is() -> None:
+def test_a_broker_is_asked_for_its_own_partitions_from_their_fetch_offsets() -> None:
     subscription, states = subscribed(3)
     states[1].node_id = 2
     made = plan(subscription, view([1, 2, 1]))
@@ -81,13 +83,13 @@ def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
     ],
     ids=["paused", "failed", "backing off", "without an offset"],
 )
-def test_a_partition_that_cannot_be_read_now_is_not_asked_for(hinder) -> None:
+def test_a_partition_that_cannot_be_read_now_is_not_fetched(hinder) -> None:
     subscription, states = subscribed(2)
     hinder(states[0])
     assert asked(subscription, view([1, 1])) == [1]
 
 
-def test_a_partition_that_backs_off_is_asked_for_when_its_time_has_come() -> None:
+def test_a_partition_is_fetched_again_at_the_end_of_its_backoff() -> None:
     subscription, states = subscribed(1)
     states[0].back_off(10.0)
     made = plan(subscription, view([1]), now=9.9)
@@ -95,13 +97,13 @@ def test_a_partition_that_backs_off_is_asked_for_when_its_time_has_come() -> Non
     assert asked(subscription, view([1]), now=10.0) == [0]
 
 
-def test_those_come_first_that_were_served_longest_ago() -> None:
+def test_partitions_served_longest_ago_are_fetched_first() -> None:
     subscription, states = subscribed(3)
     states[0].last_served, states[1].last_served, states[2].last_served = 9, 3, 6
     assert asked(subscription, view([1, 1, 1])) == [1, 2, 0]
 
 
-def test_what_is_buffered_counts_against_what_is_asked_for() -> None:
+def test_buffered_bytes_reduce_the_bytes_that_are_asked_for() -> None:
     subscription, states = subscribed(3)
     give(states[0], 4_000)
     states[0].position.paused = True
@@ -113,12 +115,12 @@ def test_what_is_buffered_counts_against_what_is_asked_for() -> None:
     assert ([key.partition for key in made.targets], made.max_bytes) == ([2], 1)
 
 
-def test_a_topic_without_an_id_is_asked_for_by_name() -> None:
+def test_a_topic_without_an_id_is_fetched_by_name() -> None:
     subscription, _ = subscribed(1)
     assert plan(subscription, view([1], topic_id=ZERO_UUID)).by_name
 
 
-def test_offsets_are_looked_up_at_leaders_and_partitions_without_one_are_named() -> None:
+def test_offsets_are_looked_up_at_leaders_and_leaderless_partitions_are_listed() -> None:
     subscription, states = subscribed(4)
     states[0].reset_by(Reset.EARLIEST)
     states[1].reset_by(Reset.LATEST)
@@ -137,7 +139,7 @@ def test_new_partitions_of_a_topic_are_noticed() -> None:
     assert added == [TopicPartition("orders", 2)]
 
 
-def test_only_partitions_with_something_to_read_have_turns_and_each_goes_behind_the_others() -> None:
+def test_readable_partitions_take_turns() -> None:
     subscription, states = subscribed(3)
     for state in states[:2]:
         give(state, 10)
@@ -170,3 +172,59 @@ def test_every_error_code_is_classified_and_no_retriable_one_is_raised() -> None
 def test_two_codes_are_classified_as_in_javas_consumer_and_not_by_the_shared_rule() -> None:
     assert classify(ErrorCode.UNKNOWN_SERVER_ERROR) is Outcome.RETRY
     assert classify(ErrorCode.CORRUPT_MESSAGE) is Outcome.RAISE
+
+
+class Recording(SubscriptionObserver):
+    """Notes every step that a subscription reports, with the offset of orders-0 at that moment."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, object]] = []
+        self.subscription = Subscription(Reset.EARLIEST, FETCH_SIZE, self)
+
+    def settle(self) -> None:
+        assigned = self.subscription.partitions.get(FIRST)
+        self.steps.append(("settle", None if assigned is None else assigned.offset))
+
+    def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
+        self.steps.append(("moved", list(partitions)))
+
+    def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
+        self.steps.append(("removed", list(partitions)))
+
+    def on_change(self) -> None:
+        self.steps.append(("change", self.subscription.partitions.keys() & {FIRST, SECOND}))
+
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def test_each_change_settles_then_reports_then_changes_then_notifies() -> None:
+    observer = Recording()
+    subscription = observer.subscription
+    subscription.assign([FIRST, SECOND])
+    subscription.change(list(subscription), lambda each: each.seek(7), moves=True)
+    subscription.remove([FIRST])
+    assert observer.steps == [
+        ("settle", None),
+        ("change", {FIRST, SECOND}),
+        ("settle", None),
+        ("moved", [FIRST, SECOND]),
+        ("change", {FIRST, SECOND}),
+        ("settle", 7),  # the last moment at which the reader may note how far it came
+        ("removed", [FIRST]),
+        ("change", {SECOND}),
+    ]
+
+
+def test_a_change_updates_the_turns_and_skips_partitions_that_were_assigned_again() -> None:
+    observer = Recording()
+    subscription = observer.subscription
+    (old,) = subscription.extend([FIRST])
+    (new,) = subscription.extend([FIRST], lambda each: each.seek(0))
+    give(new, 10)
+    subscription.change([old], lambda each: each.seek(99))
+    assert (old.offset, new.offset) == (None, 0)
+    subscription.change([new], lambda each: setattr(each.position, "paused", False))
+    assert list(subscription.ready) == [FIRST]
+    subscription.change([new], lambda each: setattr(each.position, "paused", True))
+    assert list(subscription.ready) == []
