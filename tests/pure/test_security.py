@@ -145,7 +145,7 @@ def test_a_wrong_combination_is_refused(settings: dict[str, Any], says: str) -> 
 @pytest.mark.parametrize("made", [Producer, Consumer, Admin])
 def test_every_client_takes_them_and_shows_no_secret(made: Any) -> None:
     client = made("a:1", security_protocol="SASL_PLAINTEXT", **SCRAM)
-    held = client._client.config
+    held = (client._core.client if isinstance(client, Consumer) else client._client).config
     assert held.sasl_password.encode() == SECRET.encode()
     assert SECRET not in f"{client!r} {held!r} {held.sasl_password} {held.sasl_password!r}"
 
