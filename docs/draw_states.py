@@ -1,7 +1,7 @@
 """Draw ``docs/states.md`` from the tables of all state machines: ``python docs/draw_states.py``.
 
-A new machine is added to ``MACHINES``. A test fails while a table in the package is missing there, and while the page
-is not what the tables say.
+Add a new machine to ``MACHINES``. A test fails if a table of the package is missing there, or if the page differs from
+the tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "states.md"
 
 
 class Machine(NamedTuple):
-    """A state machine as the page shows it: ``table`` is the name of its dict in ``module``."""
+    """A state machine of the page. ``table`` is the name of its dict in ``module``."""
 
     title: str
     module: str
@@ -43,57 +43,57 @@ MACHINES = [
         "aiokafka_lite.protocol.state",
         "CONNECTION",
         "NEW",
-        "One connection of a client to a broker, from its first packet to its last.",
+        "One connection of a client to a broker.",
     ),
     Machine(
         "Component",
         "aiokafka_lite.aio.service",
         "TRANSITIONS",
         "NEW",
-        "Anything that runs tasks: a producer, a consumer, the client below them.",
+        "A component with tasks: a producer, a consumer, the client that they use.",
     ),
     Machine(
         "Partition of a producer",
         "aiokafka_lite.producer.partition",
         "TRANSITIONS",
         "LEADERLESS",
-        "The batches of one partition on their way to its leader. Draining before retrying is what keeps their order.",
+        "The batches of one partition. It drains before it retries, which keeps their order.",
     ),
     Machine(
         "Position of a consumer",
         "aiokafka_lite.consumer.position",
         "POSITION",
         "UNKNOWN",
-        "Where the consumer reads one assigned partition from.",
+        "The position of the consumer in one assigned partition.",
     ),
     Machine(
         "Member of a group",
         "aiokafka_lite.group.member",
         "TRANSITIONS",
         "UNJOINED",
-        "A consumer in its group, under the classic protocol. Partitions are let go of before the member joins again.",
+        "A member of a group, under the classic protocol. It releases revoked partitions before it joins again.",
     ),
     Machine(
         "Broker of the embedded cluster",
         "aiokafka_lite.embedded.node",
         "TRANSITIONS",
         "STOPPED",
-        "One node; tests move it from state to state to see what clients do.",
+        "One broker. Tests change its state to see the reaction of clients.",
     ),
     Machine(
         "Group of the embedded cluster",
         "aiokafka_lite.embedded.group",
         "TRANSITIONS",
         "EMPTY",
-        "A consumer group as its coordinator sees it, in Kafka's own terms.",
+        "A consumer group at its coordinator, in Kafka's own terms.",
     ),
 ]
 
 HEAD = """# States
 
-Everything here that has a life of its own is a table: an `Enum` of states, an `Enum` of events, and a dict that says
-which state follows. An event that the table does not allow raises `IllegalStateError`. This page is drawn from those
-tables by `docs/draw_states.py`; change the tables, not the page.
+Each state machine is a table: an `Enum` of states, an `Enum` of events, and a dict of transitions. An event that the
+table does not allow raises `IllegalStateError`. `docs/draw_states.py` draws this page from the tables. Change the
+tables, not the page.
 """
 
 
@@ -103,7 +103,7 @@ def page() -> str:
 
 
 def section(machine: Machine) -> str:
-    """One machine: its diagram, and what its states and events mean."""
+    """One machine: its diagram, and the meaning of its states and events."""
     table = machine.transitions
     states = list(table)
     events = list(type(next(event for row in table.values() for event in row)))
@@ -117,11 +117,11 @@ def section(machine: Machine) -> str:
         mermaid(table, start),
         "```",
         "",
-        "| state | while in it |",
+        "| state | meaning |",
         "|---|---|",
         *(f"| `{state.name}` | {sentence(state)} |" for state in states),
         "",
-        "| event | what happened |",
+        "| event | meaning |",
         "|---|---|",
         *(f"| `{event.name}` | {sentence(event)} |" for event in events),
         "",

@@ -1,4 +1,4 @@
-"""A bound on bytes that many producers of bytes share."""
+"""A bound on the bytes that many tasks hold in memory together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections import deque
 
 
 class ByteBudget:
-    """So many bytes and no more, given out first come, first served. Owned by one event loop.
+    """A fixed number of bytes that callers acquire and release, in the order of their calls. Owned by one event loop.
 
-    A small request does not overtake a large one that waits: else the large one could wait forever. Nor does it
-    overtake one that was given its bytes and has not run since: what they do with them would be in the wrong order.
+    Rule 1: A small request does not overtake a large one that waits; the large one could wait forever.
+
+    Rule 2: A request does not overtake a caller that has received its bytes and has not run since. Otherwise a later
+    record would enter its partition before an earlier one.
     """
 
     __slots__ = ("_free", "_granted", "_total", "_waiters")
@@ -18,8 +20,8 @@ class ByteBudget:
     def __init__(self, total: int) -> None:
         self._total = total
         self._free = total
-        self._waiters: deque[tuple[asyncio.Future[None], int, int]] = deque()  # with the bytes to take
-        self._granted = 0  # bytes taken for callers that have not run since
+        self._waiters: deque[tuple[asyncio.Future[None], int, int]] = deque()  # bytes that must be free, bytes to take
+        self._granted = 0  # callers that received their bytes and have not run since
 
     @property
     def total(self) -> int:
@@ -27,7 +29,7 @@ class ByteBudget:
 
     @property
     def free(self) -> int:
-        """Bytes that nobody holds. Those who wait may have a claim on them."""
+        """The bytes that no caller holds. Waiting callers come first."""
         return self._free
 
     @property
@@ -36,16 +38,16 @@ class ByteBudget:
 
     @property
     def waiting(self) -> int:
-        """How many callers wait in ``acquire``."""
+        """The number of callers that wait in ``acquire`` or ``room_for``."""
         return sum(not granted.cancelled() for granted, _, _ in self._waiters)
 
     @property
     def is_short(self) -> bool:
-        """Whether anybody waits in ``acquire``, or is about to wake there."""
+        """Whether a caller waits, or has received its bytes and has not run since."""
         return bool(self._waiters or self._granted)
 
     def try_acquire(self, size: int) -> bool:
-        """Take ``size`` bytes if they are free and nobody was here before."""
+        """Take ``size`` bytes if they are free and no caller waits. Raises ValueError as ``acquire`` does."""
         if 0 <= size <= self._free and not self._waiters and not self._granted:
             self._free -= size
             return True
@@ -53,17 +55,17 @@ class ByteBudget:
         return False
 
     async def acquire(self, size: int) -> None:
-        """Take ``size`` bytes, waiting for them in turn. When cancelled, it holds nothing.
+        """Take ``size`` bytes, after the callers that wait already. When cancelled, it takes none.
 
-        Raises ValueError when ``size`` is above the total, since that would wait forever.
+        Raises ValueError if ``size`` is above the total, since the call could wait forever.
         """
         if not self.try_acquire(size):
             await self._wait(size, size)
 
     async def room_for(self, size: int) -> None:
-        """Wait in turn until ``size`` bytes are free, and take none.
+        """Wait until ``size`` bytes are free, after the callers that wait already, and take none.
 
-        To take them and give them back would not do: of two callers that do so in turn, each would hold them while the
+        Taking and releasing them is no alternative: two callers that do so in turn would each hold the bytes while the
         other tries.
         """
         if self.try_acquire(size):
@@ -75,29 +77,29 @@ class ByteBudget:
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
         self._waiters.append((granted, size, taken))
-        # There may be room already, behind those that are about to wake; if it were given now, this one would go first.
+        # There may be room already, but callers that are about to run come first. So look in the next turn of the loop.
         loop.call_soon(self._grant)
         try:
             await granted
             self._granted -= taken
         except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():  # granted and cancelled in the same turn of the loop
+            if granted.done() and not granted.cancelled():  # granted and cancelled in the same turn
                 self._granted -= taken
                 self.release(taken)
             else:
-                self._grant()  # those behind may fit where this one did not
+                self._grant()  # a smaller request may fit
             raise
 
     def release(self, size: int) -> None:
-        """Give ``size`` bytes back."""
+        """Return ``size`` bytes. Raises ValueError for more bytes than are in use."""
         if size < 0 or self._free + size > self._total:
-            raise ValueError(f"{size} bytes given back, but {self.used} are in use")
+            raise ValueError(f"size must be at most the {self.used} bytes in use, got {size}")
         self._free += size
         self._grant()
 
     def _grant(self) -> None:
-        # The bytes are taken here and not when the waiter wakes: in between, another could take them.
-        # One that gave up leaves the queue when it comes to the head: to search it out would cost a pass over all.
+        # The bytes are taken here and not when the caller runs: another one could take them before.
+        # A cancelled caller leaves the queue at its head: removing it at once would cost a search.
         while self._waiters:
             granted, size, taken = self._waiters[0]
             if not granted.cancelled():
@@ -110,7 +112,7 @@ class ByteBudget:
 
     def _check_size(self, size: int) -> None:
         if not 0 <= size <= self._total:
-            raise ValueError(f"{size} bytes asked for; the budget is {self._total}")
+            raise ValueError(f"size must be from 0 to {self._total} bytes, got {size}")
 
     def __repr__(self) -> str:
         return f"<ByteBudget used={self.used} total={self._total} waiting={self.waiting}>"

@@ -1,9 +1,9 @@
-"""What asyncio's streams are for bytes, but for frames: a size, then that many bytes, however TCP cut or glued them.
+"""A stream of frames over an asyncio transport. A frame is a size and that many bytes.
 
-The cutting is pure and lives in ``protocol.framing``; this is its transport side. As a ``BufferedProtocol`` it lends
-the splitter's own memory to the transport, so that a large frame is received in the place where it will be read. Both
-ends of a connection stand on it: the client reacts to frames as they come (``FramedStream``), the embedded broker reads
-them one after the other (``FramedStreamReader``).
+``protocol.framing`` splits the bytes into frames and does no I/O; this is the transport side. It is a
+``BufferedProtocol``, so the transport receives into the splitter's memory, and a large frame is not copied. Both ends
+of a connection use it: the client handles frames when they arrive (``FramedStream``), the embedded broker reads them
+one after another (``FramedStreamReader``).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ..errors import ConnectionLost, ProtocolError
 from ..protocol.framing import FrameSplitter
 
 Frame: TypeAlias = bytes | memoryview
-"""A frame without its size prefix. Its memory is not used again, so views into it may be kept."""
+"""A frame without its size. Its memory is not reused, so views of it may be kept."""
 
 ABORT_AFTER = 2.0
-"""Seconds that ``close()`` leaves for what was written to go out, before the connection is reset."""
+"""Seconds that written bytes have to leave after ``close()``. Then the connection is reset."""
 
 UNREAD_BYTES = 4 * 1024 * 1024
-"""Bytes of whole frames that may wait for ``read_frame`` before the transport is told to stop reading."""
+"""Bytes of frames that may wait for ``read_frame`` before the transport stops reading."""
 
 UNREAD_FRAMES = 128
-"""As many frames may wait: tiny frames cost more than their bytes."""
+"""The same bound as a number of frames: a small frame costs more memory than its bytes."""
 
 
 class FramedStream(asyncio.BufferedProtocol):
-    """Frames in, bytes out, over one transport. A subclass says what happens with frames and at the end.
+    """Frames in, bytes out, over one transport. A subclass implements ``frames_received`` and ``stream_ended``.
 
-    Frames that the splitter refuses abort the connection: what follows a bad size cannot be understood.
+    A frame that the splitter refuses aborts the connection: the bytes after a wrong size have no meaning.
     """
 
     def __init__(self, max_size: int, peer: str = "the peer") -> None:
@@ -44,17 +44,17 @@ class FramedStream(asyncio.BufferedProtocol):
         self._lost = asyncio.Event()
         self._abort_timer: asyncio.TimerHandle | None = None
 
-    # What a subclass says. None of these may raise.
+    # For subclasses. These methods must not raise.
 
     def frames_received(self, frames: list[Frame]) -> None:
-        """Take frames, in order."""
+        """Handle frames, in order."""
         raise NotImplementedError
 
     def stream_ended(self, error: Exception | None) -> None:
-        """The connection is gone: None when the peer ended it between two frames or ``close`` was called here."""
+        """The connection has ended. ``error`` is None if the peer ended it between two frames, or after ``close``."""
         raise NotImplementedError
 
-    # Writing and ending.
+    # Writing and closing.
 
     @property
     def transport(self) -> asyncio.Transport | None:
@@ -62,18 +62,18 @@ class FramedStream(asyncio.BufferedProtocol):
 
     @property
     def gone(self) -> bool:
-        """Whether there is no transport any more, or was none yet."""
+        """Whether there is no transport: it is not connected yet, or lost."""
         return self._transport is None or self._lost.is_set()
 
     @property
     def writable(self) -> bool:
-        """Whether bytes that are written still have a chance to leave."""
+        """Whether written bytes can still leave."""
         return self._transport is not None and not self._transport.is_closing()
 
     def write(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write the parts one behind the other. They must not change afterwards: not all may have left yet.
+        """Write the parts one after another. They must not change afterwards: the transport may still hold them.
 
-        Raises ``ConnectionLost(sent=False)`` when the connection is closed, or closing.
+        Raises ConnectionLost(sent=False) if the connection is closed or closing.
         """
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -84,7 +84,7 @@ class FramedStream(asyncio.BufferedProtocol):
             transport.writelines(parts)
 
     async def drain(self) -> None:
-        """Wait until the transport's buffer has room. Raises ``ConnectionLost`` if the connection ends before."""
+        """Wait until the transport's buffer has room. Raises ConnectionLost if the connection ends first."""
         if self._lost.is_set():
             raise ConnectionLost(f"the connection to {self.peer} is closed", sent=True)
         if not self._writing_paused:
@@ -94,7 +94,7 @@ class FramedStream(asyncio.BufferedProtocol):
         await drainer
 
     def close(self) -> None:
-        """Let what was written go out, then end; a peer that takes nothing is cut off after ``ABORT_AFTER`` seconds."""
+        """Close after the written bytes have left, or abort after ``ABORT_AFTER`` seconds."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -103,16 +103,16 @@ class FramedStream(asyncio.BufferedProtocol):
             self._abort_timer = asyncio.get_running_loop().call_later(ABORT_AFTER, transport.abort)
 
     def abort(self) -> None:
-        """End at once; what was not sent is dropped."""
+        """Close at once, and drop the bytes that have not left."""
         if self._transport is not None:
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the transport is gone. Raises nothing."""
+        """Wait until the transport is closed. Raises nothing."""
         if self._transport is not None:
             await self._lost.wait()
 
-    # What the transport calls.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -128,12 +128,12 @@ class FramedStream(asyncio.BufferedProtocol):
             return
         if frames:
             self.frames_received(frames)
-            if self._splitter.error is not None:  # behind whole frames came a size that no frame may have
+            if self._splitter.error is not None:  # complete frames, then a wrong size
                 self._refuse(self._splitter.error)
 
     def eof_received(self) -> bool | None:
         if self._splitter.waiting:
-            self._end(ConnectionLost(f"{self.peer} ended the connection within a frame", sent=True))
+            self._end(ConnectionLost(f"{self.peer} closed the connection within a frame", sent=True))
         return None  # the transport closes itself
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -174,10 +174,10 @@ class FramedStream(asyncio.BufferedProtocol):
 
 
 class FramedStreamReader(FramedStream):
-    """Frames one after the other, by ``await read_frame()``. One reader at a time.
+    """Frames one after another, by ``await read_frame()``. One reader at a time.
 
-    Unread frames are bounded: above ``UNREAD_BYTES`` or ``UNREAD_FRAMES`` the transport stops reading, which in the end
-    stops the peer's writing, and goes on when half of them have been read.
+    Unread frames are bounded: above ``UNREAD_BYTES`` or ``UNREAD_FRAMES`` the transport stops reading, which slows the
+    peer down. It continues when half of them have been read.
     """
 
     def __init__(self, max_size: int, peer: str = "the peer") -> None:
@@ -190,10 +190,10 @@ class FramedStreamReader(FramedStream):
         self._waiter: asyncio.Future[None] | None = None
 
     async def read_frame(self) -> Frame | None:
-        """The next frame without its size, or None when the peer has ended the connection in good order.
+        """The next frame without its size, or None when the peer has closed the connection between two frames.
 
-        Raises ``ProtocolError`` for a size that no frame may have, ``ConnectionLost`` for an end that cuts a frame or a
-        connection that was reset. Frames that came whole before that are given first. A cancelled call loses no frame.
+        Raises ProtocolError for a wrong size, and ConnectionLost for an end within a frame or a reset connection. The
+        complete frames before that are returned first. A cancelled call loses no frame.
         """
         while not self._frames:
             if self._error is not None:

@@ -1,6 +1,6 @@
-"""How late an event loop is: a timer that looks at its own lateness, once a second.
+"""The delay of an event loop: a timer that measures once a second how late it runs.
 
-A loop that something blocks sends no heartbeats and reads no answers, and what follows looks like a trouble of brokers.
+A blocked loop sends no heartbeats and reads no responses, and the errors that follow look like failures of brokers.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import asyncio
 from collections import deque
 
 INTERVAL = 1.0
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 
 KEPT = 60
+"""Measurements that are kept: those of the last minute."""
 
 
 class LoopDelay:
-    """Owned by one client, between ``start`` and ``stop``; costs some microseconds a second."""
+    """Measures between ``start`` and ``stop``. Owned by one client. Costs some microseconds a second."""
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=KEPT)
@@ -23,28 +24,28 @@ class LoopDelay:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin to measure."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(INTERVAL, self._look, loop, loop.time() + INTERVAL)
+        self._timer = loop.call_later(INTERVAL, self._measure, loop, loop.time() + INTERVAL)
 
     def stop(self) -> None:
-        """Look no more; what was seen stays."""
+        """Stop measuring, and keep the measurements."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     @property
     def recent(self) -> tuple[float, ...]:
-        """Seconds of delay, the oldest first, of the last minute."""
+        """The delays of the last minute in seconds, the oldest first."""
         return tuple(self._recent)
 
     @property
     def longest(self) -> float:
-        """The longest delay there ever was, in seconds."""
+        """The longest delay since the start, in seconds."""
         return self._longest
 
-    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _measure(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         delay = max(0.0, loop.time() - due)
         self._recent.append(delay)
         self._longest = max(self._longest, delay)
-        self._timer = loop.call_later(INTERVAL, self._look, loop, loop.time() + INTERVAL)
+        self._timer = loop.call_later(INTERVAL, self._measure, loop, loop.time() + INTERVAL)

@@ -1,8 +1,8 @@
-"""Two asyncio transports joined back to back in memory, with the manners of TCP.
+"""Two connected asyncio transports in memory, which behave like TCP.
 
-What one side writes the other receives by ``loop.call_soon``: in order, never within the call of ``write``, and without
-a socket, so that it works on a virtual clock. Flow control, half close, orderly close and reset are those of a socket
-transport, as far as a protocol can tell.
+One side receives the bytes of the other by ``loop.call_soon``: in order, never within the call of ``write``, and
+without a socket, so it works in virtual time. Flow control, half close, close and
+reset are those of a socket.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ A = TypeVar("A", bound=asyncio.BaseProtocol)
 B = TypeVar("B", bound=asyncio.BaseProtocol)
 
 HIGH_WATER = 64 * 1024
-"""Bytes that a writer may be ahead of the other side before ``pause_writing``; a quarter of it lets it go on."""
+"""Unread bytes above which ``pause_writing`` is called. ``resume_writing`` is called at a quarter of them."""
 
 
 def memory_pipe(
@@ -27,9 +27,9 @@ def memory_pipe(
     server_address: tuple[str, int] = ("memory", 1),
     segment_size: int | None = None,
 ) -> tuple[tuple[MemoryTransport, A], tuple[MemoryTransport, B]]:
-    """Make a connected pair of (transport, protocol), client and server; the server's ``connection_made`` comes first.
+    """Make a connected pair of (transport, protocol), client and server. The server is connected first.
 
-    ``segment_size`` cuts what is delivered into pieces of at most that many bytes. To be called with a running loop.
+    ``segment_size`` is the most bytes that one delivery has. Call it in a running loop.
     """
     loop = asyncio.get_running_loop()
     near_protocol, far_protocol = client(), server()
@@ -42,7 +42,10 @@ def memory_pipe(
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a pipe. ``_incoming`` plays the kernel's buffer: written by the other end, not read yet by this."""
+    """One end of a pipe. ``_incoming`` is its receive buffer: the other end has written it, this end has not read it.
+
+    The two ends are one implementation, and are the only objects here that use each other's private attributes.
+    """
 
     _peer: MemoryTransport
 
@@ -60,7 +63,7 @@ class MemoryTransport(asyncio.Transport):
         self._segment_size = segment_size
         self._incoming: deque[memoryview] = deque()
         self._incoming_size = 0
-        self._incoming_eof = False  # the other end writes no more; comes after what is in _incoming
+        self._incoming_eof = False  # the other end closed its side; comes after _incoming
         self._eof_received = False
         self._eof_written = False
         self._closing = False
@@ -87,7 +90,7 @@ class MemoryTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or not data:
-            return  # as a socket transport does: connection_lost has told the protocol, or will
+            return  # as a socket transport does; connection_lost reports it
         if self._eof_written:
             raise RuntimeError("cannot write after write_eof()")
         peer = self._peer
@@ -124,19 +127,19 @@ class MemoryTransport(asyncio.Transport):
         self._high_water, self._low_water = high, high // 4 if low is None else low
         self._adjust_writing()
 
-    # Ending.
+    # Closing.
 
     def is_closing(self) -> bool:
         return self._closing
 
     def close(self) -> None:
-        """End in good order: the other end reads what was written, then the end; what still comes in is dropped."""
+        """Close: the other end reads the written bytes, then the end. Bytes that still arrive here are dropped."""
         if not self._closing:
             self.write_eof()
             self._lose(None)
 
     def abort(self) -> None:
-        """End now: what the other end has not read is dropped, and its connection is reset."""
+        """Reset: bytes that the other end has not read are dropped."""
         self._peer._lose(ConnectionResetError("connection reset by peer"))
         self._lose(None)
 
@@ -148,7 +151,7 @@ class MemoryTransport(asyncio.Transport):
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
 
-    # Delivery, a piece at a time, so that other callbacks take turns with a long transfer.
+    # Delivery, one segment per callback, so that other callbacks run during a long transfer.
 
     def _schedule_receive(self) -> None:
         if not self._receive_scheduled and not self._closing:
@@ -160,7 +163,7 @@ class MemoryTransport(asyncio.Transport):
         if self._closing or not self._reading:
             return
         if self._incoming:
-            self._hand_over(self._take_piece())
+            self._deliver(self._next_segment())
             self._peer._adjust_writing()
         elif self._incoming_eof and not self._eof_received:
             self._eof_received = True
@@ -169,7 +172,7 @@ class MemoryTransport(asyncio.Transport):
         if self._incoming or (self._incoming_eof and not self._eof_received):
             self._schedule_receive()
 
-    def _take_piece(self) -> memoryview:
+    def _next_segment(self) -> memoryview:
         piece = self._incoming.popleft()
         if self._segment_size is not None and len(piece) > self._segment_size:
             self._incoming.appendleft(piece[self._segment_size :])
@@ -177,7 +180,7 @@ class MemoryTransport(asyncio.Transport):
         self._incoming_size -= len(piece)
         return piece
 
-    def _hand_over(self, piece: memoryview) -> None:
+    def _deliver(self, piece: memoryview) -> None:
         protocol = self._protocol
         try:
             if not isinstance(protocol, asyncio.BufferedProtocol):
@@ -186,14 +189,14 @@ class MemoryTransport(asyncio.Transport):
             buffer = memoryview(cast(Any, protocol.get_buffer(len(piece))))
             taken = min(len(buffer), len(piece))
             if taken == 0:
-                raise RuntimeError("get_buffer() gave an empty buffer")
+                raise RuntimeError("get_buffer() returned an empty buffer")
             buffer[:taken] = piece[:taken]
-            if taken < len(piece):  # put back first: buffer_updated may close the pipe
+            if taken < len(piece):  # before buffer_updated(), which may close the pipe
                 self._incoming.appendleft(piece[taken:])
                 self._incoming_size += len(piece) - taken
             protocol.buffer_updated(taken)
-        except Exception as error:  # noqa: BLE001 - a protocol's defect ends its connection and is told, as in asyncio
-            context = {"message": "a protocol failed to take data", "exception": error, "transport": self}
+        except Exception as error:  # noqa: BLE001 - an error of the protocol ends its connection and is reported, as in asyncio
+            context = {"message": "a protocol failed to receive data", "exception": error, "transport": self}
             self._loop.call_exception_handler(context)
             self._peer._lose(ConnectionResetError("connection reset by peer"))
             self._lose(error)

@@ -1,8 +1,8 @@
-"""An event loop whose clock jumps to the next thing that is due, so that an hour of waiting takes no time.
+"""An event loop whose clock jumps to the next timer, so that an hour of waiting takes no time.
 
-For tests: with in-memory transports a whole cluster and its clients run in one loop on this clock, and the same seed
-gives the same trace. Real sockets work too as long as both ends are in this loop; only then is what is under way seen
-before the clock jumps.
+For tests: with in-memory transports a cluster and its clients run in one loop on this clock, and the same seed gives
+the same trace. Real sockets work too if both ends are in this loop: only then the loop sees data in transit before its
+clock jumps.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 STALL_LIMIT = 10.0
-"""Real seconds without a timer and without I/O, after which the loop takes itself for deadlocked."""
+"""Real seconds without a timer and without I/O after which the loop raises TimeoutError: it is deadlocked."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Polls the real sockets, then lets the loop's clock jump by the time that the loop wanted to sleep."""
+    """Polls the real sockets, then moves the loop's clock by the time that the loop would sleep."""
 
     loop: VirtualTimeLoop
 
@@ -28,17 +28,17 @@ class _JumpingSelector(selectors.DefaultSelector):
         events = super().select(0)
         if events or timeout == 0:
             return events
-        if timeout is None:  # no timer at all: a thread or another process may wake the loop; nothing else can
+        if timeout is None:  # no timer: only a thread or another process can wake the loop
             events = super().select(STALL_LIMIT)
             if not events:
-                raise TimeoutError("virtual time stands still: every task waits for something that nobody will do")
+                raise TimeoutError("virtual time stands still: all tasks wait, and no timer is set")
             return events
         self.loop.now += max(timeout, 0.0)
         return []
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A selector loop on its own clock: ``time()`` begins at 0.0 and moves only when there is nothing else to do."""
+    """A selector loop with its own clock: ``time()`` begins at 0.0 and moves only when no task can run."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -51,9 +51,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = None) -> T:
-    """Run a coroutine to its end in virtual time, with the ``random`` module seeded, and give its result.
+    """Run a coroutine in virtual time, with the ``random`` module seeded, and return its result.
 
-    The state of ``random`` is as before when this returns.
+    Restores the state of ``random``. Raises TimeoutError if all tasks wait and no timer is set.
     """
     state = random.getstate()
     random.seed(seed)

@@ -1,6 +1,7 @@
-"""How a transport to an address is made: the one place where the client touches sockets.
+"""Connecting a transport to an address: the one module of the client that uses sockets.
 
-A connector is anything with a ``connect`` like ``TcpConnector``'s. The embedded cluster has one that stays in memory.
+A connector is any object with a ``connect`` method like that of ``TcpConnector``. The embedded cluster has one that
+connects in memory.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import socket
 import ssl
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
+
+import anyio
 
 from ..arguments import check_methods
 from ..errors import ConnectionLost
@@ -23,34 +26,35 @@ SocketAddress: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
 
 
 class Connector(Protocol):
-    """Makes transports."""
+    """Connects transports."""
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
-        """Connect a new protocol to an address. Raises ``ConnectionLost`` or ``OSError``; may be cancelled."""
+        """Connect a new protocol to an address. Raises ConnectionLost or OSError. May be cancelled."""
 
 
 def check_connector(connector: object) -> None:
-    """Raise ConfigurationError unless it is one; None stands for the usual one."""
+    """Raise ConfigurationError unless it is a connector, or None for the default."""
     if connector is not None:
         check_methods("connector", connector, "connect")
 
 
 def format_address(host: str, port: int) -> str:
-    """``host:port`` as people write it."""
+    """``host:port``, with an IPv6 address in brackets."""
     host = printable(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-_LEFT_OVER = 0.1
-"""Share of the timeout that is left to the rest of opening, so that a handshake that hangs is said to be what hung."""
+_RESERVED = 0.1
+"""The share of the timeout that the TLS handshake may not use. It ends before the timeout of the whole attempt, so that
+the error names the handshake."""
 
 
 class TcpConnector:
-    """TCP, with TLS if there is a context. Every address of a name is tried in turn until one accepts.
+    """TCP, with TLS if there is an SSL context. Tries each address of a host name until one accepts.
 
-    ``timeout`` seconds are shared by the addresses of a name, so that one that swallows packets leaves time for the
-    others. When none accepts, the error says what each of them did. The peer's certificate has to be for the name, or
-    the address, that was asked for, unless the context says otherwise; it is also what the peer is asked for by SNI.
+    The addresses share ``timeout`` seconds, so that one that does not answer leaves time for the others. If none
+    accepts, the error has the reason for each. The peer's certificate must be for the requested host name or address,
+    unless the context does not check that; the host name is sent by SNI as well.
     """
 
     def __init__(self, timeout: float = 10.0, ssl_context: ssl.SSLContext | None = None) -> None:
@@ -58,9 +62,9 @@ class TcpConnector:
         self._ssl_context = ssl_context
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
-        """Connect to the first address that accepts. Raises ``ConnectionLost``, which names host and causes.
+        """Connect to the first address that accepts. Raises ConnectionLost, which names the host and the causes.
 
-        With TLS also ``AuthenticationError``, when one side does not trust the other, and ``WrongProtocol``.
+        With TLS it also raises AuthenticationError if one side does not trust the other, and WrongProtocol.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
@@ -68,22 +72,28 @@ class TcpConnector:
         failures = []
         for position, (family, address) in enumerate(addresses):
             share = (deadline - loop.time()) / (len(addresses) - position)
+            connected = None
             try:
-                async with asyncio.timeout(share):
+                with anyio.move_on_after(share):
                     connected = await _connect_socket(family, address)
-            except OSError as error:  # a TimeoutError is one, too
+            except OSError as error:
                 failures.append(f"{_numeric(address)}: {_reason(error)}")
+                continue
+            if connected is None:
+                failures.append(f"{_numeric(address)}: no answer")
                 continue
             if self._ssl_context is None:
                 return await loop.create_connection(protocol_factory, sock=connected)
-            left = max(deadline - loop.time() - self._timeout * _LEFT_OVER, _LEAST_HANDSHAKE)
+            left = max(deadline - loop.time() - self._timeout * _RESERVED, _MIN_HANDSHAKE)
             return await _encrypt(connected, self._ssl_context, host, port, protocol_factory, left)
         raise ConnectionLost(f"cannot connect to {format_address(host, port)} ({'; '.join(failures)})", sent=False)
 
 
-_LEAST_HANDSHAKE = 0.05
+_MIN_HANDSHAKE = 0.05
+"""Seconds that a TLS handshake gets at least."""
+
 _SHUTDOWN = 1.0
-"""Seconds that a peer has to end TLS from its side. Whole frames are what counts here, not how a stream ends."""
+"""Seconds that a peer has to end TLS. Complete frames matter here, not how the stream ends."""
 
 
 async def _encrypt(
@@ -104,16 +114,18 @@ async def _encrypt(
             ssl_handshake_timeout=timeout,
             ssl_shutdown_timeout=_SHUTDOWN,
         )
-    except (OSError, ValueError) as error:  # a name that is none, as one that begins with a dot, is a ValueError
+    except (OSError, ValueError) as error:  # ValueError: not a host name, for example one that begins with a dot
         if isinstance(error, OSError):
             raise handshake_failure(error, format_address(host, port)) from error
-        raise ConnectionLost(f"no certificate can be for {format_address(host, port)}: {error}", sent=False) from error
+        raise ConnectionLost(
+            f"{format_address(host, port)} is not a host name that TLS can check: {error}", sent=False
+        ) from error
 
 
 async def _resolve(host: str, port: int) -> list[SocketAddress]:
     literal = _literal(host, port)
     if literal is not None:
-        return [literal]  # spares a thread
+        return [literal]  # no thread is needed
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # a label of more than 63 characters fails as UnicodeError
@@ -125,7 +137,7 @@ async def _resolve(host: str, port: int) -> list[SocketAddress]:
 
 
 def _literal(host: str, port: int) -> SocketAddress | None:
-    """The address itself, where the host is one. Scoped IPv6 addresses need the resolver for their interface."""
+    """The address, if the host is one. An IPv6 address with a scope needs the resolver for its interface."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -136,16 +148,16 @@ def _literal(host: str, port: int) -> SocketAddress | None:
 
 
 async def _connect_socket(family: socket.AddressFamily, address: tuple[object, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    created = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        await asyncio.get_running_loop().sock_connect(made, address)
+        created.setblocking(False)
+        created.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        await asyncio.get_running_loop().sock_connect(created, address)
     except BaseException:
-        made.close()
+        created.close()
         raise
-    return made
+    return created
 
 
 def _numeric(address: tuple[object, ...]) -> str:
@@ -156,6 +168,4 @@ def _numeric(address: tuple[object, ...]) -> str:
 def _reason(error: BaseException) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused, nothing listens there"
-    if isinstance(error, TimeoutError) and error.errno is None:
-        return "no answer"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -27,7 +27,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 async def old_cluster() -> AsyncIterator[EmbeddedCluster]:
-    """Three brokers that speak as Kafka 1.1 did."""
+    """Three brokers with the versions of Kafka 1.1."""
     async with EmbeddedCluster(brokers=3, tcp=False, seed=1, as_kafka="1.1.1") as cluster:
         yield cluster
 

@@ -47,7 +47,7 @@ async def test_the_cluster_is_described(admin: Admin, old_admin: Admin, cluster:
         await old_admin.cluster.describe(include_fenced=True)
 
 
-async def test_api_versions_are_told_per_broker(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_api_versions_are_described_per_broker(admin: Admin, cluster: EmbeddedCluster) -> None:
     results = (await admin.cluster.api_versions()).raise_for_errors()
     assert list(results) == [1, 2, 3]
     apis = {api.name: api for api in results[1]}
@@ -57,7 +57,7 @@ async def test_api_versions_are_told_per_broker(admin: Admin, cluster: EmbeddedC
         (await admin.cluster.api_versions([7])).raise_for_errors()
 
 
-async def test_features_need_a_broker_that_tells(admin: Admin, old_admin: Admin) -> None:
+async def test_features_require_a_newer_broker(admin: Admin, old_admin: Admin) -> None:
     features = await admin.cluster.features()
     assert features.epoch is None or features.finalized is not None
     with pytest.raises(UnsupportedVersion, match=r"2\.7"):
@@ -76,7 +76,7 @@ async def test_records_are_deleted_from_the_start(admin: Admin, cluster: Embedde
         (await admin.records.delete({FIRST: 99})).raise_for_errors()
 
 
-async def test_offsets_are_found_by_time_and_by_every_special(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_offsets_are_found_by_time_and_by_every_special_offset(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
 
     async def offset(spec: OffsetSpec | int) -> int | None:
@@ -98,7 +98,7 @@ async def test_offsets_are_found_by_time_and_by_every_special(admin: Admin, clus
     assert (by_time.timestamp, by_time.leader_epoch) == (3000, 0)
 
 
-async def test_old_kafka_knows_two_specials(old_admin: Admin, old_cluster: EmbeddedCluster) -> None:
+async def test_old_kafka_has_two_special_offsets(old_admin: Admin, old_cluster: EmbeddedCluster) -> None:
     await with_records(old_cluster, old_admin)
     specs = {FIRST: OffsetSpec.MAX_TIMESTAMP, SECOND: OffsetSpec.LATEST}
     results = await old_admin.offsets.list(specs)
@@ -111,7 +111,7 @@ async def test_old_kafka_knows_two_specials(old_admin: Admin, old_cluster: Embed
         (await old_admin.offsets.ends_of_epochs({FIRST: 0})).raise_for_errors()
 
 
-async def test_ends_of_epochs(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_the_ends_of_leader_epochs_are_found(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     await cluster.move_leader("orders", 0)
     results = await admin.offsets.ends_of_epochs({FIRST: 0, SECOND: 0, MISSING: 0})
@@ -130,7 +130,7 @@ async def test_preferred_leaders_are_elected(admin: Admin, cluster: EmbeddedClus
     assert (await admin.leaders.elect()).raise_for_errors() == {SECOND: True}
 
 
-async def test_an_unclean_election_brings_a_partition_back(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_an_unclean_election_restores_a_partition(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     await cluster.set_isr("orders", 0, [1])
     await cluster.kill(1)
@@ -157,7 +157,7 @@ async def test_replicas_are_moved(admin: Admin, cluster: EmbeddedCluster) -> Non
     assert (await admin.topics.describe("orders"))["orders"].partitions[0].replicas == (3, 1)
 
 
-async def test_a_move_is_called_off(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_a_move_of_replicas_can_be_cancelled(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     await cluster.freeze(3)
     await admin.reassignments.alter({FIRST: [3]})
@@ -168,7 +168,7 @@ async def test_a_move_is_called_off(admin: Admin, cluster: EmbeddedCluster) -> N
     assert error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-async def test_disks_tell_what_is_on_them(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_log_directories_are_described_with_their_replicas(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     everything = (await admin.log_dirs.describe()).raise_for_errors()
     on_disk = {node_id: {each.partition for each in dirs[0].replicas} for node_id, dirs in everything.items()}
@@ -178,7 +178,7 @@ async def test_disks_tell_what_is_on_them(admin: Admin, cluster: EmbeddedCluster
     assert [each.partition for each in only[2][0].replicas] == [SECOND]
 
 
-async def test_disks_are_told_since_kafka_2_0(old_admin: Admin) -> None:
+async def test_log_directories_require_kafka_2_0(old_admin: Admin) -> None:
     with pytest.raises(UnsupportedVersion, match=r"2\.0"):
         (await old_admin.log_dirs.describe([1])).raise_for_errors()
 
@@ -204,7 +204,7 @@ async def test_quotas_are_set_found_and_removed(admin: Admin) -> None:
         await admin.quotas.alter({QuotaEntity(user=Match.ANY): {"consumer_byte_rate": 1}})
 
 
-async def test_what_old_kafka_cannot_do_names_the_release_that_can(old_admin: Admin) -> None:
+async def test_errors_of_old_kafka_name_the_required_release(old_admin: Admin) -> None:
     await old_admin.topics.create(NewTopic("orders", 1))
     with pytest.raises(UnsupportedVersion, match=r"2\.2"):
         await old_admin.leaders.elect()

@@ -15,7 +15,7 @@ from aiokafka_lite.protocol.messages import IncrementalAlterConfigsRequest
 ORDERS = ConfigResource.topic("orders")
 
 
-async def test_a_setting_tells_where_its_value_comes_from(admin: Admin) -> None:
+async def test_a_setting_has_the_source_of_its_value(admin: Admin) -> None:
     await admin.topics.create(NewTopic("orders", 1, configs={"retention.ms": 1000}))
     settings = (await admin.configs.describe(ORDERS))[ORDERS]
     retention = settings["retention.ms"]
@@ -77,7 +77,7 @@ async def test_each_resource_has_its_own_error(admin: Admin) -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_a_brokers_settings_are_asked_from_that_broker(admin: Admin) -> None:
+async def test_the_settings_of_a_broker_are_described_by_that_broker(admin: Admin) -> None:
     brokers = [ConfigResource.broker(node_id) for node_id in (1, 2, 3)]
     (await admin.configs.alter({brokers[1]: {"log.retention.ms": 5}})).raise_for_errors()
     (await admin.configs.alter({ConfigResource.all_brokers(): {"log.retention.ms": 9}})).raise_for_errors()
@@ -89,7 +89,7 @@ async def test_a_brokers_settings_are_asked_from_that_broker(admin: Admin) -> No
         (await admin.configs.describe(ConfigResource.broker(9))).raise_for_errors()
 
 
-async def test_a_broker_that_only_replaces_is_not_asked_for_more(
+async def test_a_broker_without_incremental_changes_gets_no_such_request(
     old_admin: Admin, old_cluster: EmbeddedCluster
 ) -> None:
     assert IncrementalAlterConfigsRequest.api_key not in old_cluster.nodes[1].versions

@@ -1,4 +1,4 @@
-"""What may pass is tried again until the deadline; what does not is told of the things that it concerns."""
+"""Retriable errors are retried until the deadline. Other errors belong to their items."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ from tests.waiting import until
 ORDERS = [TopicPartition("orders", number) for number in range(6)]
 
 
-async def test_another_controller_is_asked_when_it_has_moved(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_the_new_controller_is_asked_after_a_move(admin: Admin, cluster: EmbeddedCluster) -> None:
     cluster.on(CreateTopicsRequest, times=2).fail(ErrorCode.NOT_CONTROLLER)
     (await admin.topics.create("orders")).raise_for_errors()
     assert len(cluster.history.of(CreateTopicsRequest)) == 3
 
 
-async def test_a_topic_whose_deletion_was_cut_off_counts_as_deleted(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_a_deletion_without_a_response_counts_as_deleted(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create("orders")
     cluster.on(DeleteTopicsRequest).apply_then_disconnect()
     (await admin.topics.delete("orders")).raise_for_errors()
@@ -65,7 +65,7 @@ async def test_a_topic_whose_deletion_was_cut_off_counts_as_deleted(admin: Admin
         (await admin.topics.delete("orders")).raise_for_errors()
 
 
-async def test_a_creation_that_was_cut_off_says_that_it_may_have_been_done(
+async def test_the_error_of_a_creation_without_a_response_notes_that_it_may_be_done(
     admin: Admin, cluster: EmbeddedCluster
 ) -> None:
     cluster.on(CreateTopicsRequest).apply_then_disconnect()
@@ -75,7 +75,7 @@ async def test_a_creation_that_was_cut_off_says_that_it_may_have_been_done(
     assert "may have been carried out" in error.__notes__[0]
 
 
-async def test_stale_leaders_are_looked_for_again(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_stale_leaders_are_looked_up_again(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create(NewTopic("orders", 6, 3))
     cluster.on(ListOffsetsRequest, topic="orders", partition=3, times=2).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     results = await admin.offsets.list(dict.fromkeys(ORDERS, OffsetSpec.LATEST))
@@ -106,7 +106,7 @@ async def test_each_leader_is_asked_once_for_all_of_its_partitions(admin: Admin,
     assert sorted(exchange.node_id for exchange in cluster.history.of(ListOffsetsRequest)) == [1, 2, 3]
 
 
-async def test_another_coordinator_is_asked_when_it_has_moved(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_the_new_coordinator_is_asked_after_a_move(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create(NewTopic("orders", 1))
     await admin.groups.alter_offsets("billing", {ORDERS[0]: 0})
     cluster.on(DescribeGroupsRequest, times=2).fail(ErrorCode.NOT_COORDINATOR)
@@ -117,7 +117,7 @@ async def test_another_coordinator_is_asked_when_it_has_moved(admin: Admin, clus
     (await admin.groups.delete("billing")).raise_for_errors()
 
 
-async def test_a_group_without_a_coordinator_holds_up_no_other(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_a_group_without_a_coordinator_delays_no_other(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create(NewTopic("orders", 1))
     for name in ("billing", "sales"):
         await admin.groups.alter_offsets(name, {ORDERS[0]: 0})
@@ -130,7 +130,7 @@ async def test_a_group_without_a_coordinator_holds_up_no_other(admin: Admin, clu
         described["billing"]
 
 
-async def test_a_broker_that_keeps_silent_holds_up_only_what_it_has(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_a_silent_broker_delays_only_its_own_items(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create(NewTopic("orders", assignments=[[1], [2], [3]]))
     cluster.on(ListOffsetsRequest, node=2, times=None).drop()
     cluster.on(ListOffsetsRequest, node=3, times=3).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -141,7 +141,7 @@ async def test_a_broker_that_keeps_silent_holds_up_only_what_it_has(admin: Admin
         results[ORDERS[1]]
 
 
-async def test_a_broker_that_is_down_costs_only_what_it_has(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_a_broker_that_is_down_fails_only_its_own_items(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create(NewTopic("orders", assignments=[[1], [2], [3]]))
     await cluster.kill(2)
     results = await admin.offsets.list(dict.fromkeys(ORDERS[:3], OffsetSpec.LATEST), timeout=5.0)
@@ -154,7 +154,7 @@ async def test_a_broker_that_is_down_costs_only_what_it_has(admin: Admin, cluste
     assert len((await admin.cluster.describe()).brokers) == 2
 
 
-async def test_the_list_of_groups_is_whole_or_fails(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_the_list_of_groups_is_complete_or_fails(admin: Admin, cluster: EmbeddedCluster) -> None:
     cluster.on(ListGroupsRequest, node=2, times=3).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert await admin.groups.list() == ()
     cluster.on(ListGroupsRequest, node=2, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -195,7 +195,7 @@ async def test_a_call_ends_at_its_deadline(admin: Admin, cluster: EmbeddedCluste
         assert loop.time() - started <= 2.1, call
 
 
-async def test_an_unknown_topic_is_believed_when_it_is_said_twice(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_an_unknown_topic_is_final_after_a_second_answer(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create("orders")
     cluster.on(MetadataRequest, topic="orders").fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     (await admin.topics.describe("orders")).raise_for_errors()
@@ -268,7 +268,7 @@ async def test_closing_at_any_turn_ends_a_call() -> None:
                     await calling
 
 
-async def test_another_broker_is_asked_when_one_keeps_silent(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_another_broker_is_asked_if_one_is_silent(admin: Admin, cluster: EmbeddedCluster) -> None:
     await admin.topics.create("orders")
     cluster.on(DescribeTopicPartitionsRequest, times=1).drop()
     (page,) = [page async for page in admin.topics.pages(timeout=10.0)]
@@ -334,7 +334,7 @@ WRONG_TYPES: list[Call] = [
 
 
 @pytest.mark.parametrize("call", WRONG_TYPES, ids=itertools.count())
-async def test_wrong_types_are_refused_before_anybody_is_asked(
+async def test_wrong_types_are_refused_before_a_request_is_sent(
     admin: Admin, cluster: EmbeddedCluster, call: Call
 ) -> None:
     cluster.history.clear()
@@ -370,7 +370,7 @@ WRONG_VALUES: list[Call] = [
 
 
 @pytest.mark.parametrize("call", WRONG_VALUES, ids=itertools.count())
-async def test_wrong_values_are_refused_before_anybody_is_asked(
+async def test_wrong_values_are_refused_before_a_request_is_sent(
     admin: Admin, cluster: EmbeddedCluster, call: Call
 ) -> None:
     cluster.history.clear()

@@ -1,4 +1,4 @@
-"""Groups are found wherever they are kept, and moved only when nobody is in them."""
+"""Groups are found at any broker, and their offsets are reset only while they have no members."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST, SECOND = ORDERS[:2]
 
 @asynccontextmanager
 async def two_members(cluster: EmbeddedCluster) -> AsyncIterator[list[Consumer]]:
-    """A settled group of two, of the six partitions of ``orders``."""
+    """A stable group of two members with the six partitions of ``orders``."""
     async with AsyncExitStack() as stack:
         members = [
             await stack.enter_async_context(member_of(cluster, client_id=name, auto_commit=False))
@@ -39,7 +39,7 @@ async def two_members(cluster: EmbeddedCluster) -> AsyncIterator[list[Consumer]]
 
 
 async def with_records(cluster: EmbeddedCluster, admin: Admin, count: int = 10, **settings: Any) -> None:
-    """A topic of six partitions with so many records in each, a second apart."""
+    """A topic of six partitions with this many records in each, a second apart."""
     (await admin.topics.create(NewTopic("orders", 6))).raise_for_errors()
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
         for number in range(count):
@@ -67,7 +67,7 @@ async def test_groups_of_all_brokers_are_listed_once(admin: Admin, cluster: Embe
         assert len(await admin.groups.list(types=["classic"])) == 13
 
 
-async def test_members_are_described_with_what_they_have(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_members_are_described_with_their_assignments(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin, 1)
     async with two_members(cluster) as members:
         group = (await admin.groups.describe("workers"))["workers"]
@@ -110,7 +110,7 @@ async def test_offsets_are_committed_listed_and_deleted(admin: Admin, cluster: E
     assert list((await admin.groups.offsets("billing"))["billing"]) == [SECOND]
 
 
-async def test_a_group_with_members_is_not_moved(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_offsets_of_a_group_with_members_are_not_reset(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     async with two_members(cluster):
         with pytest.raises(BrokerError, match="Stable with 2 members") as caught:
@@ -137,7 +137,7 @@ async def test_a_group_with_members_is_not_moved(admin: Admin, cluster: Embedded
     ],
     ids=lambda value: value.kind.name if isinstance(value, Reset) else str(value),
 )
-async def test_a_group_is_moved(admin: Admin, cluster: EmbeddedCluster, to: Reset, after: int) -> None:
+async def test_offsets_of_a_group_are_reset(admin: Admin, cluster: EmbeddedCluster, to: Reset, after: int) -> None:
     await with_records(cluster, admin)
     await make_group(admin, "billing")
     planned = await admin.groups.reset_offsets("billing", to, dry_run=True)
@@ -148,7 +148,7 @@ async def test_a_group_is_moved(admin: Admin, cluster: EmbeddedCluster, to: Rese
     assert {each.offset for each in (await admin.groups.offsets("billing"))["billing"].values()} == {after}
 
 
-async def test_a_group_is_moved_as_a_file_says(admin: Admin, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+async def test_offsets_of_a_group_are_reset_from_a_file(admin: Admin, cluster: EmbeddedCluster, tmp_path: Path) -> None:
     await with_records(cluster, admin)
     await make_group(admin, "billing")
     plan = await admin.groups.reset_offsets("billing", Reset.shift_by(1), partitions=[FIRST], dry_run=True)
@@ -169,18 +169,18 @@ def test_a_wrong_line_of_a_file_is_named(text: str) -> None:
 @pytest.mark.parametrize(
     "content, says", [(b"orders,0,1\n\xff", "UTF-8"), (b'"' + b"x" * 200_000, "line 1")], ids=["bytes", "endless"]
 )
-def test_a_file_that_is_something_else_is_a_wrong_value(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_of_another_format_is_a_value_error(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "offsets.csv"
     file.write_bytes(content)
     with pytest.raises(ValueError, match=says):
         Reset.from_file(file)
 
 
-def test_a_duration_longer_than_time_is_back_to_the_begin_of_it() -> None:
+def test_a_duration_before_the_epoch_resets_to_the_epoch() -> None:
     assert Reset.by_duration(1e308).number == 0
 
 
-async def test_partitions_that_cannot_be_moved_have_their_own_errors(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_partitions_that_cannot_be_reset_have_their_own_errors(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     await make_group(admin, "billing")
     missing = TopicPartition("missing", 0)
@@ -189,9 +189,7 @@ async def test_partitions_that_cannot_be_moved_have_their_own_errors(admin: Admi
     assert list(results.failed) == [missing]
 
 
-async def test_a_coordinator_that_keeps_silent_costs_only_the_lag_of_its_groups(
-    admin: Admin, cluster: EmbeddedCluster
-) -> None:
+async def test_a_silent_coordinator_fails_only_the_lag_of_its_groups(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin, 1)
     names = [f"group-{number}" for number in range(6)]
     for name in names:
@@ -205,9 +203,7 @@ async def test_a_coordinator_that_keeps_silent_costs_only_the_lag_of_its_groups(
     assert {name: lag.total for name, lag in lags.done.items()} == {name: 6 for name in names if name not in theirs}
 
 
-async def test_a_leader_that_keeps_silent_costs_only_the_moves_of_its_partitions(
-    admin: Admin, cluster: EmbeddedCluster
-) -> None:
+async def test_a_silent_leader_fails_only_the_resets_of_its_partitions(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     await make_group(admin, "billing")
     leaders = [each.leader for each in (await admin.topics.describe("orders"))["orders"].partitions]
@@ -217,7 +213,7 @@ async def test_a_leader_that_keeps_silent_costs_only_the_moves_of_its_partitions
     assert {move.after for move in moved.done.values()} == {10}
 
 
-async def test_lag_is_what_is_left_to_read(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_lag_is_the_number_of_unread_records(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     async with two_members(cluster) as members:
         await members[0].commit({members[0].assignment[0]: OffsetAndMetadata(4)})
@@ -231,7 +227,7 @@ async def test_lag_is_what_is_left_to_read(admin: Admin, cluster: EmbeddedCluste
     assert list(results.failed) == ["missing"]
 
 
-async def test_old_kafka_is_administered_all_the_same(old_admin: Admin, old_cluster: EmbeddedCluster) -> None:
+async def test_groups_of_old_kafka_are_administered_too(old_admin: Admin, old_cluster: EmbeddedCluster) -> None:
     await with_records(old_cluster, old_admin)
     await make_group(old_admin, "billing")
     await make_group(old_admin, "sales")

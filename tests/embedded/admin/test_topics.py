@@ -1,4 +1,4 @@
-"""Topics are made, changed, found and taken away; each one's failure is its own."""
+"""Topics are created, changed, described and deleted. Each one has its own error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafka_lite.admin import Admin, ConfigSource, ItemsFailed, NewTopic
 from aiokafka_lite.embedded import EmbeddedCluster
 
 
-async def test_a_topic_is_created_as_asked_for(admin: Admin) -> None:
+async def test_a_topic_is_created_as_requested(admin: Admin) -> None:
     wanted = NewTopic("orders", partitions=4, replication_factor=2, configs={"retention.ms": 1000})
     made = (await admin.topics.create(wanted))["orders"]
     assert (made.partitions, made.replication_factor) == (4, 2)
@@ -23,7 +23,7 @@ async def test_a_topic_is_created_as_asked_for(admin: Admin) -> None:
     assert all(each.leader in each.in_sync for each in found.partitions)
 
 
-async def test_replicas_are_where_they_were_assigned(admin: Admin) -> None:
+async def test_replicas_are_created_where_they_are_assigned(admin: Admin) -> None:
     await admin.topics.create(NewTopic("orders", assignments=[[3, 1], [2, 3]]))
     found = (await admin.topics.describe("orders"))["orders"]
     assert [(each.leader, each.replicas) for each in found.partitions] == [(3, (3, 1)), (2, (2, 3))]
@@ -36,7 +36,7 @@ async def test_validating_creates_nothing(admin: Admin) -> None:
     assert await admin.topics.list() == ()
 
 
-async def test_one_bad_topic_leaves_the_others_alone(admin: Admin) -> None:
+async def test_one_invalid_topic_does_not_affect_the_others(admin: Admin) -> None:
     await admin.topics.create("there")
     results = await admin.topics.create(["new", "there", NewTopic("odd", 1, configs={"no.such": "x"})])
     assert list(results) == ["new", "there", "odd"]
@@ -81,9 +81,9 @@ async def test_partitions_are_added_up_to_a_total(admin: Admin) -> None:
 
 async def test_an_unknown_topic_is_not_created_by_describing_it(admin: Admin, cluster: EmbeddedCluster) -> None:
     assert cluster.nodes[1].settings.enabled("auto.create.topics.enable")
-    results = await admin.topics.describe(["nobody-made-this", "bad name"])
-    with pytest.raises(UnknownTopic, match="nobody-made-this"):
-        results["nobody-made-this"]
+    results = await admin.topics.describe(["missing", "bad name"])
+    with pytest.raises(UnknownTopic, match="missing"):
+        results["missing"]
     with pytest.raises(InvalidTopic):
         results["bad name"]
     assert await admin.topics.list() == ()
@@ -97,7 +97,7 @@ async def test_topics_are_described_by_id(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("named", [None, ["a", "b", "c"]])
-async def test_pages_hold_no_more_than_their_size(admin: Admin, named: list[str] | None) -> None:
+async def test_pages_have_at_most_their_size(admin: Admin, named: list[str] | None) -> None:
     await admin.topics.create([NewTopic("a", 3), NewTopic("b", 5), NewTopic("c", 1)])
     pages = [page async for page in admin.topics.pages(named, size=2)]
     sizes = [sum(len(topic.partitions) for topic in page) for page in pages]
@@ -106,12 +106,12 @@ async def test_pages_hold_no_more_than_their_size(admin: Admin, named: list[str]
     assert found == [*(("a", n) for n in range(3)), *(("b", n) for n in range(5)), ("c", 0)]
 
 
-async def test_pages_of_a_topic_that_is_not_there_say_so(admin: Admin) -> None:
+async def test_pages_of_a_missing_topic_raise_its_error(admin: Admin) -> None:
     with pytest.raises(UnknownTopic, match="missing"):
         await anext(admin.topics.pages("missing"))
 
 
-async def test_old_kafka_names_topics_only(old_admin: Admin) -> None:
+async def test_old_kafka_returns_only_the_names_of_created_topics(old_admin: Admin) -> None:
     results = await old_admin.topics.create([NewTopic("orders", 2), "no-count"])
     assert results["orders"].topic_id is None
     with pytest.raises(UnsupportedVersion, match=r"2\.4"):
@@ -128,7 +128,7 @@ async def test_old_kafka_names_topics_only(old_admin: Admin) -> None:
     assert await old_admin.topics.list() == ()
 
 
-async def test_old_kafka_gives_pages_too(old_admin: Admin) -> None:
+async def test_topics_of_old_kafka_are_described_in_pages_too(old_admin: Admin) -> None:
     await old_admin.topics.create([NewTopic("a", 3), NewTopic("b", 2)])
     pages = [page async for page in old_admin.topics.pages(size=4)]
     assert [[(topic.name, len(topic.partitions)) for topic in page] for page in pages] == [

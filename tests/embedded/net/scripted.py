@@ -1,4 +1,4 @@
-"""A peer that does as it is told: the broker's side of connections, on loopback or in memory, with a script."""
+"""A scripted peer: the broker's side of connections, on loopback or in memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Script = Callable[["Served", RequestHeader, Any], None]
 
 
 def run_clean(main: Coroutine[Any, Any, T]) -> T:
-    """Run in virtual time; afterwards no task may be left, nor an error that only the loop has heard of."""
+    """Run in virtual time. Fails if a task remains, or if the loop's exception handler was called."""
 
     async def watched() -> T:
         loop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ def run_clean(main: Coroutine[Any, Any, T]) -> T:
 
 
 def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Make a test that runs in virtual time, and clean."""
+    """A test that runs by ``run_clean``."""
 
     def runs() -> None:
         run_clean(test())
@@ -81,7 +81,7 @@ def all_versions(**changes: Any) -> ApiVersionsResponse:
 
 
 def usual(served: Served, header: RequestHeader, request: Any) -> None:
-    """Answer as a healthy broker would."""
+    """Answer like a healthy broker."""
     if isinstance(request, ApiVersionsRequest):
         served.answer(header, all_versions())
     elif isinstance(request, MetadataRequest):
@@ -94,7 +94,7 @@ def usual(served: Served, header: RequestHeader, request: Any) -> None:
 
 
 class Served(asyncio.Protocol):
-    """One connection as the peer has it."""
+    """The peer's side of one connection."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -134,7 +134,7 @@ class Served(asyncio.Protocol):
 
 
 class Peer:
-    """A listening address. As a connector it leads to itself through memory, whatever the address asked for."""
+    """A listening address. As a connector it connects to itself in memory, for any address."""
 
     def __init__(self, script: Script = usual, *, segment_size: int | None = None) -> None:
         self.script = script
@@ -166,7 +166,7 @@ class Peer:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[int]:
-        """Listen on loopback; gives the port."""
+        """Listen on loopback. Yields the port."""
         server = await asyncio.get_running_loop().create_server(lambda: Served(self), "127.0.0.1", 0)
         try:
             yield server.sockets[0].getsockname()[1]
@@ -178,14 +178,14 @@ class Peer:
                 await asyncio.sleep(0)
 
     async def got(self, count: int) -> None:
-        """Wait until so many requests have come."""
+        """Wait for this many requests."""
         while len(self.requests) < count:
             self.arrived.clear()
             await self.arrived.wait()
 
 
 class Older:
-    """Refuses ApiVersions above a version, as brokers before KIP-511 and after it do."""
+    """Refuses ApiVersions above a version, like brokers before and after KIP-511."""
 
     def __init__(self, newest: int, *, lists: bool, malformed: bytes | None = None) -> None:
         self.newest = newest

@@ -1,4 +1,4 @@
-"""A broker's connections are made on demand, shared, spaced out after failures, and closed when idle."""
+"""A broker's connections are opened on demand, shared, opened with backoff after failures, and closed when idle."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_request_finds_its_connection() -> None:
 
 
 @in_virtual_time
-async def test_a_waiter_that_gives_up_leaves_the_attempt_to_the_others() -> None:
+async def test_a_cancelled_caller_does_not_end_the_attempt_for_others() -> None:
     peer = Peer()
     async with broker_of(peer) as broker:
         first = asyncio.create_task(broker.connection())
@@ -82,7 +82,7 @@ async def test_a_waiter_that_gives_up_leaves_the_attempt_to_the_others() -> None
 
 
 @in_virtual_time
-async def test_an_attempt_without_any_waiter_left_complains_to_nobody() -> None:
+async def test_an_attempt_whose_callers_were_all_cancelled_logs_no_unretrieved_exception() -> None:
     peer = Peer()
     peer.refuses = True
     async with broker_of(peer) as broker:
@@ -94,7 +94,7 @@ async def test_an_attempt_without_any_waiter_left_complains_to_nobody() -> None:
 
 
 @in_virtual_time
-async def test_a_failed_attempt_fails_all_who_wait_whatever_for() -> None:
+async def test_a_failed_attempt_fails_the_callers_of_all_purposes() -> None:
     peer = Peer()
     peer.refuses = True
     async with broker_of(peer) as broker:
@@ -107,7 +107,7 @@ async def test_a_failed_attempt_fails_all_who_wait_whatever_for() -> None:
 
 
 async def connects_in_a_minute(peer: Peer, **settings: Any) -> int:
-    """How often a broker that fails is called upon by clients that never pause."""
+    """The number of connections in a minute to a failing broker, by clients that never pause."""
     loop = asyncio.get_running_loop()
 
     async def insist(purpose: Purpose) -> None:
@@ -124,7 +124,7 @@ async def connects_in_a_minute(peer: Peer, **settings: Any) -> int:
 
 
 @in_virtual_time
-async def test_a_broker_that_is_down_is_not_called_often() -> None:
+async def test_a_broker_that_is_down_is_not_connected_to_often() -> None:
     peer = Peer()
     peer.refuses = True
     assert await connects_in_a_minute(peer) < 20
@@ -133,14 +133,14 @@ async def test_a_broker_that_is_down_is_not_called_often() -> None:
 
 
 @in_virtual_time
-async def test_a_port_that_speaks_something_else_is_not_called_often() -> None:
+async def test_a_port_with_another_protocol_is_not_connected_to_often() -> None:
     peer = Peer()
     peer.greeting = b"HTTP/1.1 400 Bad Request\r\n"
     assert await connects_in_a_minute(peer) < 20
 
 
 @in_virtual_time
-async def test_a_broker_that_accepts_and_then_drops_is_not_called_often() -> None:
+async def test_a_broker_that_drops_each_connection_is_not_connected_to_often() -> None:
     def drops(served: Served, header: RequestHeader, request: Any) -> None:
         if isinstance(request, ApiVersionsRequest):
             usual(served, header, request)
@@ -167,7 +167,7 @@ async def test_a_broker_that_comes_back_is_found_within_the_longest_pause() -> N
 
 
 @in_virtual_time
-async def test_a_connection_that_held_long_is_made_again_at_once() -> None:
+async def test_a_lost_connection_that_was_stable_is_replaced_at_once() -> None:
     peer = Peer()
     async with broker_of(peer) as broker:
         connection = await broker.connection()
@@ -182,7 +182,7 @@ async def test_a_connection_that_held_long_is_made_again_at_once() -> None:
 
 
 @in_virtual_time
-async def test_connections_that_are_reset_every_few_seconds_are_made_again_at_once() -> None:
+async def test_connections_that_are_reset_every_few_seconds_are_replaced_at_once() -> None:
     peer = Peer()
     loop = asyncio.get_running_loop()
     async with broker_of(peer) as broker:
@@ -197,7 +197,7 @@ async def test_connections_that_are_reset_every_few_seconds_are_made_again_at_on
 
 
 @in_virtual_time
-async def test_a_request_that_times_out_costs_only_its_own_connection() -> None:
+async def test_a_request_that_times_out_closes_only_its_own_connection() -> None:
     peer = Peer(only_versions)
     async with broker_of(peer) as broker:
         other = await broker.connection(Purpose.GROUP)
@@ -229,7 +229,7 @@ async def test_idle_connections_are_closed_and_busy_ones_kept() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_moved_is_reached_at_its_new_address() -> None:
+async def test_a_broker_that_moved_is_connected_to_at_its_new_address() -> None:
     peer = Peer()
     async with broker_of(peer) as broker:
         old = await broker.connection()
@@ -244,7 +244,7 @@ async def test_a_broker_that_moved_is_reached_at_its_new_address() -> None:
 
 
 @in_virtual_time
-async def test_who_waits_for_a_dead_address_gets_the_new_one_at_once() -> None:
+async def test_callers_that_wait_for_a_dead_address_get_the_new_one_at_once() -> None:
     peer = Peer()
     peer.silent_connects = True
     async with broker_of(peer) as broker:
@@ -289,7 +289,7 @@ async def test_close_ends_attempts_and_connections_and_refuses_new_ones() -> Non
 
 
 @in_virtual_time
-async def test_a_component_that_ends_takes_its_attempts_along() -> None:
+async def test_closing_the_owner_cancels_its_attempts() -> None:
     peer = Peer()
     peer.silent_connects = True
     async with Owner() as owner:
@@ -303,7 +303,7 @@ async def test_a_component_that_ends_takes_its_attempts_along() -> None:
 
 
 @in_virtual_time
-async def test_a_peer_that_hangs_up_on_the_newest_question_is_asked_the_oldest_next() -> None:
+async def test_after_a_peer_closed_on_api_versions_the_oldest_version_is_used_next() -> None:
     def ancient(served: Served, header: RequestHeader, request: Any) -> None:
         if isinstance(request, ApiVersionsRequest) and header.version > 0:
             served.transport.close()
@@ -320,7 +320,7 @@ async def test_a_peer_that_hangs_up_on_the_newest_question_is_asked_the_oldest_n
 
 
 @in_virtual_time
-async def test_garbage_is_reported_as_such() -> None:
+async def test_a_garbage_response_is_a_protocol_error() -> None:
     peer = Peer()
     peer.greeting = b"\x00\x00\x00\x06garbage"
     async with broker_of(peer) as broker:

@@ -1,4 +1,4 @@
-"""Every address of a name is tried, and what each of them did is told."""
+"""Every address of a host name is tried, and the error has the reason for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Addresses = list[tuple[socket.AddressFamily, str]]
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, addresses: Addresses | OSError) -> None:
-    """Play the name service, which is the system's and not ours."""
+    """Replace the system's name service."""
 
     async def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
         if isinstance(addresses, OSError):
@@ -39,7 +39,7 @@ async def test_addresses_are_tried_in_turn_until_one_accepts(monkeypatch: pytest
         transport.close()
 
 
-async def test_when_none_accepts_each_is_named_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_if_no_address_accepts_each_is_named_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Peer().listening() as port:
         pass
     resolve_to(monkeypatch, [(socket.AF_INET, "127.0.0.2"), (socket.AF_INET, "127.0.0.1")])
@@ -50,7 +50,7 @@ async def test_when_none_accepts_each_is_named_with_its_cause(monkeypatch: pytes
         assert part in str(caught.value)
 
 
-async def test_an_address_that_swallows_packets_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_address_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     swallowing = socket.socket()
     swallowing.bind(("127.0.0.3", 0))
     swallowing.listen(0)
@@ -81,7 +81,7 @@ async def test_a_name_that_cannot_be_resolved_is_named(monkeypatch: pytest.Monke
     assert not caught.value.sent
 
 
-async def test_an_impossible_name_is_an_error_of_ours() -> None:
+async def test_an_invalid_host_name_is_a_kafka_error() -> None:
     with pytest.raises(ConnectionLost, match="cannot resolve"):
         await TcpConnector().connect("a" * 70 + ".example", 9092, asyncio.Protocol)
 
@@ -92,7 +92,7 @@ async def test_ipv6_literals_need_no_resolver(monkeypatch: pytest.MonkeyPatch) -
         await TcpConnector().connect("::1", 1, asyncio.Protocol)
 
 
-def test_addresses_are_written_as_people_do() -> None:
+def test_addresses_are_formatted_with_brackets_for_ipv6() -> None:
     assert format_address("kafka", 9092) == "kafka:9092"
     assert format_address("::1", 9092) == "[::1]:9092"
     assert "\n" not in format_address("a\nb", 1)

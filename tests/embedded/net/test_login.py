@@ -45,7 +45,7 @@ PLAIN = b"\0alice\0hunter2"
 
 
 class Doorkeeper:
-    """A broker's script that lets in whoever says ``PLAIN``, for ``lifetime`` seconds, and answers when it may."""
+    """The script of a broker that accepts ``PLAIN`` for ``lifetime`` seconds, and can delay its answers."""
 
     def __init__(self, *, lifetime: float = 0.0, mechanisms: tuple[str, ...] = ("PLAIN",)) -> None:
         self.lifetime = lifetime
@@ -71,11 +71,11 @@ class Doorkeeper:
             error = self.handshake_error or (0 if request.mechanism in self.mechanisms else 33)
             served.answer(header, SaslHandshakeResponse(error_code=error, mechanisms=list(self.mechanisms)))
         elif isinstance(request, SaslAuthenticateRequest):
-            served.answer(header, self.verdict(request.auth_bytes))
+            served.answer(header, self.outcome(request.auth_bytes))
         else:
             usual(served, header, request)
 
-    def verdict(self, said: bytes) -> SaslAuthenticateResponse:
+    def outcome(self, said: bytes) -> SaslAuthenticateResponse:
         if self.refusal is not None:
             return self.refusal
         if said != self.accepted:
@@ -134,7 +134,7 @@ async def test_it_logs_in_before_the_first_request() -> None:
 
 
 async def refused(door: Doorkeeper, login: Login | None = None) -> KafkaError:
-    """What opening ends with."""
+    """The error of opening."""
     peer = Peer(door)
     connection = connection_to(peer, login)
     with pytest.raises(KafkaError) as failed:
@@ -146,7 +146,7 @@ async def refused(door: Doorkeeper, login: Login | None = None) -> KafkaError:
 
 
 @in_virtual_time
-async def test_a_wrong_password_is_one_clear_line_without_it() -> None:
+async def test_the_error_for_a_wrong_password_is_one_line_without_the_password() -> None:
     error = await refused(Doorkeeper(), plain("hunter3"))
     assert isinstance(error, AuthenticationError)
     assert str(error) == "broker 2 (127.0.0.1:9092) refused the login by PLAIN as 'alice': Authentication failed"
@@ -161,7 +161,7 @@ async def test_a_mechanism_that_is_not_offered_is_named_with_those_that_are() ->
 
 
 @in_virtual_time
-async def test_a_port_that_wants_no_login_is_said_to_be_one() -> None:
+async def test_the_error_for_a_port_without_login_names_the_setting() -> None:
     door = Doorkeeper()
     door.handshake_error = ErrorCode.ILLEGAL_SASL_STATE
     error = await refused(door)
@@ -170,7 +170,7 @@ async def test_a_port_that_wants_no_login_is_said_to_be_one() -> None:
 
 
 @in_virtual_time
-async def test_another_error_of_the_broker_is_no_refusal_of_who_we_are() -> None:
+async def test_another_error_during_the_login_is_a_broker_error() -> None:
     door = Doorkeeper()
     door.refusal = SaslAuthenticateResponse(error_code=-1, error_message="out of\r\nluck", auth_bytes=b"")
     error = await refused(door)
@@ -180,7 +180,7 @@ async def test_another_error_of_the_broker_is_no_refusal_of_who_we_are() -> None
 
 
 @in_virtual_time
-async def test_garbage_from_the_broker_is_an_authentication_error_with_its_name() -> None:
+async def test_a_garbage_sasl_message_is_an_authentication_error_that_names_the_broker() -> None:
     door = Doorkeeper(mechanisms=("SCRAM-SHA-256",))
     door.refusal = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=b"\xff garbage")
     error = await refused(door, Login("SCRAM-SHA-256", username="alice", password=PASSWORD))
@@ -189,7 +189,7 @@ async def test_garbage_from_the_broker_is_an_authentication_error_with_its_name(
 
 
 @in_virtual_time
-async def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
+async def test_a_login_without_an_answer_times_out() -> None:
     door = Doorkeeper()
     door.silent = True
     error = await refused(door)
@@ -198,7 +198,7 @@ async def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_from_before_requests_for_sasl_is_too_old() -> None:
+async def test_a_broker_without_sasl_authenticate_is_too_old() -> None:
     def old(served: Served, header: RequestHeader, request: Any) -> None:
         keys = [
             ApiVersion(api_key=17, min_version=0, max_version=0),
@@ -214,7 +214,7 @@ async def test_a_broker_from_before_requests_for_sasl_is_too_old() -> None:
 
 
 @in_virtual_time
-async def test_a_client_that_does_not_log_in_is_told_why_it_may_have_been_hung_up_on() -> None:
+async def test_the_error_without_a_login_says_that_one_may_be_required() -> None:
     def hangs_up(served: Served, header: RequestHeader, request: Any) -> None:
         if isinstance(request, ApiVersionsRequest):
             usual(served, header, request)
@@ -259,7 +259,7 @@ async def test_a_token_may_come_from_a_function_of_any_kind() -> None:
 
 
 @in_virtual_time
-async def test_a_token_that_is_none_is_refused_at_once() -> None:
+async def test_a_token_of_a_wrong_type_is_an_authentication_error() -> None:
     async def gives_nothing() -> Any:
         return None
 
@@ -269,7 +269,7 @@ async def test_a_token_that_is_none_is_refused_at_once() -> None:
 
 
 @in_virtual_time
-async def test_a_provider_that_fails_may_do_better_another_time() -> None:
+async def test_a_failing_token_provider_is_a_lost_connection() -> None:
     async def fails() -> str:
         raise OSError("the issuer is down")
 
@@ -280,9 +280,9 @@ async def test_a_provider_that_fails_may_do_better_another_time() -> None:
 
 
 @in_virtual_time
-async def test_a_refused_token_is_acknowledged_so_that_the_broker_can_say_so() -> None:
+async def test_a_refused_token_is_acknowledged_so_that_the_broker_sends_its_error() -> None:
     class Refusing(Doorkeeper):
-        def verdict(self, said: bytes) -> SaslAuthenticateResponse:
+        def outcome(self, said: bytes) -> SaslAuthenticateResponse:
             if said != b"\x01":
                 body = b'{"status":"invalid_token"}'
                 return SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=body)
@@ -321,7 +321,7 @@ async def test_requests_wait_while_it_logs_in_again_and_those_in_flight_are_answ
 
 
 @in_virtual_time
-async def test_a_throttling_that_lasts_longer_than_the_login_holds_requests_back() -> None:
+async def test_a_throttle_time_longer_than_the_login_holds_requests_back() -> None:
     class Throttling(Doorkeeper):
         def answer(self, served: Served, header: RequestHeader, request: Any) -> None:
             if isinstance(request, MetadataRequest) and request.topics[0].name == "throttled":  # type: ignore[index]
@@ -343,7 +343,7 @@ async def test_a_throttling_that_lasts_longer_than_the_login_holds_requests_back
 
 
 @in_virtual_time
-async def test_a_login_that_is_refused_the_second_time_ends_the_connection() -> None:
+async def test_a_refused_second_login_closes_the_connection() -> None:
     door = Doorkeeper(lifetime=60.0)
     connection = await open_to(Peer(door))
     door.accepted = b"another"
@@ -359,7 +359,7 @@ async def test_a_login_that_is_refused_the_second_time_ends_the_connection() -> 
 
 
 @in_virtual_time
-async def test_a_second_login_that_is_not_answered_ends_the_connection() -> None:
+async def test_an_unanswered_second_login_closes_the_connection() -> None:
     door = Doorkeeper(lifetime=60.0)
     connection = await open_to(Peer(door), request_timeout=5.0)
     door.silent = True
@@ -370,7 +370,7 @@ async def test_a_second_login_that_is_not_answered_ends_the_connection() -> None
 
 
 @in_virtual_time
-async def test_a_second_login_that_is_cancelled_ends_the_connection() -> None:
+async def test_a_cancelled_second_login_closes_the_connection() -> None:
     door = Doorkeeper(lifetime=60.0)
     connection = await open_to(Peer(door))
     door.silent = True
@@ -398,7 +398,7 @@ async def owned_broker(peer: Peer, owner: Owner, **settings: Any) -> Broker:
 
 
 @in_virtual_time
-async def test_sessions_are_renewed_in_time_for_as_long_as_the_connection_is_open() -> None:
+async def test_sessions_are_renewed_in_time_while_the_connection_is_open() -> None:
     door = Doorkeeper(lifetime=100.0)
     peer, owner = Peer(door), Owner()
     broker = await owned_broker(peer, owner)
@@ -416,7 +416,7 @@ async def test_sessions_are_renewed_in_time_for_as_long_as_the_connection_is_ope
 
 
 @in_virtual_time
-async def test_a_very_short_session_does_not_make_it_log_in_all_the_time() -> None:
+async def test_a_very_short_session_is_renewed_once_a_second() -> None:
     door = Doorkeeper(lifetime=0.01)
     peer, owner = Peer(door), Owner()
     broker = await owned_broker(peer, owner)
@@ -429,7 +429,7 @@ async def test_a_very_short_session_does_not_make_it_log_in_all_the_time() -> No
 
 
 @in_virtual_time
-async def test_who_is_refused_is_not_tried_again_without_a_pause() -> None:
+async def test_refused_logins_are_attempted_with_backoff() -> None:
     door = Doorkeeper()
     door.accepted = b"another"
     peer, owner = Peer(door), Owner()
@@ -445,7 +445,7 @@ async def test_who_is_refused_is_not_tried_again_without_a_pause() -> None:
 # Keys and secrets.
 
 
-async def test_a_key_that_takes_long_does_not_hold_up_the_loop() -> None:
+async def test_a_slow_key_derivation_does_not_block_the_loop() -> None:
     login = Login("SCRAM-SHA-512", username="alice", password=PASSWORD)
     exchange = await login.exchange()
     first = exchange.begin()

@@ -1,4 +1,4 @@
-"""Connections over TLS, on loopback: large answers, peers that stall, break off, or speak something else."""
+"""Connections over TLS on loopback: large responses, and peers that stall, close, or use another protocol."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def listening(peer: Peer, context: ssl.SSLContext) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def handled_by(handler: Handler) -> AsyncIterator[int]:
-    """A port behind which every connection is handled so, and then ends."""
+    """A port where ``handle`` runs for each connection, which then ends."""
     handled: set[asyncio.Task[None]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,7 +99,7 @@ def connection_to(port: int, context: ssl.SSLContext, *, host: str = "localhost"
 
 
 async def failure(port: int, context: ssl.SSLContext, *, host: str = "localhost", timeout: float = 10.0) -> KafkaError:
-    """What opening ends with."""
+    """The error of opening."""
     connection = connection_to(port, context, host=host, timeout=timeout)
     with pytest.raises(KafkaError) as failed:
         await connection.connect(timeout)
@@ -111,7 +111,7 @@ def ask(name: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
 
 
-async def test_large_answers_come_whole_and_in_order(contexts: Contexts) -> None:
+async def test_large_responses_arrive_complete_and_in_order(contexts: Contexts) -> None:
     def script(served: Served, header: RequestHeader, request: Any) -> None:
         if isinstance(request, MetadataRequest) and request.topics and request.topics[0].name == "large":
             rack = "x" * 30_000
@@ -143,7 +143,7 @@ async def test_an_authority_that_is_not_trusted_is_an_authentication_error(conte
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-async def test_a_certificate_may_be_for_a_name_or_an_address(contexts: Contexts, host: str) -> None:
+async def test_a_certificate_can_be_for_a_name_or_an_address(contexts: Contexts, host: str) -> None:
     async with listening(Peer(), contexts.server if host == "localhost" else contexts.by_address) as port:
         connection = connection_to(port, contexts.client, host=host)
         await connection.connect(10.0)
@@ -156,10 +156,10 @@ async def test_a_certificate_for_another_name_is_an_authentication_error(context
     async with listening(Peer(), contexts.elsewhere) as port:
         error = await failure(port, contexts.client)
         assert isinstance(error, AuthenticationError)
-        assert "Hostname mismatch, certificate is not valid for 'localhost'; it must be for the name" in str(error)
+        assert "Hostname mismatch, certificate is not valid for 'localhost'; it must be for the host name" in str(error)
 
 
-async def test_a_handshake_that_stalls_ends_in_time_and_is_named(contexts: Contexts) -> None:
+async def test_the_timeout_of_a_stalled_handshake_names_the_handshake(contexts: Contexts) -> None:
     async def stall(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -167,23 +167,23 @@ async def test_a_handshake_that_stalls_ends_in_time_and_is_named(contexts: Conte
         began = asyncio.get_running_loop().time()
         error = await failure(port, contexts.client, timeout=0.3)
         assert isinstance(error, ConnectionLost)
-        assert "did not end the TLS handshake in time; if the port is one without it, set security_protocol" in str(
+        assert "did not finish the TLS handshake in time; if the port does not use TLS, set security_protocol" in str(
             error
         )
         assert asyncio.get_running_loop().time() - began < 2.0
 
 
-async def test_a_peer_that_hangs_up_in_the_handshake_may_be_one_without_tls(contexts: Contexts) -> None:
+async def test_the_error_for_a_peer_that_closes_in_the_handshake_names_the_setting(contexts: Contexts) -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(5)
 
     async with handled_by(hang_up) as port:
         error = await failure(port, contexts.client)
         assert isinstance(error, ConnectionLost)
-        assert "hung up during the TLS handshake; if the port is one without it" in str(error)
+        assert "closed the connection during the TLS handshake; if the port does not use TLS" in str(error)
 
 
-async def test_a_peer_that_answers_in_the_clear_does_not_speak_tls(contexts: Contexts) -> None:
+async def test_the_error_for_a_plaintext_answer_names_the_setting(contexts: Contexts) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(5)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -193,10 +193,10 @@ async def test_a_peer_that_answers_in_the_clear_does_not_speak_tls(contexts: Con
     async with handled_by(answer) as port:
         error = await failure(port, contexts.client)
         assert isinstance(error, WrongProtocol)
-        assert "does not speak TLS on this port; if the port is one without it, set security_protocol" in str(error)
+        assert "does not speak TLS on this port; if the port does not use TLS, set security_protocol" in str(error)
 
 
-async def test_an_end_without_farewell_within_an_answer_loses_the_connection(contexts: Contexts) -> None:
+async def test_an_end_without_close_notify_within_a_response_is_a_lost_connection(contexts: Contexts) -> None:
     def cut(served: Served, header: RequestHeader, request: Any) -> None:
         if isinstance(request, MetadataRequest):
             served.transport.write(b"\0\0\1\0half")
@@ -213,7 +213,7 @@ async def test_an_end_without_farewell_within_an_answer_loses_the_connection(con
         await connection.wait_closed()
 
 
-async def test_closing_does_not_wait_long_for_a_peer_that_says_no_farewell(contexts: Contexts) -> None:
+async def test_closing_does_not_wait_long_for_close_notify(contexts: Contexts) -> None:
     peer = Peer()
     async with listening(peer, contexts.server) as port:
         connection = connection_to(port, contexts.client)

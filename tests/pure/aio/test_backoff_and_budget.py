@@ -1,4 +1,4 @@
-"""Pauses grow and spread; bytes are given out in turn and never twice."""
+"""Pauses grow with jitter. Bytes are granted in order and never twice."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aiokafka_lite.aio.byte_budget import ByteBudget
 from aiokafka_lite.aio.retry import Backoff
 
 
-def test_pauses_double_up_to_the_maximum_and_begin_again() -> None:
+def test_pauses_double_up_to_the_maximum_and_can_be_reset() -> None:
     backoff = Backoff(0.1, 1.0, random=lambda: 0.0)
     assert [backoff.next() for _ in range(6)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
     backoff.reset()
     assert backoff.next() == pytest.approx(0.1)
 
 
-def test_who_counts_failures_elsewhere_gets_the_same_pauses() -> None:
+def test_after_returns_the_same_pauses_for_a_count_of_failures() -> None:
     backoff = Backoff(0.1, 1.0, random=lambda: 0.0)
     assert [backoff.after(failures) for failures in (0, 1, 2, 3, 4, 10**9)] == pytest.approx(
         [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
@@ -40,7 +40,7 @@ def test_a_pause_is_never_above_the_maximum_and_loses_at_most_its_jitter(
         assert full * 0.8 <= pause <= full <= maximum
 
 
-async def test_bytes_are_given_out_first_come_first_served() -> None:
+async def test_bytes_are_granted_in_the_order_of_the_calls() -> None:
     budget = ByteBudget(100)
     order: list[str] = []
 
@@ -52,7 +52,7 @@ async def test_bytes_are_given_out_first_come_first_served() -> None:
     large = asyncio.create_task(take("large", 60))
     small = asyncio.create_task(take("small", 10))
     await asyncio.sleep(0)
-    assert not budget.try_acquire(1), "nobody overtakes those who wait"
+    assert not budget.try_acquire(1), "no caller overtakes those that wait"
     assert repr(budget) == "<ByteBudget used=80 total=100 waiting=2>"
     budget.release(80)
     await asyncio.gather(large, small)
@@ -60,7 +60,7 @@ async def test_bytes_are_given_out_first_come_first_served() -> None:
     assert budget.free == 30
 
 
-async def test_nobody_overtakes_one_that_has_been_given_its_bytes_and_is_not_awake_yet() -> None:
+async def test_no_request_overtakes_a_granted_caller_that_has_not_run_yet() -> None:
     budget = ByteBudget(100)
     order: list[str] = []
 
@@ -80,7 +80,7 @@ async def test_nobody_overtakes_one_that_has_been_given_its_bytes_and_is_not_awa
     assert budget.try_acquire(80)
 
 
-async def test_who_gives_up_lets_those_behind_pass() -> None:
+async def test_a_cancelled_caller_makes_room_for_the_next() -> None:
     budget = ByteBudget(100)
     await budget.acquire(50)
     large = asyncio.create_task(budget.acquire(90))
@@ -92,7 +92,7 @@ async def test_who_gives_up_lets_those_behind_pass() -> None:
     assert budget.waiting == 0
 
 
-async def test_bytes_granted_to_one_that_is_cancelled_in_the_same_turn_come_back() -> None:
+async def test_bytes_granted_to_a_caller_cancelled_in_the_same_turn_are_released() -> None:
     budget = ByteBudget(100)
     await budget.acquire(100)
     waiting = asyncio.create_task(budget.acquire(70))
@@ -106,16 +106,16 @@ async def test_bytes_granted_to_one_that_is_cancelled_in_the_same_turn_come_back
     assert budget.free == 0
 
 
-def test_more_than_there_is_can_neither_be_taken_nor_given_back() -> None:
+def test_sizes_out_of_range_are_refused() -> None:
     budget = ByteBudget(100)
-    with pytest.raises(ValueError, match="the budget is 100"):
+    with pytest.raises(ValueError, match="from 0 to 100 bytes"):
         budget.try_acquire(101)
-    with pytest.raises(ValueError, match="given back"):
+    with pytest.raises(ValueError, match="bytes in use"):
         budget.release(1)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), max_size=40), st.integers())
-def test_whatever_is_taken_cancelled_and_given_back_the_sum_is_right(wishes: list[tuple[int, bool]], seed: int) -> None:
+def test_used_and_free_bytes_always_sum_to_the_total(wishes: list[tuple[int, bool]], seed: int) -> None:
     chance = random.Random(seed)
 
     async def main() -> None:

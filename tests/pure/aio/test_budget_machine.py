@@ -1,4 +1,4 @@
-"""Whatever is asked, given back and given up in whatever turn of the loop: bytes are had in the order of the calls."""
+"""Bytes are granted in the order of the calls, for any sequence of acquire, release and cancel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOTAL = 100
 
 
 class BudgetMachine(RuleBasedStateMachine):
-    """The loop turns only where a rule says so, so that every order of events comes up."""
+    """The loop runs only in the rules that turn it, so every order of events occurs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class BudgetMachine(RuleBasedStateMachine):
         self.had: list[int] = []
         self.calls: list[asyncio.Task[None]] = []
         self.lookers: list[asyncio.Task[None]] = []
-        self.given_up: set[asyncio.Task[None]] = set()
+        self.cancelled: set[asyncio.Task[None]] = set()
 
     @property
     def waiting(self) -> list[asyncio.Task[None]]:
-        return [call for call in self.calls if not call.done() and call not in self.given_up]
+        return [call for call in self.calls if not call.done() and call not in self.cancelled]
 
     @rule(size=st.integers(1, TOTAL))
     def acquire(self, size: int) -> None:
@@ -61,12 +61,12 @@ class BudgetMachine(RuleBasedStateMachine):
             self.budget.release(self.held.pop(choice.randrange(len(self.held))))
 
     @rule(choice=st.randoms(use_true_random=False))
-    def give_up(self, choice: Random) -> None:
+    def cancel(self, choice: Random) -> None:
         open_calls = [*self.waiting, *(looker for looker in self.lookers if not looker.done())]
         if open_calls:
             call = choice.choice(open_calls)
             call.cancel()
-            self.given_up.add(call)
+            self.cancelled.add(call)
 
     @rule()
     def turn(self) -> None:
@@ -84,9 +84,7 @@ class BudgetMachine(RuleBasedStateMachine):
                 self.budget.release(self.held.pop())
             self.turn()
             self.turn()
-        assert all(call.done() for call in (*self.calls, *self.lookers)), (
-            "with all bytes given back nobody waits for ever"
-        )
+        assert all(call.done() for call in (*self.calls, *self.lookers)), "with all bytes released no caller waits"
         assert (self.budget.used, self.budget.waiting, self.budget.is_short) == (0, 0, False)
         self.loop.close()
 

@@ -1,4 +1,4 @@
-"""Frames come out whole whatever way the bytes came in, and both directions hold back when the other cannot follow."""
+"""Frames arrive complete for any split of the bytes, and flow control works in both directions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def framed(*bodies: bytes) -> bytes:
 
 
 def pipe(segment_size: int | None = None) -> tuple[FramedStreamReader, FramedStreamReader, MemoryTransport]:
-    """Two framed ends, and the transport of the second."""
+    """Two connected framed streams, and the transport of the second."""
     (_, near), (far_transport, far) = memory_pipe(
         lambda: FramedStreamReader(1 << 24, "near's peer"),
         lambda: FramedStreamReader(1 << 24, "far's peer"),
@@ -89,13 +89,13 @@ async def test_an_end_within_a_frame_is_a_lost_connection(part: bytes) -> None:
     far_transport.write(framed(b"whole") + part)
     far_transport.close()
     assert await near.read_frame() == b"whole"
-    with pytest.raises(ConnectionLost, match="near's peer ended the connection within a frame"):
+    with pytest.raises(ConnectionLost, match="near's peer closed the connection within a frame"):
         await near.read_frame()
     await near.wait_closed()
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"HTTP"])
-async def test_a_bad_size_is_told_after_the_frames_before_it_and_ends_the_connection(size: bytes) -> None:
+async def test_a_wrong_size_is_raised_after_the_frames_before_it(size: bytes) -> None:
     near, far, far_transport = pipe()
     far_transport.write(framed(b"good", b"also good") + size + b"noise")
     assert await near.read_frame() == b"good"
@@ -169,7 +169,7 @@ async def test_unread_frames_are_bounded(body: bytes) -> None:
     await finish(near, far)
 
 
-async def test_drain_waits_for_room_and_learns_of_the_end() -> None:
+async def test_drain_waits_for_room_and_raises_at_the_end() -> None:
     near, _, far_transport = pipe()
     far_transport.pause_reading()
     near.write([bytes(1_000_000)])
@@ -196,16 +196,16 @@ async def test_drain_goes_on_when_there_is_room() -> None:
     await finish(near, far)
 
 
-async def test_writing_before_a_transport_is_there_was_not_sent() -> None:
+async def test_writing_without_a_transport_is_an_unsent_request() -> None:
     with pytest.raises(ConnectionLost) as caught:
         FramedStreamReader(100).write([b"x"])
     assert not caught.value.sent
 
 
-def test_close_cuts_off_a_peer_that_takes_nothing() -> None:
+def test_close_aborts_for_a_peer_that_reads_nothing() -> None:
     async def main() -> float:
         loop = asyncio.get_running_loop()
-        with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel accepts, and nobody reads
+        with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel accepts, and no task reads
             _, near = await loop.create_connection(lambda: FramedStreamReader(100), *listening.getsockname())
             near.write([bytes(50_000_000)])
             near.close()

@@ -1,4 +1,4 @@
-"""A pipe in memory has the manners of a TCP connection, and asyncio's own streams work on it."""
+"""A memory pipe behaves like a TCP connection, and asyncio's streams work on it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_bytes_arrive_in_order_and_never_within_write() -> None:
     await turns()
 
 
-async def test_what_is_written_may_be_changed_afterwards() -> None:
+async def test_written_bytes_are_copied() -> None:
     near, _, _, server = pair()
     data = bytearray(b"before")
     near.write(data)
@@ -88,7 +88,7 @@ async def test_what_is_written_may_be_changed_afterwards() -> None:
     await turns()
 
 
-async def test_segments_are_cut_as_told() -> None:
+async def test_segments_have_the_requested_size() -> None:
     (near, _), (_, server) = memory_pipe(Notes, Notes, segment_size=1)
     near.write(b"abcdef")
     for _ in range(3):
@@ -100,7 +100,7 @@ async def test_segments_are_cut_as_told() -> None:
     await turns()
 
 
-async def test_a_buffered_protocol_with_little_room_gets_everything() -> None:
+async def test_a_buffered_protocol_with_a_small_buffer_receives_everything() -> None:
     (near, _), (_, server) = memory_pipe(Notes, lambda: Buffered(7))
     near.write(bytes(range(100)))
     near.write(b"rest")
@@ -110,7 +110,7 @@ async def test_a_buffered_protocol_with_little_room_gets_everything() -> None:
     await turns()
 
 
-async def test_closing_delivers_what_was_written_then_the_end() -> None:
+async def test_closing_delivers_the_written_bytes_then_the_end() -> None:
     near, client, far, server = pair()
     near.write(b"last words")
     near.close()
@@ -123,7 +123,7 @@ async def test_closing_delivers_what_was_written_then_the_end() -> None:
     assert far.is_closing()
 
 
-async def test_half_a_close_leaves_the_other_half_open() -> None:
+async def test_a_half_close_leaves_the_other_direction_open() -> None:
     near, client, far, server = pair(stays_open=True)
     near.write_eof()
     with pytest.raises(RuntimeError):
@@ -139,7 +139,7 @@ async def test_half_a_close_leaves_the_other_half_open() -> None:
     assert server.events == ["made", "eof", "lost"]
 
 
-async def test_abort_drops_what_was_not_read_and_resets_the_other_end() -> None:
+async def test_abort_drops_unread_bytes_and_resets_the_other_end() -> None:
     near, client, _, server = pair()
     near.write(b"never read")
     near.abort()

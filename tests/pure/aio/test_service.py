@@ -19,7 +19,7 @@ class Boom(Exception):
 
 
 class Probe(Component):
-    """Notes what is done to it; hooks may be given."""
+    """Records its calls. Hooks are optional."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ def others() -> set[asyncio.Task[object]]:
     return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
 
 
-async def test_it_starts_runs_children_and_closes_in_good_order() -> None:
+async def test_it_starts_runs_children_and_closes() -> None:
     async with Probe() as probe:
         probe.service.start_child(probe.forever)
         await turns()
@@ -83,7 +83,7 @@ async def test_start_and_close_may_come_from_different_tasks() -> None:
     assert probe.state is ServiceState.CLOSED
 
 
-async def test_a_start_that_fails_raises_that_and_leaves_nothing() -> None:
+async def test_a_failed_start_raises_and_leaves_no_task() -> None:
     async def hook(probe: Probe) -> None:
         probe.service.start_child(probe.forever)
         await turns()
@@ -98,7 +98,7 @@ async def test_a_start_that_fails_raises_that_and_leaves_nothing() -> None:
         await probe.close()
 
 
-async def test_a_child_that_dies_during_the_start_fails_the_start() -> None:
+async def test_a_child_that_fails_during_the_start_fails_the_start() -> None:
     async def hook(probe: Probe) -> None:
         probe.service.start_child(boom)
         await asyncio.Event().wait()
@@ -108,7 +108,7 @@ async def test_a_child_that_dies_during_the_start_fails_the_start() -> None:
 
 
 @pytest.mark.parametrize("after", range(6))
-async def test_a_start_that_is_cancelled_at_any_turn_leaves_nothing(after: int) -> None:
+async def test_a_start_cancelled_at_any_turn_leaves_no_task(after: int) -> None:
     async def hook(probe: Probe) -> None:
         probe.service.start_child(probe.forever)
         await asyncio.Event().wait()
@@ -138,7 +138,7 @@ async def test_closing_while_it_starts_ends_both_calls() -> None:
         assert probe.state is ServiceState.CLOSED
 
 
-async def test_the_death_of_a_child_reaches_waiting_calls_the_next_call_and_close(
+async def test_the_failure_of_a_child_reaches_waiting_calls_the_next_call_and_close(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     probe = Probe()
@@ -164,7 +164,7 @@ async def test_the_death_of_a_child_reaches_waiting_calls_the_next_call_and_clos
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_a_death_is_told_at_once_even_if_other_tasks_take_their_time_to_end() -> None:
+def test_a_failure_is_raised_at_once_although_other_tasks_end_later() -> None:
     async def main() -> None:
         async def says_goodbye() -> None:
             try:
@@ -190,7 +190,7 @@ def test_a_death_is_told_at_once_even_if_other_tasks_take_their_time_to_end() ->
     run(main())
 
 
-async def test_a_death_is_unwrapped_from_groups_within_the_child() -> None:
+async def test_a_failure_is_unwrapped_from_exception_groups() -> None:
     async def nested() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(boom)
@@ -224,7 +224,7 @@ async def test_a_traceback_does_not_grow_with_every_raise() -> None:
         await probe.close()
 
 
-async def test_a_child_that_somebody_cancels_from_outside_is_a_failure() -> None:
+async def test_a_child_that_is_cancelled_from_outside_is_a_failure() -> None:
     probe = Probe()
     await probe.start()
     probe.service.start_child(probe.forever, name="victim")
@@ -264,7 +264,7 @@ async def test_a_child_that_returns_ends_nothing_else() -> None:
         probe.service.check()
 
 
-async def test_calls_before_start_and_after_close_say_so() -> None:
+async def test_calls_before_start_and_after_close_are_refused() -> None:
     probe = Probe()
     with pytest.raises(IllegalStateError, match="not started"):
         probe.service.check()
@@ -288,7 +288,7 @@ async def test_closing_what_never_started_is_allowed() -> None:
     assert not probe.notes
 
 
-async def test_a_call_that_waits_learns_of_the_close() -> None:
+async def test_a_waiting_call_ends_at_the_close() -> None:
     probe = Probe()
     await probe.start()
     waiting = asyncio.create_task(probe.service.while_running(asyncio.Event().wait()))
@@ -299,7 +299,7 @@ async def test_a_call_that_waits_learns_of_the_close() -> None:
     assert waiting.cancelling() == 0
 
 
-async def test_a_call_that_is_cancelled_stays_cancelled_even_when_the_component_dies_then() -> None:
+async def test_a_cancelled_call_stays_cancelled_if_the_component_fails_then() -> None:
     probe = Probe()
     await probe.start()
     waiting = asyncio.create_task(probe.service.while_running(asyncio.Event().wait()))
@@ -312,7 +312,7 @@ async def test_a_call_that_is_cancelled_stays_cancelled_even_when_the_component_
         await probe.close()
 
 
-async def test_until_failed_gives_results_and_errors_through() -> None:
+async def test_while_running_passes_results_and_errors() -> None:
     async with Probe() as probe:
         assert await probe.service.while_running(asyncio.sleep(0, "result")) == "result"
         with pytest.raises(Boom):
@@ -320,7 +320,7 @@ async def test_until_failed_gives_results_and_errors_through() -> None:
         probe.service.check()
 
 
-async def test_the_error_of_the_body_is_the_one_that_comes_out() -> None:
+async def test_the_error_of_the_body_is_raised_not_that_of_close() -> None:
     async def hook(probe: Probe) -> None:
         raise OSError("and the goodbye failed, too")
 
@@ -329,7 +329,7 @@ async def test_the_error_of_the_body_is_the_one_that_comes_out() -> None:
             raise Boom("body")
 
 
-async def test_an_error_while_closing_comes_out_of_close() -> None:
+async def test_an_error_while_closing_is_raised_by_close() -> None:
     probe = Probe(on_close=lambda _: boom())
     await probe.start()
     with pytest.raises(Boom):
@@ -337,7 +337,7 @@ async def test_an_error_while_closing_comes_out_of_close() -> None:
     assert probe.state is ServiceState.FAILED
 
 
-def test_an_orderly_end_is_cut_off_when_its_time_is_over() -> None:
+def test_on_close_is_cancelled_at_the_timeout() -> None:
     async def main() -> float:
         probe = Probe(on_close=lambda _: asyncio.sleep(3600))
         await probe.start()
@@ -351,7 +351,7 @@ def test_an_orderly_end_is_cut_off_when_its_time_is_over() -> None:
     assert run(main()) == pytest.approx(1.5)
 
 
-def test_a_second_close_can_shorten_the_first_but_not_lengthen_it() -> None:
+def test_a_second_close_can_shorten_the_first_but_not_extend_it() -> None:
     async def main() -> float:
         probe = Probe(on_close=lambda _: asyncio.sleep(3600))
         await probe.start()
@@ -363,7 +363,7 @@ def test_a_second_close_can_shorten_the_first_but_not_lengthen_it() -> None:
     assert run(main()) == pytest.approx(1.0)
 
 
-def test_a_close_that_is_cancelled_becomes_abrupt_and_leaves_nothing() -> None:
+def test_a_cancelled_close_becomes_abrupt_and_leaves_no_task() -> None:
     async def main() -> float:
         probe = Probe(on_close=lambda _: asyncio.sleep(3600))
         await probe.start()
@@ -381,7 +381,7 @@ def test_a_close_that_is_cancelled_becomes_abrupt_and_leaves_nothing() -> None:
     assert run(main()) == pytest.approx(1.0)
 
 
-def test_close_within_a_cancelled_scope_still_ends_in_good_order() -> None:
+def test_close_in_a_cancelled_scope_still_runs_on_close() -> None:
     async def main() -> list[str]:
         async def hook(probe: Probe) -> None:
             await asyncio.sleep(0.5)
@@ -498,7 +498,7 @@ def test_use_from_another_loop_is_refused() -> None:
             probe.service.check()
 
 
-def test_a_loop_that_ends_under_a_component_leaves_a_clear_error() -> None:
+def test_a_component_whose_loop_has_ended_raises_a_clear_error() -> None:
     probe = Probe()
     asyncio.run(probe.start())
     with pytest.raises(IllegalStateError, match=r"event loop .* is closed"):
@@ -507,7 +507,7 @@ def test_a_loop_that_ends_under_a_component_leaves_a_clear_error() -> None:
         probe.service.check()
 
 
-def test_a_loop_that_ends_under_components_is_one_line_that_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_that_ends_before_close_logs_one_line_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
     inner = Probe()
 
     async def forget_to_close() -> None:
@@ -524,7 +524,7 @@ def test_a_loop_that_ends_under_components_is_one_line_that_says_what_to_do(capl
     assert inner.service.failure is not None
 
 
-async def test_what_was_not_started_or_is_closed_says_what_to_do() -> None:
+async def test_errors_before_start_and_after_close_name_the_remedy() -> None:
     probe = Probe()
     with pytest.raises(IllegalStateError, match="is not started: use it in 'async with'"):
         probe.service.check()

@@ -1,4 +1,4 @@
-"""Waiting takes no time, everything else stays as it is."""
+"""In virtual time, waiting takes no time, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_sockets_of_the_same_loop_work() -> None:
     assert run(main()) == pytest.approx(151)
 
 
-def test_the_same_seed_gives_the_same_numbers_and_harms_no_others() -> None:
+def test_the_same_seed_gives_the_same_numbers_and_restores_the_state() -> None:
     async def main() -> float:
         return random.random()
 
