@@ -141,7 +141,7 @@ async def produce(
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record. May be repeated."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(min=0, help="Partition to write to; by default chosen by key, or round-robin.")
+        int | None, typer.Option(min=0, help="Partition to write to; by default that of the key, or any.")
     ] = None,
     compression: CompressionOption = None,
     acks: AcksOption = None,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from .running import FAILED, say
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table as RichTable
 
 Cell = str | int | float | bool | None | Sequence[object]
@@ -90,7 +89,7 @@ class Output:
         if self.is_terminal:
             from rich.console import Console
 
-            print_rich(Console(), part)
+            Console().print(rich_table(part))
             return
         if isinstance(part, Facts):
             rows = [(name.replace("_", " "), value) for name, value in part.values.items()]
@@ -108,11 +107,6 @@ def show_errors(errors: Iterable[Exception]) -> int:
         say(str(error))
         status = FAILED
     return status
-
-
-def print_rich(console: Console, part: Part) -> None:
-    """Print a table on a terminal."""
-    console.print(rich_table(part))
 
 
 def rich_table(part: Part) -> RichTable:

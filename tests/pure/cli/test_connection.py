@@ -78,3 +78,8 @@ async def test_the_file_may_set_strategies_and_the_group(tmp_path: Path) -> None
     assert connection.group("given") == "given"
     consumer = connection.consumer("of-file", topics=["orders"])
     assert consumer.group_metadata().group_id == "of-file"
+
+
+async def test_the_producer_refuses_an_unknown_codec() -> None:
+    with pytest.raises(ConfigurationError, match=r"compression must be one of .*'lz4'.*, got 'zip'"):
+        Connection(None, None, (), None).producer({}, {"compression": "zip"})

@@ -11,7 +11,7 @@ pytest.importorskip("rich")
 
 from rich.console import Console
 
-from aiokafka_lite.cli.output import Facts, Output, Table, print_rich, show_errors
+from aiokafka_lite.cli.output import Facts, Output, Table, rich_table, show_errors
 
 TABLE = Table(
     ("TOPIC", "LOG-END-OFFSET", "REPLICAS", "INTERNAL"),
@@ -49,7 +49,7 @@ def test_parts_are_one_object_in_json_and_separate_in_text(capsys: pytest.Captur
 
 def test_a_terminal_gets_a_table_whose_cells_are_no_markup() -> None:
     screen = io.StringIO()
-    print_rich(Console(file=screen, width=60), Table(("NAME",), [("[red]x",)]))
+    Console(file=screen, width=60).print(rich_table(Table(("NAME",), [("[red]x",)])))
     assert "[red]x" in screen.getvalue()
     assert "─" in screen.getvalue()
 

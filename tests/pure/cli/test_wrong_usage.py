@@ -33,6 +33,7 @@ WRONG = [
     (("topics", "list", "--config", "/nowhere.toml"), "/nowhere.toml"),
     (("topics", "create", "t", "--config", "retention.ms=5"), "--set"),
     (("produce", "orders", "--acks", "5"), "'--acks': '5' is not one of"),
+    (("consume", "t", "--partition", "1", "--group", "g"), "--partition and --group exclude each other"),
     (("consume", "orders", "--group", ""), "group must be a name that is not empty"),
 ]
 

@@ -42,8 +42,8 @@ def on_path(home: Path) -> dict[str, str]:
 
 
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
-    told, other = make_java(tmp_path / "told", "21"), make_java(tmp_path / "other", "17")
-    assert jvm.find_java({"JAVA_HOME": str(told)} | on_path(other)) == jvm.Java(told, 21, True)
+    chosen, other = make_java(tmp_path / "chosen", "21"), make_java(tmp_path / "other", "17")
+    assert jvm.find_java({"JAVA_HOME": str(chosen)} | on_path(other)) == jvm.Java(chosen, 21, True)
 
 
 def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:

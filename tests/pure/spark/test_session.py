@@ -20,8 +20,8 @@ def test_the_package_can_be_imported_from_the_zip(tmp_path: Path) -> None:
         names = set(archive.namelist())
     assert names == {str(module.relative_to(PACKAGE.parent)) for module in PACKAGE.rglob("*.py")}
     program = f"import sys; sys.path.insert(0, {str(shipped)!r}); import aiokafka_lite as a; print(a.__file__)"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert told.stdout.startswith(str(shipped))
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith(str(shipped))
 
 
 @pytest.mark.parametrize(
