@@ -213,12 +213,12 @@ class Delivery:
     A delivery is an awaitable, not a future, so it costs almost nothing. This works with it as it is:
 
      - ``await delivery``, ``asyncio.wait_for(delivery, 5)``, ``asyncio.gather(*deliveries)``,
-       ``asyncio.as_completed(deliveries)``, ``asyncio.shield(delivery)``, ``asyncio.ensure_future(delivery)``
+       ``asyncio.as_completed(deliveries)``, ``asyncio.shield(delivery)``, ``asyncio.ensure_future``
 
     Where asyncio insists on a future or on a coroutine, ask for one:
 
      - ``asyncio.wait([delivery.future(), ...])``: ``future`` returns an ``asyncio.Future``, for callbacks as well
-     - ``asyncio.create_task(delivery.wait())`` and ``TaskGroup.create_task(delivery.wait())``: ``wait`` is a coroutine
+     - ``asyncio.create_task`` and ``TaskGroup.create_task``: pass ``delivery.wait()``, which is a coroutine
 
     If the record fails and no caller awaits or asks for the error, the error is logged once per batch.
     """
@@ -276,9 +276,25 @@ class Delivery:
     def future(self) -> asyncio.Future[RecordMetadata]:
         """A future of the delivery, for ``asyncio.wait`` and ``add_done_callback``. Each call makes a new one.
 
-        Cancelling the future abandons the wait, not the record. Costs a task. Call it in the event loop.
+        Cancelling the future abandons the wait, not the record. Call it in the event loop.
         """
-        return asyncio.ensure_future(self.wait())
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        self._settle_future(future)
+        return future
+
+    def _settle_future(self, future: asyncio.Future[RecordMetadata]) -> None:
+        result = self._follow()
+        if future.done():
+            return
+        if not result.settled:
+            waiter = result.wait()
+            waiter.add_done_callback(lambda _: self._settle_future(future))
+            future.add_done_callback(lambda _: result.stop_waiting(waiter))
+        elif result.error is not None:
+            result.observe()  # asyncio logs an exception that is not retrieved from the future
+            future.set_exception(result.error)
+        else:
+            future.set_result(self._metadata(result))
 
     def report(self, function: Callable[[RecordMetadata, Exception | None], None]) -> None:
         """Call ``function(metadata, error)`` when the record is settled, perhaps at once. It must not raise."""

@@ -26,7 +26,7 @@ async def main() -> None:
     async with Producer(SERVERS) as producer:
         await sell(producer, "ann", "coffee")  # one after the other ...
         await sell(producer, "ann", "cake")
-        async with asyncio.TaskGroup() as sales:  # ... or all at once: they share requests, and each has its own fate
+        async with asyncio.TaskGroup() as sales:  # ... or all at once: they share requests, each has its own result
             for number in range(100):
                 sales.create_task(sell(producer, f"guest-{number}", "tea"))
         await sell(producer, "bob", "a cake far too large " * 100_000)

@@ -162,6 +162,19 @@ async def test_a_cancelled_future_of_a_delivery_leaves_the_others() -> None:
     assert called == [3]
 
 
+async def test_a_future_of_a_delivery_follows_a_record_that_moves_and_raises_its_error() -> None:
+    whole, left, right = (BatchResult("t", 0) for _ in range(3))
+    first, second = (delivery.future() for delivery in deliveries(whole, 2))
+    whole.move([(left, 0), (right, 0)])
+    await asyncio.sleep(0)
+    assert not first.done()
+    left.deliver(5)
+    right.fail(KafkaTimeout("too late"))
+    assert (await first).offset == 5
+    with pytest.raises(KafkaTimeout, match="too late"):
+        await second
+
+
 async def test_asyncio_wait_and_create_task_refuse_a_delivery_itself() -> None:
     (delivery,) = deliveries(BatchResult("t", 0), 1)
     with pytest.raises((TypeError, AttributeError)):
