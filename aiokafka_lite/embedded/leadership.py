@@ -80,18 +80,17 @@ class PartitionLeadership:
         ``keep_factor`` refuses another number of replicas (KIP-860).
         """
         state = self._controller.state_of(key)
-        settled = tuple(node for node in state.replicas if node not in state.adding)
+        settled = _without(state.replicas, state.adding)
         if replicas is None:
             if not (state.adding or state.removing):
                 raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is not being reassigned")
             self._move_to(key, state, settled)
             return
         self._controller.check_assignments([replicas])
-        if keep_factor and len(replicas) != len([node for node in settled if node not in state.removing] or settled):
+        if keep_factor and len(replicas) != len(_without(settled, state.removing) or settled):
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must not change")
         target = tuple(replicas)
-        adding = tuple(node for node in target if node not in settled)
-        removing = tuple(node for node in settled if node not in target)
+        adding, removing = _without(target, settled), _without(settled, target)
         if not adding:
             self._move_to(key, state, target)
         else:
@@ -112,4 +111,8 @@ class PartitionLeadership:
         """End the reassignment if all its new replicas are in sync."""
         state = self._controller.state_of(key)
         if state.adding and set(state.adding) <= set(state.isr):
-            self._move_to(key, state, tuple(node for node in state.replicas if node not in state.removing))
+            self._move_to(key, state, _without(state.replicas, state.removing))
+
+
+def _without(nodes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(node for node in nodes if node not in others)

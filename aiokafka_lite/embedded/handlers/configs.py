@@ -233,13 +233,16 @@ def _change(
     key = keys.get(name)
     if key is None or key.type is not ConfigType.LIST:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
-    present = [part for part in values.get(name, key.default or "").split(",") if part]
+    values[name] = _changed_list(values.get(name, key.default or ""), value, Change(change.config_operation))
+
+
+def _changed_list(present: str, value: str, change: Change) -> str:
+    """A list with the elements of ``value`` appended or subtracted."""
+    old = [part for part in present.split(",") if part]
     parts = [part.strip() for part in value.split(",")]
-    if change.config_operation == Change.APPEND:
-        present += [part for part in parts if part not in present]
-    else:
-        present = [part for part in present if part not in parts]
-    values[name] = ",".join(present)
+    if change is Change.APPEND:
+        return ",".join([*old, *(part for part in parts if part not in old)])
+    return ",".join(part for part in old if part not in parts)
 
 
 def _replace(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ...arguments import must_be
 from ...errors import ErrorCode
 from ...protocol.messages import (
+    AlterClientQuotasOperation,
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntry,
     AlterClientQuotasResponse,
@@ -99,13 +100,16 @@ def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:
         return f"an entity of {sorted(kinds)} cannot have quotas"
     if any(part.entity_name == "" for part in entry.entity):
         return "the name of an entity must not be empty; the default is null"
-    for change in entry.ops:
-        if change.key not in KEYS and not change.remove:
-            return f"unknown quota {change.key!r}"
-        if not change.remove and not change.value > 0:
-            return must_be(change.key, "> 0", change.value)
-        if not change.remove and change.key in (PRODUCE, FETCH) and change.value % 1:
-            return must_be(change.key, "a whole number of bytes", change.value)
+    return next((problem for change in entry.ops if not change.remove and (problem := _wrong_value(change))), None)
+
+
+def _wrong_value(change: AlterClientQuotasOperation) -> str | None:
+    if change.key not in KEYS:
+        return f"unknown quota {change.key!r}"
+    if not change.value > 0:
+        return must_be(change.key, "> 0", change.value)
+    if change.key in (PRODUCE, FETCH) and change.value % 1:
+        return must_be(change.key, "a whole number of bytes", change.value)
     return None
 
 

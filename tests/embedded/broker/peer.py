@@ -1,4 +1,4 @@
-"""A client that is nothing but the protocol: it sends what it is told, in the version it is told, and reads answers."""
+"""A raw client: it sends the given requests in the given versions, and reads the responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class Peer:
-    """One connection to one node, over memory or TCP, whichever the cluster has."""
+    """One connection to one node, in memory or over TCP, as the cluster is."""
 
     def __init__(self, cluster: EmbeddedCluster, node: int = 1) -> None:
         self.cluster = cluster
@@ -60,7 +60,7 @@ class Peer:
         self.stream.write([frame])
 
     async def receive(self) -> Any:
-        """The next answer; None when the node has ended the connection."""
+        """The next response; None if the node has closed the connection."""
         frame = await self.stream.read_frame()
         return None if frame is None else self.protocol.receive(frame)[1]
 

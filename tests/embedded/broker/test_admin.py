@@ -1,4 +1,4 @@
-"""Topics, settings, elections, reassignments, deletion: as a raw peer asks for them."""
+"""Topics, settings, elections, reassignments and deletion, requested by a raw client."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_topics_are_created_or_refused(
             assert {each.name for each in response.topics[0].configs or []} >= {"retention.ms", "cleanup.policy"}
 
 
-async def test_validation_makes_nothing_and_assignments_are_obeyed(three: EmbeddedCluster) -> None:
+async def test_validate_only_creates_nothing_and_assignments_are_used(three: EmbeddedCluster) -> None:
     async with Peer(three) as peer:
         await peer.ask(CreateTopicsRequest(topics=[creation("t")], validate_only=True))
         assert "t" not in three.controller.topics
@@ -93,7 +93,7 @@ async def test_validation_makes_nothing_and_assignments_are_obeyed(three: Embedd
         assert three.state_of("t", 0).replicas == (3, 1)
 
 
-async def test_topics_are_deleted_by_name_and_by_id_and_come_back_with_another_id(one: EmbeddedCluster) -> None:
+async def test_topics_are_deleted_by_name_and_by_id_and_get_a_new_id_when_created_again(one: EmbeddedCluster) -> None:
     topic = await one.create_topic("t")
     async with Peer(one) as peer:
         await peer.produce("t", produced(timestamp=-1))
@@ -106,7 +106,7 @@ async def test_topics_are_deleted_by_name_and_by_id_and_come_back_with_another_i
         assert (await peer.offset("t", -1)).offset == 0
 
 
-async def test_partitions_are_added_and_never_taken_away(three: EmbeddedCluster) -> None:
+async def test_partitions_are_added_but_never_removed(three: EmbeddedCluster) -> None:
     await three.create_topic("t", 2, 2)
     async with Peer(three) as peer:
         for count, code in ((4, 0), (3, ErrorCode.INVALID_PARTITIONS), (4, ErrorCode.INVALID_PARTITIONS)):
@@ -131,7 +131,7 @@ async def test_each_version_of_metadata_describes_the_cluster(three: EmbeddedClu
             assert (await peer.ask(MetadataRequest(topics=[]), version)).topics == []
 
 
-async def test_asking_creates_a_topic_only_where_allowed(one: EmbeddedCluster) -> None:
+async def test_a_metadata_request_creates_a_topic_only_if_allowed(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
         asked = [MetadataRequestTopic(name="new")]
         refused = await peer.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 9)
@@ -144,7 +144,7 @@ async def test_asking_creates_a_topic_only_where_allowed(one: EmbeddedCluster) -
         assert off.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_metadata_can_ask_by_id(one: EmbeddedCluster) -> None:
+async def test_metadata_is_found_by_topic_id(one: EmbeddedCluster) -> None:
     topic = await one.create_topic("t")
     async with Peer(one) as peer:
         asked = [
@@ -155,7 +155,7 @@ async def test_metadata_can_ask_by_id(one: EmbeddedCluster) -> None:
         assert [(each.name, each.error_code) for each in response.topics] == [("t", 0), (None, 100)]
 
 
-async def test_settings_are_changed_step_by_step_and_told_with_their_sources(one: EmbeddedCluster) -> None:
+async def test_settings_are_changed_incrementally_and_described_with_their_sources(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
 
     async def change(peer: Peer, name: str, operation: int, value: str | None, resource_type: int = 2) -> int:
@@ -222,7 +222,7 @@ async def test_preferred_replicas_are_elected(three: EmbeddedCluster) -> None:
         assert (await peer.ask(request)).replica_election_results == []
 
 
-async def test_a_reassignment_copies_first_and_then_lets_go(three: EmbeddedCluster) -> None:
+async def test_a_reassignment_adds_replicas_before_it_removes_others(three: EmbeddedCluster) -> None:
     await three.create_topic("t", assignments=[[1, 2]])
 
     def move(replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
@@ -245,7 +245,7 @@ async def test_a_reassignment_copies_first_and_then_lets_go(three: EmbeddedClust
         assert refused.responses[0].partitions[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-async def test_what_the_logs_hold_is_described(one: EmbeddedCluster) -> None:
+async def test_log_dirs_and_producers_are_described(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     records = produced(timestamp=-1, producer_id=5, epoch=2, sequence=0)
     async with Peer(one) as peer:
@@ -258,7 +258,7 @@ async def test_what_the_logs_hold_is_described(one: EmbeddedCluster) -> None:
         assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 2, 0)
 
 
-async def test_a_full_disk_is_a_storage_error_and_nothing_is_acknowledged() -> None:
+async def test_a_full_log_dir_is_a_storage_error() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(storage_limit=200)) as cluster:
         await cluster.create_topic("t")
         async with Peer(cluster) as peer:
@@ -267,7 +267,7 @@ async def test_a_full_disk_is_a_storage_error_and_nothing_is_acknowledged() -> N
             assert (await peer.offset("t", -1)).offset == 1
 
 
-async def test_retention_frees_what_is_old(one: EmbeddedCluster) -> None:
+async def test_retention_deletes_old_records(one: EmbeddedCluster) -> None:
     await one.create_topic("t", configs={"retention.ms": "1000"})
     async with Peer(one) as peer:
         await peer.produce("t", produced(timestamp=1000))
@@ -288,7 +288,7 @@ async def test_describe_cluster_names_brokers_and_kinds_of_endpoints(three: Embe
 
 
 @pytest.mark.parametrize("release, last", [("1.1", 5), ("2.8", 9), ("4.3.1", 13)])
-async def test_a_release_of_kafka_is_played_by_its_versions(release: str, last: int) -> None:
+async def test_as_kafka_offers_the_versions_of_a_release(release: str, last: int) -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, as_kafka=release) as cluster:
         async with Peer(cluster) as peer:
             response = await peer.ask(ApiVersionsRequest(), 0)
@@ -303,7 +303,7 @@ async def test_a_release_of_kafka_is_played_by_its_versions(release: str, last: 
                     raise ConnectionError
 
 
-async def test_too_new_a_version_of_api_versions_is_answered_in_version_0(one: EmbeddedCluster) -> None:
+async def test_an_unsupported_version_of_api_versions_is_answered_in_version_0(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
         peer.stream.write([bytes.fromhex("0000000c 0012 7fff 00000007 ffff 0000")])
         frame = await peer.stream.read_frame()
@@ -314,10 +314,10 @@ async def test_too_new_a_version_of_api_versions_is_answered_in_version_0(one: E
 
 @pytest.mark.parametrize("version", range(1, FindCoordinatorRequest.versions.last + 1))
 @pytest.mark.parametrize("key_type, what", [(1, "transactions"), (2, "share groups")])
-async def test_what_has_no_coordinator_is_refused_for_good(
+async def test_unsupported_coordinator_types_get_a_fatal_error(
     cluster: EmbeddedCluster, version: int, key_type: int, what: str
 ) -> None:
-    """An error that may pass would have clients ask again until their time is over."""
+    """With a retriable error, clients would retry until their timeout."""
     async with Peer(cluster) as peer:
         keys = {"coordinator_keys": ["key"]} if version >= 4 else {"key": "key"}
         answer = await peer.ask(FindCoordinatorRequest(key_type=key_type, **keys), version)
@@ -326,14 +326,14 @@ async def test_what_has_no_coordinator_is_refused_for_good(
         assert found.error_message == f"this broker does not support {what}"
 
 
-async def test_a_transactional_producer_is_refused_for_good(cluster: EmbeddedCluster) -> None:
+async def test_a_transactional_producer_gets_a_fatal_error(cluster: EmbeddedCluster) -> None:
     async with Peer(cluster) as peer:
         answer = await peer.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000))
     assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
-async def test_how_logs_are_compacted_can_be_set_while_a_broker_runs(one: EmbeddedCluster) -> None:
+async def test_settings_of_the_log_cleaner_change_while_a_broker_runs(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
         change = IncrementalAlterConfigsRequestConfig(name="log.cleaner.backoff.ms", config_operation=0, value="7")
         resource = IncrementalAlterConfigsRequestResource(resource_type=4, resource_name="1", configs=[change])
@@ -346,7 +346,7 @@ async def test_how_logs_are_compacted_can_be_set_while_a_broker_runs(one: Embedd
     assert [setting.value for setting in described.results[0].configs] == ["7"]
 
 
-async def test_every_setting_is_explained_to_who_asks_for_it(one: EmbeddedCluster) -> None:
+async def test_every_setting_has_documentation(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     resources = [
         DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None),

@@ -1,4 +1,4 @@
-"""Replication, elections and the in-sync set, while brokers stop, die, freeze and are cut off."""
+"""Replication, elections and in-sync sets while brokers stop, die, freeze and are cut off."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_node_restarts_on_another_port_and_metadata_says_so(cluster: Emb
         assert {broker.node_id: broker.port for broker in brokers}[2] == cluster.nodes[2].port
 
 
-async def test_the_last_in_sync_replica_gone_leaves_no_leader_until_it_returns(three: EmbeddedCluster) -> None:
+async def test_without_its_last_in_sync_replica_a_partition_has_no_leader(three: EmbeddedCluster) -> None:
     await three.create_topic("t", assignments=[[1]])
     await three.kill(1)
     assert three.leader_of("t", 0) == -1
@@ -79,7 +79,7 @@ async def test_too_few_in_sync_replicas_refuse_and_never_acknowledge(three: Embe
         assert (await peer.fetch("t", 0)).high_watermark == 0
 
 
-def test_a_shrinking_set_after_the_append_is_told_as_such() -> None:
+def test_an_in_sync_set_that_shrinks_after_the_append_has_its_own_error() -> None:
     async def main() -> None:
         async with EmbeddedCluster(
             brokers=2,
@@ -114,7 +114,7 @@ def test_a_produce_that_is_not_copied_in_time_times_out() -> None:
     run(main())
 
 
-async def test_a_leader_that_moves_answers_what_was_parked(three: EmbeddedCluster) -> None:
+async def test_a_leader_that_moves_answers_the_requests_that_wait(three: EmbeddedCluster) -> None:
     await three.create_topic("t", assignments=[[1, 2]])
     three.replication.delay = 1000.0
     async with Peer(three, 1) as peer:
@@ -126,7 +126,7 @@ async def test_a_leader_that_moves_answers_what_was_parked(three: EmbeddedCluste
         assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_leader_cut_off_acknowledges_nothing_and_loses_what_only_it_has() -> None:
+def test_a_leader_that_is_cut_off_acknowledges_nothing_and_truncates_its_own_records() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=3, tcp=False) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2, 3]])
@@ -166,7 +166,7 @@ def test_a_frozen_broker_loses_its_leadership_when_its_session_ends_and_answers_
     run(main())
 
 
-def test_an_unclean_election_is_taken_only_where_the_topic_allows_it() -> None:
+def test_an_unclean_election_happens_only_if_the_topic_allows_it() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
             await cluster.create_topic("safe", assignments=[[1, 2]])
@@ -216,7 +216,7 @@ async def test_in_sync_sets_and_leaders_can_be_set(three: EmbeddedCluster) -> No
         await three.move_leader("t", 0, 9)
 
 
-def test_an_hour_of_cluster_life_takes_a_moment_and_leaves_the_same_trace() -> None:
+def test_an_hour_in_virtual_time_is_fast_and_repeatable() -> None:
     async def main() -> int:
         async with EmbeddedCluster(
             brokers=3, tcp=False, seed=4, config=ClusterConfig(wall_clock=lambda: 1e9)
@@ -237,7 +237,7 @@ def test_an_hour_of_cluster_life_takes_a_moment_and_leaves_the_same_trace() -> N
     assert run(main(), seed=1) == first
 
 
-def test_a_connection_that_sends_nothing_for_long_is_closed() -> None:
+def test_an_idle_connection_is_closed() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=1, tcp=False) as cluster, Peer(cluster) as idle, Peer(cluster) as busy:
             idle.stream.write([b"\0\0"])  # half of a size
@@ -251,7 +251,7 @@ def test_a_connection_that_sends_nothing_for_long_is_closed() -> None:
 
 
 class Nemesis:
-    """Breaks a cluster of three at random and mends it again; at most one broker is out at a time."""
+    """Breaks a cluster of three at random and repairs it; at most one broker is down at a time."""
 
     def __init__(self, cluster: EmbeddedCluster, dice: random.Random) -> None:
         self.cluster = cluster
@@ -287,7 +287,7 @@ class Nemesis:
 
 
 class Writer:
-    """An idempotent producer of one record at a time, which asks the leader, or somebody, until it is told yes."""
+    """An idempotent producer of one record at a time. It retries, at the leader or another node, until it succeeds."""
 
     def __init__(self, cluster: EmbeddedCluster, dice: random.Random) -> None:
         self.cluster = cluster
@@ -316,7 +316,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("seed", seeds(12, usual=4))
-def test_nothing_acknowledged_is_lost_repeated_or_reordered_whatever_breaks(seed: int) -> None:
+def test_acknowledged_records_are_not_lost_repeated_or_reordered_under_faults(seed: int) -> None:
     async def main() -> tuple[list[bytes], list[bytes]]:
         dice = random.Random(seed)
         async with EmbeddedCluster(
@@ -350,7 +350,7 @@ def test_nothing_acknowledged_is_lost_repeated_or_reordered_whatever_breaks(seed
     assert len(stored) - len(acknowledged) <= 1
 
 
-def test_a_network_cut_anew_has_only_the_new_cut() -> None:
+def test_a_new_network_partition_replaces_the_old_one() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2, 3]])
@@ -380,7 +380,7 @@ def test_a_thaw_does_not_keep_the_session_of_a_broker_that_is_cut_off() -> None:
     run(main())
 
 
-def test_the_bytes_stored_are_those_of_the_logs_whatever_happened_to_them() -> None:
+def test_stored_bytes_are_the_size_of_the_logs_after_every_change() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t", assignments=[[1, 2, 3]], configs={"compression.type": "gzip"})
@@ -403,7 +403,7 @@ def test_the_bytes_stored_are_those_of_the_logs_whatever_happened_to_them() -> N
     run(main())
 
 
-def test_a_broker_with_a_skewed_clock_stamps_and_ages_records_by_it() -> None:
+def test_a_skewed_clock_affects_append_times_and_retention() -> None:
     async def main() -> None:
         async with EmbeddedCluster(
             brokers=2, tcp=False, config=ClusterConfig(wall_clock=lambda: 1_000_000.0)
@@ -428,7 +428,7 @@ def test_a_broker_with_a_skewed_clock_stamps_and_ages_records_by_it() -> None:
     run(main())
 
 
-def test_a_broker_whose_clock_is_slow_refuses_records_that_come_from_its_future() -> None:
+def test_a_slow_clock_rejects_records_from_its_future() -> None:
     async def main() -> None:
         async with EmbeddedCluster(
             brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1_000_000.0)

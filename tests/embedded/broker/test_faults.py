@@ -1,4 +1,4 @@
-"""Faults on demand hit what they name, as often as they say, and the history tells."""
+"""Faults hit the requests that they name, as often as configured, and the history records them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batch(*values: bytes) -> bytes:
     return produced(*values, timestamp=int(time.time() * 1000))
 
 
-async def test_a_failure_hits_as_often_as_told_and_writes_nothing(one: EmbeddedCluster) -> None:
+async def test_a_fault_fails_as_many_requests_as_configured_and_writes_nothing(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     fault = one.on(ProduceRequest).fail(ErrorCode.NOT_ENOUGH_REPLICAS, times=2)
     async with Peer(one) as peer:
@@ -43,7 +43,7 @@ async def test_nth_counts_matching_requests(one: EmbeddedCluster) -> None:
         assert codes == [0, -1, 0]
 
 
-async def test_a_failure_of_one_partition_lets_the_others_through(one: EmbeddedCluster) -> None:
+async def test_a_fault_on_one_partition_does_not_affect_the_others(one: EmbeddedCluster) -> None:
     await one.create_topic("t", 2)
     one.on(ProduceRequest, topic="t", partition=1).fail(ErrorCode.KAFKA_STORAGE_ERROR)
     request = produce_request("t", batch())
@@ -97,7 +97,7 @@ async def test_a_delay_comes_before_the_answer(one: EmbeddedCluster) -> None:
         assert time.perf_counter() - began >= 0.049
 
 
-async def test_answers_can_be_cut_replaced_and_made_up(one: EmbeddedCluster) -> None:
+async def test_responses_can_be_truncated_replaced_and_computed(one: EmbeddedCluster) -> None:
     one.on(MetadataRequest).answer(lambda request: MetadataResponse(brokers=[], topics=[], controller_id=77))
     async with Peer(one) as peer:
         assert (await peer.ask(MetadataRequest(topics=[]), 9)).controller_id == 77
@@ -135,7 +135,7 @@ async def test_the_history_holds_typed_requests_and_answers(one: EmbeddedCluster
     assert len(one.history) == 0
 
 
-async def test_a_killed_broker_does_nothing_more_of_what_it_was_sent(one: EmbeddedCluster) -> None:
+async def test_a_killed_broker_handles_no_more_requests(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as waiting, Peer(one) as peer:
         one.on(MetadataRequest).answer(lambda request: asyncio.get_running_loop().create_future())

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): partitions are named once, and only news is told."""
+"""Fetch sessions (KIP-227): requests name partitions once, and responses have only news."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(response: FetchResponse) -> list[int]:
     return sorted(part.partition_index for topic in response.responses for part in topic.partitions)
 
 
-async def test_an_incremental_fetch_tells_what_is_new(one: EmbeddedCluster) -> None:
+async def test_an_incremental_fetch_returns_only_news(one: EmbeddedCluster) -> None:
     await one.create_topic("t", 3)
     async with Peer(one) as peer:
         full = await peer.ask(request(0, 0, {0: 0, 1: 0, 2: 0}), 12)
@@ -49,7 +49,7 @@ async def test_an_incremental_fetch_tells_what_is_new(one: EmbeddedCluster) -> N
         assert told(await peer.ask(request(full.session_id, 3, {1: 1}), 12)) == []
 
 
-async def test_forgotten_partitions_are_not_read_any_more(one: EmbeddedCluster) -> None:
+async def test_forgotten_partitions_are_no_longer_read(one: EmbeddedCluster) -> None:
     await one.create_topic("t", 2)
     async with Peer(one) as peer:
         full = await peer.ask(request(0, 0, {0: 0, 1: 0}), 12)
@@ -58,7 +58,7 @@ async def test_forgotten_partitions_are_not_read_any_more(one: EmbeddedCluster) 
         assert told(await peer.ask(request(full.session_id, 2, {}), 12)) == []
 
 
-async def test_wrong_epochs_ids_and_kinds_of_sessions_are_told(one: EmbeddedCluster) -> None:
+async def test_a_wrong_session_epoch_or_id_has_its_own_error(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as peer:
         full = await peer.ask(request(0, 0, {0: 0}), 12)
@@ -78,7 +78,7 @@ async def test_a_final_epoch_ends_the_session(one: EmbeddedCluster) -> None:
         assert len(one.nodes[1].fetch_sessions) == 0
 
 
-async def test_an_error_is_told_and_so_is_its_end(one: EmbeddedCluster) -> None:
+async def test_an_error_and_its_end_are_news(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as peer:
         full = await peer.ask(request(0, 0, {0: 9}), 12)
@@ -97,7 +97,7 @@ async def test_the_least_recently_used_session_makes_room(one: EmbeddedCluster) 
         assert (await peer.ask(request(ids[2], 1, {}), 12)).error_code == 0
 
 
-async def test_sessions_remember_no_more_partitions_than_there_is_room_for(one: EmbeddedCluster) -> None:
+async def test_sessions_keep_a_limited_number_of_partitions(one: EmbeddedCluster) -> None:
     await one.create_topic("t", 3)
     sessions = one.nodes[1].fetch_sessions
     sessions.most_partitions = 1_000

@@ -1,4 +1,4 @@
-"""Other people's clients on the embedded cluster over TCP: groups, administration, and the versions of old days."""
+"""Other Kafka clients on the embedded cluster over TCP: groups, administration, and old versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 VALUES = sorted(b"value-%d" % number for number in range(COUNT))
 
 
-# ---- kafka-python
+# Kafka-python.
 
 
 def kafka_python_writes(servers: str, **settings: Any) -> None:
@@ -41,7 +41,7 @@ def kafka_python_writes(servers: str, **settings: Any) -> None:
 
 
 def kafka_python_reads_in_a_group(servers: str, group: str = "g", **settings: Any) -> list[bytes]:
-    """Read everything as a group of one, and commit."""
+    """Read all records in a group with one member, and commit."""
     kafka = pytest.importorskip("kafka")
     consumer = kafka.KafkaConsumer(
         "t",
@@ -73,7 +73,7 @@ async def test_kafka_python_speaks_the_versions_of_any_release(
 
 
 @pytest.mark.parametrize("release", ["1.1.1", "2.4.1", "2.8.2", "3.3.2", "3.9.1", "4.0.1"])
-async def test_kafka_python_takes_it_for_any_release(release: str) -> None:
+async def test_kafka_python_detects_the_release(release: str) -> None:
     async with EmbeddedCluster(brokers=2, as_kafka=release) as cluster:
         await cluster.create_topic("t", PARTITIONS, 2)
         await asyncio.to_thread(kafka_python_writes, cluster.bootstrap_servers)
@@ -143,7 +143,7 @@ async def test_kafka_python_administers(cluster: EmbeddedCluster) -> None:
     await asyncio.to_thread(administer)
 
 
-async def test_kafka_python_is_told_at_once_that_there_are_no_transactions(cluster: EmbeddedCluster) -> None:
+async def test_kafka_python_fails_at_once_with_transactions(cluster: EmbeddedCluster) -> None:
     kafka = pytest.importorskip("kafka")
 
     def begin() -> None:
@@ -158,7 +158,7 @@ async def test_kafka_python_is_told_at_once_that_there_are_no_transactions(clust
         await asyncio.to_thread(begin)
 
 
-# ---- confluent-kafka
+# Confluent-kafka.
 
 
 def confluent_writes(servers: str, **settings: Any) -> None:
@@ -190,8 +190,8 @@ def confluent_reads_in_a_group(servers: str, **settings: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("release", ["0.11.0", "1.0.0", "2.0.0"])
-async def test_librdkafka_speaks_old_versions_unasked(release: str) -> None:
-    """It then believes a setting instead of asking for ApiVersions; such a client is for brokers of that age."""
+async def test_librdkafka_speaks_old_versions_without_api_versions(release: str) -> None:
+    """The client then uses a setting instead of ApiVersions, as it would with a broker of that age."""
     settings = {"api.version.request": False, "broker.version.fallback": release}
     async with EmbeddedCluster(brokers=2, as_kafka="1.1.1") as cluster:
         await cluster.create_topic("t", PARTITIONS, 2)
@@ -275,7 +275,7 @@ async def test_librdkafka_administers_groups_and_offsets(cluster: EmbeddedCluste
     await asyncio.to_thread(administer)
 
 
-# ---- aiokafka
+# Aiokafka.
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

@@ -1,4 +1,4 @@
-"""Whatever comes in by the port: no crash, no memory on the word of a length, other connections unharmed."""
+"""Hostile bytes: no crash, no memory allocated for a claimed length, no effect on other connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def assert_alive(cluster: EmbeddedCluster) -> None:
 
 
 async def ended(peer: Peer) -> bool:
-    """Whether the node ends the connection."""
+    """Whether the node closes the connection."""
     try:
         async with asyncio.timeout(5):
             while await peer.stream.read_frame() is not None:
@@ -39,7 +39,7 @@ async def ended(peer: Peer) -> bool:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 3, 2**31 - 1, int.from_bytes(b"GET ", "big")])
-async def test_a_size_that_no_frame_has_ends_the_connection(cluster: EmbeddedCluster, size: int) -> None:
+async def test_an_impossible_frame_size_closes_the_connection(cluster: EmbeddedCluster, size: int) -> None:
     async with Peer(cluster) as bystander:
         async with Peer(cluster) as peer:
             peer.stream.write([struct.pack(">i", size) + b"x" * 100])
@@ -47,7 +47,7 @@ async def test_a_size_that_no_frame_has_ends_the_connection(cluster: EmbeddedClu
         assert (await bystander.ask(MetadataRequest(topics=[]))).brokers
 
 
-async def test_an_announced_frame_that_never_comes_costs_no_memory() -> None:
+async def test_a_large_frame_size_alone_allocates_no_memory() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
         tracemalloc.start()
         try:
@@ -64,7 +64,7 @@ async def test_an_announced_frame_that_never_comes_costs_no_memory() -> None:
 
 
 @pytest.mark.parametrize("key", [-1, 4, 999, 32767])
-async def test_an_unknown_api_ends_the_connection_and_is_no_defect(
+async def test_an_unknown_api_closes_the_connection_without_an_error_log(
     one: EmbeddedCluster, key: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Peer(one) as peer:
@@ -74,7 +74,7 @@ async def test_an_unknown_api_ends_the_connection_and_is_no_defect(
     await assert_alive(one)
 
 
-async def test_a_request_cut_anywhere_ends_the_connection_or_waits(one: EmbeddedCluster) -> None:
+async def test_a_truncated_request_closes_the_connection_or_waits(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     frame = ClientProtocol[None]("x").encode_request(fetch_request("t", 0), 12, "peer", None)
     for cut in range(4, len(frame)):
@@ -90,7 +90,7 @@ async def test_a_request_cut_anywhere_ends_the_connection_or_waits(one: Embedded
     version=st.integers(0, 18),
     body=st.binary(max_size=200),
 )
-def test_garbage_behind_a_good_header_harms_nobody(key: int, version: int, body: bytes) -> None:
+def test_garbage_after_a_valid_header_affects_no_other_connection(key: int, version: int, body: bytes) -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
             async with Peer(cluster) as peer:
@@ -102,7 +102,7 @@ def test_garbage_behind_a_good_header_harms_nobody(key: int, version: int, body:
     asyncio.run(main())
 
 
-async def test_records_flipped_cut_and_lying_are_refused_and_nothing_is_stored(one: EmbeddedCluster) -> None:
+async def test_malformed_records_are_rejected_and_not_stored(one: EmbeddedCluster) -> None:
     await one.create_topic("t", configs={"cleanup.policy": "compact"})
     dice = random.Random(5)
     refused = 0
@@ -122,7 +122,7 @@ async def test_records_flipped_cut_and_lying_are_refused_and_nothing_is_stored(o
     assert refused > 200
 
 
-async def test_a_bomb_is_refused_without_being_unpacked(one: EmbeddedCluster) -> None:
+async def test_a_decompression_bomb_is_rejected_early(one: EmbeddedCluster) -> None:
     await one.create_topic("t", configs={"cleanup.policy": "compact", "max.message.bytes": "10000000"})
     bomb = produced(b"\0" * (200 * 1024 * 1024), timestamp=-1, compression=Compression.GZIP)
     assert len(bomb) < 1024 * 1024

@@ -1,4 +1,4 @@
-"""Other people's clients on the embedded cluster over TCP: each compression, each acks, and each other's records."""
+"""Other Kafka clients on the embedded cluster over TCP: each codec, each acks, and each other's records."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_librdkafka_writes_and_reads(cluster: EmbeddedCluster, compression
 
 
 @pytest.mark.parametrize("release", ["1.1.1", "2.4.1", "2.8.2", "3.3.2", "3.9.1", "4.0.1"])
-async def test_librdkafka_takes_it_for_any_release(release: str) -> None:
+async def test_librdkafka_works_with_each_release(release: str) -> None:
     async with EmbeddedCluster(brokers=2, as_kafka=release) as cluster:
         await cluster.create_topic("t", 3, 2)
         await asyncio.to_thread(confluent_produce, cluster.bootstrap_servers, "c")
@@ -69,7 +69,7 @@ async def test_librdkafka_takes_it_for_any_release(release: str) -> None:
 
 
 async def test_librdkafka_survives_a_leader_that_moves_and_a_broker_that_dies(cluster: EmbeddedCluster) -> None:
-    async def trouble() -> None:
+    async def break_the_cluster() -> None:
         for partition in range(3):
             await cluster.move_leader("t", partition)
         await cluster.kill(1)
@@ -77,7 +77,7 @@ async def test_librdkafka_survives_a_leader_that_moves_and_a_broker_that_dies(cl
         await cluster.start_node(1)
 
     producing = asyncio.to_thread(confluent_produce, cluster.bootstrap_servers, "c", **{"enable.idempotence": True})
-    await asyncio.gather(producing, trouble())
+    await asyncio.gather(producing, break_the_cluster())
     found = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
     assert sorted(found) == sorted(values("c"))
 

@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets as a raw peer sees them, in every version."""
+"""Produce, Fetch and ListOffsets from a raw client, in every version."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_each_version_of_produce_appends_and_answers_with_offsets(one: Emb
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_each_version_of_fetch_gives_what_was_produced(one: EmbeddedCluster, version: int) -> None:
+async def test_each_version_of_fetch_returns_the_produced_records(one: EmbeddedCluster, version: int) -> None:
     topic = await one.create_topic("t")
     async with Peer(one) as peer:
         await peer.produce("t", now_batch(b"a", b"b"))
@@ -65,7 +65,7 @@ async def test_each_version_of_fetch_gives_what_was_produced(one: EmbeddedCluste
         assert batch.columns().values == [b"a", b"b"]
 
 
-async def test_unknown_topics_partitions_and_ids_are_answered_beside_good_ones(one: EmbeddedCluster) -> None:
+async def test_unknown_topics_partitions_and_ids_do_not_fail_the_others(one: EmbeddedCluster) -> None:
     topic = await one.create_topic("t")
     async with Peer(one) as peer:
         request = produce_request("t", now_batch())
@@ -97,26 +97,26 @@ async def test_a_denied_topic_is_refused_and_the_rest_written(one: EmbeddedClust
         assert (await peer.fetch("secret", 0)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_acks_other_than_three_values_are_refused(one: EmbeddedCluster) -> None:
+async def test_acks_must_be_minus_1_0_or_1(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as peer:
         assert (await peer.produce("t", now_batch(), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-async def test_acks_zero_is_not_answered_when_it_works(one: EmbeddedCluster) -> None:
+async def test_a_successful_produce_with_acks_0_has_no_response(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as peer:
         peer.send(produce_request("t", now_batch(b"a"), acks=0), 9, answered=False)
         assert (await peer.produce("t", now_batch(b"b"))).base_offset == 1
 
 
-async def test_acks_zero_closes_the_connection_when_it_fails(one: EmbeddedCluster) -> None:
+async def test_a_failed_produce_with_acks_0_closes_the_connection(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
         peer.send(produce_request("missing", now_batch(), acks=0), 9, answered=False)
         assert await peer.receive() is None
 
 
-async def test_record_errors_and_messages_come_in_the_versions_that_have_them(one: EmbeddedCluster) -> None:
+async def test_record_errors_and_messages_are_in_the_versions_that_have_them(one: EmbeddedCluster) -> None:
     await one.create_topic("compacted", configs={"cleanup.policy": "compact"})
     keyless = produced(b"a", key=None)
     async with Peer(one) as peer:
@@ -139,7 +139,7 @@ async def test_a_follower_names_the_leader_from_version_10_on(three: EmbeddedClu
         assert (endpoint.node_id, endpoint.port) == (2, three.nodes[2].port)
 
 
-async def test_a_fetch_waits_until_something_comes(one: EmbeddedCluster) -> None:
+async def test_a_fetch_waits_until_there_are_records(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as reader, Peer(one) as writer:
         waiting = asyncio.ensure_future(reader.fetch("t", 0, max_wait_ms=60_000))
@@ -150,7 +150,7 @@ async def test_a_fetch_waits_until_something_comes(one: EmbeddedCluster) -> None
         assert len(one.nodes[1].replica_manager.fetch_purgatory) == 0
 
 
-async def test_a_fetch_waits_for_min_bytes_or_its_time(one: EmbeddedCluster) -> None:
+async def test_a_fetch_waits_for_min_bytes_or_max_wait(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as peer:
         await peer.produce("t", now_batch(b"a"))
@@ -161,7 +161,7 @@ async def test_a_fetch_waits_for_min_bytes_or_its_time(one: EmbeddedCluster) -> 
         assert fetched.records
 
 
-async def test_a_reader_that_goes_away_leaves_nothing_parked(one: EmbeddedCluster) -> None:
+async def test_a_disconnected_reader_leaves_no_waiting_request(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as peer:
         peer.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
@@ -171,7 +171,7 @@ async def test_a_reader_that_goes_away_leaves_nothing_parked(one: EmbeddedCluste
         await asyncio.sleep(0)
 
 
-async def test_one_batch_comes_whole_however_small_the_limits(one: EmbeddedCluster) -> None:
+async def test_the_first_batch_is_whole_however_small_the_limits(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as peer:
         await peer.produce("t", now_batch(b"x" * 5000))
@@ -191,7 +191,7 @@ async def test_an_offset_outside_the_log_is_out_of_range(one: EmbeddedCluster) -
         assert (await peer.fetch("t", 1, max_wait_ms=1000)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_list_offsets_knows_all_special_times(one: EmbeddedCluster) -> None:
+async def test_list_offsets_supports_all_special_timestamps(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     now = int(time.time() * 1000)
     async with Peer(one) as peer:
@@ -217,7 +217,7 @@ async def test_each_version_of_list_offsets_answers(one: EmbeddedCluster, versio
         assert (await peer.offset("t", -1, version=version)).offset == 2
 
 
-async def test_epochs_end_where_the_next_leader_began(three: EmbeddedCluster) -> None:
+async def test_an_epoch_ends_where_the_next_leader_starts(three: EmbeddedCluster) -> None:
     await three.create_topic("t", assignments=[[1, 2, 3]])
     async with Peer(three, 1) as peer:
         await peer.produce("t", now_batch(b"a", b"b"))

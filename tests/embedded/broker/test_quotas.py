@@ -1,4 +1,4 @@
-"""Quotas slow clients down: the response says for how long, and the channel is muted meanwhile."""
+"""Quotas throttle clients: the response has the throttle time, and the broker does not read meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def alter(entity: dict[str, str | None], key: str, value: float, *, remove: bool
     return AlterClientQuotasRequest(entries=[entry], validate_only=False)
 
 
-def test_a_producer_above_its_rate_is_told_to_wait_and_is_not_read_meanwhile() -> None:
+def test_a_producer_over_its_quota_is_throttled_and_not_read() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t")
@@ -49,7 +49,7 @@ def test_a_producer_above_its_rate_is_told_to_wait_and_is_not_read_meanwhile() -
     run(main())
 
 
-def test_a_throttled_fetch_is_answered_empty_and_loses_nothing() -> None:
+def test_a_throttled_fetch_is_empty_and_loses_nothing() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t")
@@ -109,7 +109,7 @@ def test_the_most_specific_limit_counts() -> None:
         assert found[1] == value
 
 
-def test_a_wait_too_long_for_the_answer_is_told_as_the_longest_it_can_say() -> None:
+def test_a_throttle_time_is_limited_to_the_largest_number() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             await cluster.create_topic("t", configs={"max.message.bytes": "10000000"})
@@ -124,7 +124,7 @@ def test_a_wait_too_long_for_the_answer_is_told_as_the_longest_it_can_say() -> N
     run(main())
 
 
-def test_clients_that_have_long_been_silent_are_forgotten() -> None:
+def test_the_usage_of_silent_clients_is_dropped() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             quotas = cluster.nodes[1].quotas
@@ -142,7 +142,7 @@ def test_clients_that_have_long_been_silent_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("fault", ["delay", "apply_then_disconnect"])
-def test_work_counts_also_for_requests_that_a_fault_has_hit(fault: str) -> None:
+def test_a_request_quota_counts_requests_with_faults(fault: str) -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
             async with Peer(cluster) as peer:

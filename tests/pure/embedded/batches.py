@@ -1,4 +1,4 @@
-"""Batches for tests of the broker's side."""
+"""Batches for tests of the embedded broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def produced(
 
 
 def stored(base_offset: int, count: int = 1, *, epoch: int = 0, timestamp: int = 1000, size: int = 1) -> StoredBatch:
-    """A batch as a log holds it; record ``i`` has timestamp ``timestamp + i``."""
+    """A batch as a log stores it; record ``i`` has timestamp ``timestamp + i``."""
     rows = [(timestamp + index, b"k", b"v" * size, ()) for index in range(count)]
     data = encode_batch(rows, base_offset=base_offset, leader_epoch=epoch)
     return StoredBatch(base_offset, base_offset + count - 1, timestamp + count - 1, epoch, data)

@@ -1,4 +1,4 @@
-"""The broker's parts have timers; in virtual time these cost nothing."""
+"""Run these tests in virtual time, as the broker's parts have timers."""
 
 from __future__ import annotations
 

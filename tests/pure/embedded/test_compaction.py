@@ -1,4 +1,4 @@
-"""Compaction keeps the last record of each key, in its place."""
+"""Compaction keeps the last record of each key at its offset."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
     return found
 
 
-def test_replaced_records_go_and_the_rest_keep_their_offsets() -> None:
+def test_replaced_records_are_removed_and_others_keep_their_offsets() -> None:
     log = log_of([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")], [(b"a", b"2")], [(b"c", b"2")])
     assert compact(log, now_ms=0, delete_retention_ms=10**9)
     assert contents(log) == [(1, b"b", b"1"), (3, b"a", b"2"), (4, b"c", b"2")]
@@ -39,7 +39,7 @@ def test_replaced_records_go_and_the_rest_keep_their_offsets() -> None:
     assert not compact(log, now_ms=0, delete_retention_ms=10**9)
 
 
-def test_the_active_segment_and_what_is_not_yet_safe_stay() -> None:
+def test_the_active_segment_and_records_above_the_high_watermark_stay() -> None:
     log = log_of([(b"a", b"1")], [(b"a", b"2")], [(b"a", b"3")], [(b"a", b"4")])
     log.high_watermark = 2
     compact(log, now_ms=0, delete_retention_ms=10**9)
@@ -61,7 +61,7 @@ def test_compressed_batches_stay_compressed() -> None:
     assert contents(log) == [(1, b"b", b"1"), (2, b"a", b"2")]
 
 
-def test_a_read_from_a_gap_goes_on_behind_it() -> None:
+def test_a_read_from_a_gap_continues_after_it() -> None:
     log = log_of([(b"a", b"1")], [(b"a", b"2")], [(b"b", b"1")])
     compact(log, now_ms=0, delete_retention_ms=10**9)
     (batch, *_) = split_batches(log.read(0, 10**6, 3))

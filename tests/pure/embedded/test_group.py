@@ -1,4 +1,4 @@
-"""The embedded broker's group, by itself: who waits for whom, who is thrown out, when the next generation begins."""
+"""The group of the embedded broker: which requests wait, which members are dropped, when a generation begins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Syncing = SyncResult | asyncio.Future[SyncResult]
 
 
 class Members:
-    """A group, and requests to it with what they mostly say left out."""
+    """A group, and requests to it with default values."""
 
     def __init__(self, **settings: Any) -> None:
         numbers = itertools.count(1)
@@ -80,7 +80,7 @@ class Members:
 
 
 def future(answer: Any) -> asyncio.Future[Any]:
-    """An answer that may have come at once, as something to await."""
+    """An answer as a future, which is done if the answer was immediate."""
     if isinstance(answer, asyncio.Future):
         return answer
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -100,7 +100,7 @@ async def members() -> Any:
     members.group.close(ErrorCode.NOT_COORDINATOR)
 
 
-# ---- joining
+# Joining.
 
 
 async def test_the_first_member_leads_and_brings_the_assignment(members: Members) -> None:
@@ -114,7 +114,7 @@ async def test_the_first_member_leads_and_brings_the_assignment(members: Members
     assert members.persisted == [(GroupState.STABLE, 1)]
 
 
-async def test_a_new_member_is_sent_back_with_an_id_and_is_waited_for(members: Members) -> None:
+async def test_a_new_member_gets_an_id_and_the_group_waits_for_it(members: Members) -> None:
     asked = members.join(require_id=True)
     assert isinstance(asked, JoinResult)
     assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -128,7 +128,7 @@ async def test_a_new_member_is_sent_back_with_an_id_and_is_waited_for(members: M
     assert (await other).generation == 1
 
 
-async def test_one_who_never_comes_back_with_the_id_is_forgotten(members: Members) -> None:
+async def test_a_pending_member_that_never_joins_is_dropped(members: Members) -> None:
     members.join(require_id=True, session=10.0)
     other = members.join()
     await asyncio.sleep(10.1)
@@ -136,14 +136,14 @@ async def test_one_who_never_comes_back_with_the_id_is_forgotten(members: Member
     assert error_of(members.join("c-1")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_the_pending_may_leave(members: Members) -> None:
+async def test_a_pending_member_may_leave(members: Members) -> None:
     members.join(require_id=True)
     other = future(members.join())
     assert members.group.leave("c-1", None) is ErrorCode.NONE
     assert other.done()
 
 
-async def test_a_newcomer_waits_until_the_others_have_joined_again(members: Members) -> None:
+async def test_a_new_member_waits_until_the_others_have_joined_again(members: Members) -> None:
     (first,) = await members.of("first")
     second = future(members.join())
     await asyncio.sleep(1.0)
@@ -156,7 +156,7 @@ async def test_a_newcomer_waits_until_the_others_have_joined_again(members: Memb
     assert (await second).members == ()
 
 
-async def test_who_does_not_join_in_time_is_dropped(members: Members) -> None:
+async def test_a_member_that_does_not_join_in_time_is_dropped(members: Members) -> None:
     (first,) = await members.of("first", session=1_000.0, rebalance=30.0)
     second = future(members.join(rebalance=20.0))
     await asyncio.sleep(29.0)
@@ -184,16 +184,16 @@ async def test_the_first_rebalance_waits_for_more_members() -> None:
         ({"protocols": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"member_id": "nobody", "instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "unknown", "instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-async def test_joins_that_do_not_fit_are_refused(members: Members, wrong: dict[str, Any], error: ErrorCode) -> None:
+async def test_wrong_joins_are_refused(members: Members, wrong: dict[str, Any], error: ErrorCode) -> None:
     await members.of("first")
     assert error_of(members.join(**wrong)) is error
 
 
-async def test_the_protocol_is_the_one_that_most_prefer_of_those_that_all_have(members: Members) -> None:
+async def test_the_protocol_is_elected_among_those_that_all_members_support(members: Members) -> None:
     (first,) = await members.of("first", protocols="sticky range roundrobin")
     others = [future(members.join(protocols=each)) for each in ("range roundrobin", "roundrobin range")]
     again = future(members.join(first.member_id, protocols="sticky range roundrobin"))
@@ -201,14 +201,14 @@ async def test_the_protocol_is_the_one_that_most_prefer_of_those_that_all_have(m
     assert {(await each).protocol for each in others} == {"range"}
 
 
-async def test_a_full_group_takes_nobody(members: Members) -> None:
+async def test_a_full_group_accepts_no_member(members: Members) -> None:
     members.group.max_size = 1
     (first,) = await members.of("first")
     assert error_of(members.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert not isinstance(members.join(first.member_id, about=b"changed"), JoinResult)
 
 
-async def test_an_answer_that_was_lost_is_given_again(members: Members) -> None:
+async def test_a_lost_answer_is_repeated(members: Members) -> None:
     first, second = await members.of("first", "second")
     follower = second if second.leader != second.member_id else first
     again = members.join(follower.member_id)
@@ -220,7 +220,7 @@ async def test_an_answer_that_was_lost_is_given_again(members: Members) -> None:
     assert members.group.state is GroupState.PREPARING_REBALANCE
 
 
-# ---- syncing
+# Syncing.
 
 
 async def test_followers_wait_for_the_leader(members: Members) -> None:
@@ -237,7 +237,7 @@ async def test_followers_wait_for_the_leader(members: Members) -> None:
     assert error_of(members.sync(theirs)) is ErrorCode.NONE  # asked again, answered again
 
 
-async def test_a_rebalance_sends_waiting_syncs_back_to_join(members: Members) -> None:
+async def test_a_rebalance_fails_waiting_syncs(members: Members) -> None:
     result = await future(members.join())
     other = future(members.join())
     again, theirs = await future(members.join(result.member_id)), await other
@@ -247,7 +247,7 @@ async def test_a_rebalance_sends_waiting_syncs_back_to_join(members: Members) ->
     assert error_of(members.sync(again)) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-async def test_syncs_that_do_not_fit_are_refused(members: Members) -> None:
+async def test_wrong_syncs_are_refused(members: Members) -> None:
     (result,) = await members.of("first")
     assert error_of(members.sync(result._replace(generation=9))) is ErrorCode.ILLEGAL_GENERATION
     assert error_of(members.sync(result._replace(member_id="x"))) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -255,17 +255,17 @@ async def test_syncs_that_do_not_fit_are_refused(members: Members) -> None:
     assert error_of(members.sync(result, protocol_type="connect")) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-async def test_who_joins_and_never_syncs_is_dropped(members: Members) -> None:
+async def test_a_member_that_never_syncs_is_dropped(members: Members) -> None:
     result = await future(members.join(rebalance=20.0, session=1_000.0))
     await asyncio.sleep(20.1)
     assert members.heartbeat(result) is ErrorCode.UNKNOWN_MEMBER_ID
     assert members.group.state is GroupState.EMPTY
 
 
-# ---- staying, leaving, being dropped
+# Staying, leaving, being dropped.
 
 
-async def test_heartbeats_keep_a_member_and_silence_ends_it(members: Members) -> None:
+async def test_a_member_without_heartbeats_expires(members: Members) -> None:
     (result,) = await members.of("first", session=10.0)
     for _ in range(5):
         await asyncio.sleep(9.0)
@@ -287,17 +287,17 @@ async def test_a_new_member_may_wait_in_its_join_beyond_its_session(members: Mem
     assert (await waiting).error is ErrorCode.NONE
 
 
-async def test_leaving_makes_the_others_rebalance_and_the_leader_be_replaced(members: Members) -> None:
+async def test_when_the_leader_leaves_the_others_rebalance_under_a_new_one(members: Members) -> None:
     first, second = await members.of("first", "second")
     leader, other = (first, second) if first.leader == first.member_id else (second, first)
     assert members.group.leave(leader.member_id, None) is ErrorCode.NONE
     assert members.group.state is GroupState.PREPARING_REBALANCE
     again = await future(members.join(other.member_id))
     assert again.leader == other.member_id
-    assert members.group.leave("nobody", None) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert members.group.leave("unknown", None) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_whoever_waits_is_told_when_the_group_is_buried(members: Members) -> None:
+async def test_closing_a_group_answers_the_waiting_requests(members: Members) -> None:
     (first,) = await members.of("first")
     waiting = future(members.join())
     members.group.close(ErrorCode.NOT_COORDINATOR)
@@ -307,7 +307,7 @@ async def test_whoever_waits_is_told_when_the_group_is_buried(members: Members) 
     assert members.group.leave(first.member_id, None) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-# ---- static members
+# Static members.
 
 
 async def test_a_static_member_gets_its_place_back_without_a_rebalance(members: Members) -> None:
@@ -353,10 +353,10 @@ async def test_a_static_member_that_does_not_join_again_is_not_dropped_with_the_
     assert "i" in members.group.members.static
 
 
-# ---- moving to another coordinator
+# Moving to another coordinator.
 
 
-async def test_a_restored_group_goes_on_where_it_was() -> None:
+async def test_a_restored_group_continues_its_generation() -> None:
     old, new = Members(), Members()
     (result,) = await old.of("first")
     members = list(old.group.members.values())

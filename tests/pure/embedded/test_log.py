@@ -26,7 +26,7 @@ def test_a_read_starts_with_the_batch_that_holds_the_offset() -> None:
     assert log.read(9, 10**6, 9) == b""
 
 
-def test_a_read_is_cut_where_the_limit_falls_but_gives_one_batch_whole_when_asked() -> None:
+def test_a_read_is_cut_at_the_limit_but_the_first_batch_may_be_whole() -> None:
     log = filled(1, 1)
     first, second = (batch.data for batch in log.batches())
     assert log.read(0, len(first) + 10, 2) == first + second[:10]
@@ -50,7 +50,7 @@ def test_a_read_outside_the_log_is_out_of_range() -> None:
             log.read(offset, 100, 4)
 
 
-def test_times_are_found_record_by_record() -> None:
+def test_a_time_lookup_finds_single_records() -> None:
     log = filled(3, 3)
     found = log.offset_for_time(1002)
     assert found is not None
@@ -64,7 +64,7 @@ def test_times_are_found_record_by_record() -> None:
     assert highest.offset == 5
 
 
-def test_a_time_lookup_gives_nothing_before_the_start_of_the_log() -> None:
+def test_a_time_lookup_finds_no_record_before_the_start_of_the_log() -> None:
     log = filled(5)
     log.delete_before(3)
     found = log.offset_for_time(0)
@@ -72,7 +72,7 @@ def test_a_time_lookup_gives_nothing_before_the_start_of_the_log() -> None:
     assert found.offset == 3
 
 
-def test_epochs_end_where_the_next_one_starts() -> None:
+def test_an_epoch_ends_where_the_next_one_starts() -> None:
     log = Log()
     for epoch, count in ((0, 5), (2, 3), (5, 1)):
         log.append(stored(log.end_offset, count, epoch=epoch))
@@ -97,7 +97,7 @@ def test_retention_drops_whole_segments_below_the_high_watermark_only() -> None:
     assert (log.start_offset, log.end_offset, log.size) == (3, 3, 0)
 
 
-def test_retention_by_size_keeps_what_fits() -> None:
+def test_retention_by_size_keeps_the_newest_segments() -> None:
     log = filled(1, 1, 1, segment_bytes=1)
     one = log.size // 3
     log.apply_retention(0, -1, 2 * one)

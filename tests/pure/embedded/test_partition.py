@@ -1,4 +1,4 @@
-"""A replica's books: validation, high watermark, in-sync followers, epochs."""
+"""A replica: validation, high watermark, in-sync followers, epochs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refusal(partition: Partition, records: bytes, acks: int = 1) -> RecordsRejec
     return caught.value
 
 
-def test_a_batch_gets_its_offsets_and_the_leaders_epoch_and_stays_otherwise_as_it_came() -> None:
+def test_an_appended_batch_changes_only_in_offset_and_leader_epoch() -> None:
     partition = leader()
     append(partition, produced(b"a", b"b"))
     records = produced(b"c", b"d", compression=Compression.LZ4)
@@ -52,7 +52,7 @@ def test_a_batch_gets_its_offsets_and_the_leaders_epoch_and_stays_otherwise_as_i
 
 
 @pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "zstd"])
-def test_a_topic_with_a_compression_of_its_own_compresses_anew(wanted: str) -> None:
+def test_a_topic_with_its_own_codec_compresses_again(wanted: str) -> None:
     partition = leader(compression_type=wanted)
     append(partition, produced(b"a", b"b", producer_id=9, epoch=0, sequence=4, compression=Compression.LZ4))
     (stored,) = partition.log.batches()
@@ -114,7 +114,7 @@ def test_records_that_are_not_one_batch_are_refused(records: bytes | None, versi
     assert caught.value.code is code
 
 
-def test_a_repeated_batch_is_answered_as_before_and_not_appended() -> None:
+def test_a_retried_batch_gets_the_first_answer_and_is_not_appended() -> None:
     partition = leader()
     first = append(partition, produced(b"a", b"b", producer_id=9, epoch=0, sequence=0))
     append(partition, produced(b"c", producer_id=9, epoch=0, sequence=2))
@@ -125,7 +125,7 @@ def test_a_repeated_batch_is_answered_as_before_and_not_appended() -> None:
         append(partition, produced(b"d", producer_id=9, epoch=0, sequence=4))
 
 
-def test_a_follower_knows_the_producers_so_that_a_retry_after_a_move_is_recognised() -> None:
+def test_a_new_leader_recognizes_a_retry() -> None:
     old = leader(isr=(1, 2))
     first = append(old, produced(b"a", producer_id=9, epoch=0, sequence=0))
     follower = Partition(("t", 0), bytes(16), 2, old.config)
@@ -137,7 +137,7 @@ def test_a_follower_knows_the_producers_so_that_a_retry_after_a_move_is_recognis
     assert follower.log.end_offset == 1
 
 
-def test_truncation_forgets_what_producers_wrote_there() -> None:
+def test_truncation_removes_producer_state() -> None:
     partition = leader()
     append(partition, produced(b"a", producer_id=9, epoch=0, sequence=0))
     append(partition, produced(b"b", producer_id=9, epoch=0, sequence=1))

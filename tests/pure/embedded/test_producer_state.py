@@ -1,4 +1,4 @@
-"""The window of five batches per producer: what is appended, what is a repetition, what is refused."""
+"""The last five batches of a producer: which batches are new, retries, or refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
     assert ProducerStates().check(7, 0, 1234, 5) is None
 
 
-def test_the_last_five_batches_are_recognised_and_older_ones_are_out_of_order() -> None:
+def test_the_last_five_batches_are_recognized_and_older_ones_are_out_of_order() -> None:
     states = with_batches(7)
     for number in range(2, 7):
         repeated = states.check(7, 0, number * 2, 2)
@@ -57,7 +57,7 @@ def test_an_older_epoch_is_refused_and_a_newer_one_begins_at_zero() -> None:
     assert states.check(7, 4, 0, 1) is None
 
 
-def test_a_forgotten_producer_may_go_on() -> None:
+def test_an_expired_producer_may_continue() -> None:
     states = ProducerStates()
     states.update(7, 0, 0, 0, 0, 1000)
     states.expire(1001)
@@ -65,7 +65,7 @@ def test_a_forgotten_producer_may_go_on() -> None:
 
 
 class WindowMachine(RuleBasedStateMachine):
-    """One producer that sends and repeats, beside a list of everything that it has sent."""
+    """One producer that sends and retries, with a list of its batches as the model."""
 
     def __init__(self) -> None:
         super().__init__()

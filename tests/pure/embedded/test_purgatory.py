@@ -1,4 +1,4 @@
-"""The purgatory: nothing completes twice, nothing is forgotten, nothing is left watched."""
+"""The purgatory: each operation completes once, and none is watched afterwards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Counting(DelayedOperation[str]):
         return "expired" if self.expired else "completed"
 
 
-def test_what_is_ready_is_never_watched() -> None:
+def test_a_ready_operation_is_never_watched() -> None:
     purgatory = DelayedOperationPurgatory(FakeTimers().call_later)
     operation = Counting(1.0)
     operation.ready = True
@@ -71,7 +71,7 @@ def test_what_is_ready_is_never_watched() -> None:
     assert len(purgatory) == 0
 
 
-def test_what_waits_under_two_keys_leaves_both_at_once() -> None:
+def test_an_operation_under_two_keys_leaves_both_at_once() -> None:
     purgatory = DelayedOperationPurgatory(FakeTimers().call_later)
     operation = Counting(1.0)
     assert not purgatory.try_complete_else_watch(operation, ["a", "b"])
