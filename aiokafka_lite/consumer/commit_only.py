@@ -16,7 +16,6 @@ from ..group.handover import COMMIT_TIMEOUT_AT_CLOSE
 from ..group.offsets import Offsets
 from ..types import OffsetAndMetadata, TopicPartition
 from .group_side import GroupSide
-from .membership import end_pause
 from .partition import AssignedPartition
 from .position import PauseReason
 from .subscription import Subscription
@@ -64,7 +63,7 @@ class CommitOnlyGroup(GroupSide):
             self.offsets.begin(assigned.partition, found)
             if found is not None and assigned.position.version == 0:
                 assigned.seek(found.offset, found.leader_epoch)
-            end_pause(assigned)
+            assigned.position.pause_for(PauseReason.NONE)
 
         self.subscription.change(waiting, begin)
 

@@ -359,7 +359,7 @@ class Consumer(Component, Generic[K, V]):
         *,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> list[Record[K, V]]:
-        """Up to ``max_records`` that are fetched already; else what comes within ``timeout`` seconds, or nothing.
+        """Up to ``max_records`` records that are fetched already; if there are none, wait ``timeout`` seconds for some.
 
         The list may have records of several partitions, those of each in order. ``partitions``: only of these, which
         must be assigned. Decoding is not interrupted by the timeout, but an async deserializer is: what it has made is

@@ -141,9 +141,8 @@ class GroupCore(ReadingCore):
     # The coordinator's calls.
 
     def stop(self, partitions: Sequence[TopicPartition]) -> None:
-        for assigned in self.subscription.select(partitions):
-            assigned.position.pause_reason = PauseReason.REVOKING
-            self.subscription.update_ready(assigned)
+        held = self.subscription.select(partitions)
+        self.subscription.change(held, lambda each: each.position.pause_for(PauseReason.REVOKING))
         if self._run is not None:
             self._run.cancel()
 
@@ -255,14 +254,17 @@ class GroupCore(ReadingCore):
 
     def _return_to_marks(self, run: SessionRun) -> None:
         """Begin the next session of this member at the marks of this one, as another member would."""
-        for partition, reader in run.readers.items():
-            assigned, offset = reader.assigned, reader.assigned.offset
+
+        def move(assigned: AssignedPartition) -> None:
+            partition, offset = assigned.partition, assigned.offset
             marked = self.coordinator.offsets.last_marked(partition)
-            begin = reader.initial_offset if marked is None else marked.offset
-            if begin is None or offset is None or not self.subscription.holds(assigned):
-                continue
+            begin = run.readers[partition].initial_offset if marked is None else marked.offset
+            if begin is None or offset is None:
+                return
             if begin < offset or (begin > offset and partition not in self._reset):
                 assigned.seek(begin, None if marked is None else marked.leader_epoch)
+
+        self.subscription.change([reader.assigned for reader in run.readers.values()], move)
 
 
 class GroupRun(Component):

@@ -145,7 +145,7 @@ async def _poll_deserialized(
 
 
 async def _may_read(core: ConsumerCore) -> bool:
-    """Whether an iteration goes on. False once the consumer is closed; raises its failure."""
+    """Whether an iteration continues. False once the consumer is closed; raises its failure."""
     while True:
         if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
             return False

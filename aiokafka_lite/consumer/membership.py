@@ -88,10 +88,8 @@ class Membership(GroupSide):
     # The coordinator's calls.
 
     def stop(self, partitions: Sequence[TopicPartition]) -> None:
-        self.subscription.settle()
-        for assigned in self.subscription.select(partitions):
-            assigned.position.pause_reason = PauseReason.REVOKING
-            self.subscription.update_ready(assigned)
+        held = self.subscription.select(partitions)
+        self.subscription.change(held, lambda each: each.position.pause_for(PauseReason.REVOKING))
 
     async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
         await self.tracker.wait_until_processed(partitions)
@@ -122,15 +120,10 @@ class Membership(GroupSide):
         partitions = self.subscription.extend(added, prepare, pause_reason=PauseReason.ASSIGNING)
         await call("on_assigned()", self._listener.on_assigned(self._handle, list(added)))
         kept = [each for each in partitions if each.position.pause_reason is PauseReason.ASSIGNING]
-        self.subscription.change(kept, end_pause)
+        self.subscription.change(kept, lambda each: each.position.pause_for(PauseReason.NONE))
 
     def idle_for(self, now: float) -> float:
         return self.tracker.idle_for(now)
 
     def _held(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         return [assigned.partition for assigned in self.subscription.select(partitions)]
-
-
-def end_pause(assigned: AssignedPartition) -> None:
-    """Let the partition be read."""
-    assigned.position.pause_reason = PauseReason.NONE

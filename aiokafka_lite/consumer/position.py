@@ -141,6 +141,10 @@ class Position:
         """Whether the user or the consumer itself has paused the partition."""
         return self.paused or bool(self.pause_reason)
 
+    def pause_for(self, reason: PauseReason) -> None:
+        """Do not read the partition for this reason; NONE ends that."""
+        self.pause_reason = reason
+
     def seek(self) -> None:
         """An offset is known now. Answers to earlier requests no longer count."""
         self._move(PositionEvent.SEEK)

@@ -44,7 +44,7 @@ class ConsumerSettings(ClientSettings, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingOptions:
-    """Everything that ``Consumer`` and ``ConsumerGroup`` are given alike, checked. Made by ``reading_options``."""
+    """The checked arguments that ``Consumer`` and ``ConsumerGroup`` have in common. Made by ``reading_options``."""
 
     client: ClientConfig
     consumer: ConsumerConfig

@@ -4,14 +4,14 @@ Rules of this file:
 
 1. Every change of an assignment, a position or a pause by the user or the group goes through ``assign``, ``extend`` or
    ``change``. Each does the same steps in the same order: settle the iteration over records, report what moved or was
-   removed, change, update the turns, notify.
-   A caller that did these steps by hand once forgot the last one, and readers waited although there were records.
+   removed, change, update the turns, notify. A caller that forgets one of these steps leaves readers waiting although
+   there are records, or repeats records.
 2. Fetchers and the position keeper change one partition at a time (a batch, an offset, an error) and call
    ``update_ready``; then ``notify_ready`` once for all partitions of an answer.
 3. A partition in ``ready`` is readable and assigned. The reader takes the first one and puts it behind the others when
    its turn ends, so a partition with an endless backlog does not starve the rest, and idle partitions cost nothing.
-4. An ``AssignedPartition`` that was removed and assigned again is another object. Whatever waited meanwhile asks
-   ``holds`` before it writes.
+4. An ``AssignedPartition`` that was removed and assigned again is another object. Code that has waited
+   asks ``holds`` before it changes one.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Subscription:
 
     def _new(self, partition: TopicPartition, reset: Reset, pause_reason: PauseReason) -> AssignedPartition:
         assigned = AssignedPartition(partition, reset, self._fetch_size)
-        assigned.position.pause_reason = pause_reason
+        assigned.position.pause_for(pause_reason)
         return assigned
 
     def change(
