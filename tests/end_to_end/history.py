@@ -96,7 +96,7 @@ class Violation(Enum):
     DUPLICATED = "written more than once"
     REORDERED = "written before a record that was sent earlier to the same partition"
     RESURRECTED = "in the log although its send was refused"
-    INVENTED = "in the log although nobody sent it"
+    INVENTED = "in the log although it was not sent"
     REPEATED = "the reader was given an offset that it had passed"
 
 

@@ -114,7 +114,7 @@ class Terminal:
     def _receive(self) -> None:
         try:
             data = os.read(self._master, 1 << 16)
-        except OSError:  # Linux: nobody has the other side open any longer
+        except OSError:  # Linux: the other side is closed
             data = b""
         if not data:
             self._over = True

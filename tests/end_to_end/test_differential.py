@@ -62,7 +62,7 @@ EXCEPTIONS = (
     ),
     Excuse(
         r"Produce\..*\.log_start_offset",
-        "beside some errors Kafka tells where the log starts, which nobody asked",
+        "beside some errors Kafka gives the log start offset, which was not asked for",
         lambda embedded, real, version: embedded == -1,
     ),
     Excuse(

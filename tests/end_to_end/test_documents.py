@@ -51,7 +51,7 @@ async def test_the_programs_of_a_page_run_to_their_end(page: Path) -> None:
             async with running(block, cluster.bootstrap_servers) as program:
                 status = await program.end()
             assert status == 0, f"{block}\n{program.printed}"
-            assert program.printed, f"{block} prints nothing, so nobody can see that it does something"
+            assert program.printed, f"{block} prints nothing, so it shows nothing"
 
 
 @pytest.mark.parametrize("page", MIGRATING, ids=lambda page: page.name)

@@ -43,7 +43,7 @@ def newest(kafka: Kafka) -> Kafka:
 class Program:
     """A program that runs; ``printed`` is all that it has printed so far.
 
-    A task reads all the time: a program whose output nobody takes stands still once the pipe is full.
+    A task reads all the time: a program blocks once its output has filled the pipe.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -248,7 +248,7 @@ async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
 
 
 class Load:
-    """Customers behind a load balancer: whoever gets no answer asks another instance, with the same order."""
+    """Customers behind a load balancer: without an answer, they send the same order to another instance."""
 
     def __init__(self, addresses: list[str]) -> None:
         self.addresses = addresses

@@ -58,7 +58,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Stay:
-    """A partition at one member, as long as nobody else may have it; ``until`` and ``how`` it ended, if it has."""
+    """A partition at one member, while no other member may have it; ``until`` and ``how`` it ended, if it has."""
 
     member: str
     partition: int
@@ -286,7 +286,7 @@ async def running(*coroutines: Coroutine[None, None, None]) -> AsyncIterator[Non
 
 
 async def write(kafka: Kafka, topic: str) -> None:
-    """Two records, in one batch, to every partition some five times a second, for ever."""
+    """Two records, in one batch, to every partition about five times a second, until it is cancelled."""
     async with Producer(kafka.bootstrap_servers) as producer:
         while True:
             for partition in range(PARTITIONS):

@@ -188,7 +188,7 @@ async def test_kafkas_own_tool_describes_the_group(kafka: Kafka) -> None:
         await consumer.poll(timeout=0.1)
         await consumer.commit()
         await write(kafka, topic, 2, 2, first=5)
-        # The tool gives up on a busy machine after its five seconds, and says nothing then.
+        # The usual timeout of the tool is five seconds; when it expires on a busy machine, the tool prints nothing.
         options = ("--describe", "--group", group, "--timeout", "30000")
         said = await asyncio.to_thread(kafka.tool, "consumer-groups", *options)
     rows = sorted(table(said), key=lambda row: row["PARTITION"])

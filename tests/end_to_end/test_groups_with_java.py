@@ -59,7 +59,7 @@ async def test_our_leader_leaves_java_members_and_ours_what_they_have(kafka: Kaf
             javas = set(range(PARTITIONS)) - {each.partition for each in first.assignment + third.assignment}
             await third.close()
             await settled(lambda: len(first.assignment) == 3, first)
-            # What the third one had is shared out, and nobody who stays has lost anything: so Java's data was read.
+            # The partitions of the third member are shared out, and the others keep theirs: Java's data was read.
             assert not javas & {each.partition for each in first.assignment}
             await write(kafka, topic, PARTITIONS, 5)
             seen = await drain(first, 15)

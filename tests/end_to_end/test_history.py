@@ -1,4 +1,4 @@
-"""The judge is judged first: each kind of bad history gets the verdict that it deserves, and a good one none."""
+"""The check of histories finds each kind of bad history, and nothing in a good one."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def repeated() -> tuple[History, list[Found]]:
 
 
 @pytest.mark.parametrize(
-    "case, verdict",
+    "case, expected",
     [
         (unsettled, {Violation.UNSETTLED}),
         (lost, {Violation.LOST}),
@@ -129,10 +129,10 @@ def repeated() -> tuple[History, list[Found]]:
     ],
     ids=lambda parameter: getattr(parameter, "__name__", ""),
 )
-def test_a_bad_history_gets_its_verdict(
-    case: Callable[[], tuple[History, list[Found]]], verdict: set[Violation]
+def test_each_kind_of_bad_history_is_found(
+    case: Callable[[], tuple[History, list[Found]]], expected: set[Violation]
 ) -> None:
-    assert kinds(violations(*case())) == verdict
+    assert kinds(violations(*case())) == expected
 
 
 @pytest.mark.parametrize("case", [lost, misplaced, duplicated, written_late_after_it_failed])

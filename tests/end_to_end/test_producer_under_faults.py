@@ -1,9 +1,9 @@
-"""What the producer promises while a cluster of three is being broken, on Apache Kafka and on the embedded cluster.
+"""What the producer promises while a cluster of three nodes is broken, on Apache Kafka and on the embedded cluster.
 
-In each scenario producers of four kinds write to a topic with one replica, all of it on the broker that things happen
-to, and to one with three, most often led by it; consumers read along, alone and as a group. Then everything is read
-again by others, and the history is judged: what was acknowledged is there, at the offset that was told, in the order of
-sending, and once.
+In each scenario producers of four kinds write to two topics. One has a single replica, on the broker that fails. The
+other has three replicas and is mostly led by that broker. Consumers read along, alone and in a group. Afterwards other
+consumers read all records, and the history is checked: each acknowledged record is there once, at its offset, in the
+order of sending.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def make(cluster: BreakableCluster, topics: Topics) -> None:
     await cluster.create_topic(topics.replicated, REPLICATED, SAFE)
 
 
-async def judge(cluster: BreakableCluster, topics: Topics, flow: Traffic) -> None:
+async def check(cluster: BreakableCluster, topics: Topics, flow: Traffic) -> None:
     """Compare what was sent with what three readers find: one that read along, one that did not, and librdkafka."""
     found = await read_back(cluster.bootstrap_servers, topics.lanes)
     assert flow.broken_promises(found, alone=[topics.alone]) == []
@@ -133,7 +133,7 @@ async def test_leaders_move_while_records_are_sent(cluster: BreakableCluster, to
                 await cluster.move_leader(*lane, leader)
             await flow.flows(20)
     assert flow.failures() == []
-    await judge(cluster, topics, flow)
+    await check(cluster, topics, flow)
 
 
 async def test_single_requests_fail_among_others_that_do_not() -> None:
@@ -151,7 +151,7 @@ async def test_single_requests_fail_among_others_that_do_not() -> None:
         async with traffic(cluster.bootstrap_servers, topics.lanes, request_timeout=5.0, **hasty) as flow:
             await flow.flows(100)
         assert flow.failures() == []
-        await judge(cluster, topics, flow)
+        await check(cluster, topics, flow)
 
 
 def _break_one(fault: Fault, number: int) -> None:
@@ -180,7 +180,7 @@ async def test_a_broker_goes_and_comes_back(cluster: BreakableCluster, topics: T
         await cluster.move_leader(*topics.replicated_lanes[0], VICTIM)
         await flow.flows(10)
     assert flow.failures() == []
-    await judge(cluster, topics, flow)
+    await check(cluster, topics, flow)
 
 
 async def new_sends_are_acknowledged(writers: Sequence[Writer], lanes: Sequence[TopicPartition]) -> None:
@@ -213,7 +213,7 @@ async def test_a_broker_is_frozen_for_longer_than_records_may_wait(cluster: Brea
         await new_sends_are_acknowledged(flow.writers, topics.lanes)
         await flow.flows(20)
     assert_clear(flow.failures(), delivery_timeout)
-    await judge(cluster, topics, flow)
+    await check(cluster, topics, flow)
 
 
 async def test_too_few_replicas_are_in_sync(cluster: BreakableCluster, topics: Topics) -> None:
@@ -251,4 +251,4 @@ async def test_too_few_replicas_are_in_sync(cluster: BreakableCluster, topics: T
         await new_sends_are_acknowledged(flow.writers, topics.lanes)
         await flow.flows(20)
     assert_clear(flow.failures(), delivery_timeout)
-    await judge(cluster, topics, flow)
+    await check(cluster, topics, flow)

@@ -150,7 +150,7 @@ def settings_of(kafka: SecuredKafka, way: str) -> dict[str, Any]:
             return over_tls(kafka)
 
 
-async def test_whoever_is_let_in_writes_reads_and_administers(
+async def test_an_authenticated_client_writes_reads_and_administers(
     secured: SecuredKafka, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -257,7 +257,7 @@ def read_back_by_librdkafka(bootstrap_servers: str, lanes: Sequence[TopicPartiti
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "judge",
+            "group.id": "checker",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "log_level": 0,

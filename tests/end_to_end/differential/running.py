@@ -195,8 +195,8 @@ async def _until_served(side: Side, names: list[str], *, all_of_them: bool = Fal
 
 async def until_ready(side: Side) -> None:
     """Have made what a broker makes when first asked: the topic that keeps groups, a block of producer ids."""
-    find = m.FindCoordinatorRequest(coordinator_keys=["nobody"])
-    offsets = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="nobody", topics=[])])
+    find = m.FindCoordinatorRequest(coordinator_keys=["stranger"])
+    offsets = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="stranger", topics=[])])
     identity = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     async with asyncio.timeout(DEADLINE):
         while (await side.ask(find, 4)).coordinators[0].error_code:

@@ -598,7 +598,7 @@ def metadata(scenario: Scenario) -> None:
             request.include_cluster_authorized_operations = operations and version <= 10
         return request
 
-    # before version 4 whoever asks for a topic has it made
+    # before version 4 a request for a topic creates it
     scenario.add(m.MetadataRequest, make, changes=tuple(names or ()), only_of_scenario=True)
 
 
@@ -779,7 +779,7 @@ def describe_log_dirs(scenario: Scenario) -> None:
 
 
 def alter_client_quotas(scenario: Scenario) -> None:
-    """Only for clients that there are not, so that nobody is slowed down."""
+    """Only for clients that do not exist, so that no client is slowed down."""
     random = scenario.random
     entries = []
     for number in random.sample(range(4), scenario.several(2)):
@@ -802,7 +802,7 @@ def alter_client_quotas(scenario: Scenario) -> None:
     )
 
 
-_ENTITIES = [[("user", "u")], [("client-id", "c")], [("user", "u"), ("client-id", "c")], [("nobody", "n")]]
+_ENTITIES = [[("user", "u")], [("client-id", "c")], [("user", "u"), ("client-id", "c")], [("stranger", "n")]]
 _QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "no.such.quota"]
 
 
@@ -977,14 +977,14 @@ def _named_commit_topics(
 
 
 def offset_commit(scenario: Scenario, group: str) -> None:
-    """Without a member, or with one that nobody knows.
+    """Without a member, or with an unknown one.
 
     Never for the group without a name, which all scenarios would share, and never with metadata that are too large: a
     group that only a refused commit has made shows itself in Kafka when something else is written, or never.
     """
     random = scenario.random
     name = _group_name(scenario, group) or group
-    generation, member = random.choice([(-1, ""), (-1, ""), (-1, ""), (5, ""), (-1, "nobody"), (5, "nobody")])
+    generation, member = random.choice([(-1, ""), (-1, ""), (-1, ""), (5, ""), (-1, "stranger"), (5, "stranger")])
     topics = _commit_topics(scenario, ["", "", "metadata", None, "ä" * 4096])
     scenario.add(
         m.OffsetCommitRequest,
@@ -1094,7 +1094,7 @@ def delete_groups(scenario: Scenario, group: str) -> None:
 def heartbeat(scenario: Scenario, group: str) -> None:
     random = scenario.random
     name = _group_name(scenario, group)
-    generation, member = random.choice([-1, 0, 1, 5]), random.choice(["", "nobody"])
+    generation, member = random.choice([-1, 0, 1, 5]), random.choice(["", "stranger"])
     instance = random.choice([None, None, "no instance", f"{scenario.prefix}instance"])
 
     def make(side: Side, version: int) -> m.HeartbeatRequest:
@@ -1107,13 +1107,13 @@ def heartbeat(scenario: Scenario, group: str) -> None:
 
 
 def sync_group(scenario: Scenario, group: str) -> None:
-    """One that fails: of nobody, or of the wrong generation or protocol."""
+    """One that fails: of an unknown member, or of the wrong generation or protocol."""
     random = scenario.random
     name = _group_name(scenario, group)
-    how = random.choice(["nobody", "generation", "protocol", "no protocol"])
+    how = random.choice(["stranger", "generation", "protocol", "no protocol"])
 
     def make(side: Side, version: int) -> m.SyncGroupRequest:
-        member = side.member(-1) if how != "nobody" else "nobody"
+        member = side.member(-1) if how != "stranger" else "stranger"
         request = m.SyncGroupRequest(
             group_id=name,
             generation_id=side.generation + (5 if how == "generation" else 0),
@@ -1134,7 +1134,7 @@ def join_group_wrongly(scenario: Scenario, group: str) -> None:
     fields: dict[str, Any] = {
         "group_id": group,
         "session_timeout_ms": 30_000,
-        "member_id": "nobody",
+        "member_id": "stranger",
         "protocol_type": "consumer",
         "protocols": protocols,
     }
@@ -1164,7 +1164,7 @@ def leave_group_wrongly(scenario: Scenario, group: str) -> None:
     random = scenario.random
     name = _group_name(scenario, group)
     choices: list[list[tuple[str, str | None]]] = [
-        [("nobody", None)], [("", None)], [("", "no instance")], [("nobody", "no instance")], [],
+        [("stranger", None)], [("", None)], [("", "no instance")], [("stranger", "no instance")], [],
         [("a", None), ("b", None)],
     ]  # fmt: skip
     members = random.choice(choices)

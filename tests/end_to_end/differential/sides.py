@@ -145,12 +145,12 @@ class Side:
     # ---- names for what only this broker knows
 
     def topic_id(self, name: str) -> bytes:
-        """The id of the topic of this name that there was last; one that nobody has where there never was one."""
+        """The id of the last topic of this name; an id of no topic where there never was one."""
         return self.topic_ids.get(name) or hashlib.md5(name.encode()).digest()
 
     def member(self, index: int) -> str:
         """The member that came ``index``-th (-1: last); where there is none, a name that no broker gives."""
-        return self.members[index] if self.members else "nobody"
+        return self.members[index] if self.members else "stranger"
 
     def name_of_topic_id(self, topic_id: bytes) -> str:
         if topic_id == ZERO_UUID:
