@@ -1,4 +1,4 @@
-"""Write records, each acknowledged by all in-sync replicas before the next step is taken."""
+"""Write records and wait until all in-sync replicas have acknowledged each of them."""
 
 import asyncio
 import os
@@ -9,13 +9,13 @@ SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 
 
 async def sell(producer: Producer, customer: str, item: str) -> None:
-    """Return when the purchase is safe, and say so; otherwise say what became of it."""
+    """Write a purchase and print its offset, or the error."""
     try:
         written = await producer.send("purchases", item, key=customer)
     except RecordTooLarge as error:
-        print(f"refused: {error}")  # the record is at fault: sending it again would not help
+        print(f"refused: {error}")  # the record itself is invalid: do not retry
     except KafkaTimeout as error:
-        print(f"unknown: {error}")  # it may have been written: who sends it again may write it twice
+        print(f"unknown: {error}")  # the outcome is unknown: a retry may write the record twice
     except KafkaError as error:
         print(f"failed: {error}")
     else:
@@ -24,9 +24,9 @@ async def sell(producer: Producer, customer: str, item: str) -> None:
 
 async def main() -> None:
     async with Producer(SERVERS) as producer:
-        await sell(producer, "ann", "coffee")  # one after the other ...
+        await sell(producer, "ann", "coffee")  # one after the other
         await sell(producer, "ann", "cake")
-        async with asyncio.TaskGroup() as sales:  # ... or all at once: they share requests, each has its own result
+        async with asyncio.TaskGroup() as sales:  # concurrently: they share requests
             for number in range(100):
                 sales.create_task(sell(producer, f"guest-{number}", "tea"))
         await sell(producer, "bob", "a cake far too large " * 100_000)

@@ -1,7 +1,7 @@
-"""Share the work in a group; what is done with is committed by itself. Ctrl-C ends it, and nothing is done twice.
+"""Share the partitions of a topic in a group, with automatic commits of processed records. Ctrl-C stops the program.
 
-Asking for the next record says that this one is done with. Start this program again, and it goes on where it was; start
-it twice at the same time, and each reads half of the partitions.
+Asking for the next record marks the current one as processed. A restarted program continues at the last commit. Two
+running programs share the partitions.
 """
 
 import asyncio

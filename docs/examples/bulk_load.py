@@ -1,4 +1,4 @@
-"""Write many records at once: ``send_many`` waits for room by itself, and gives each record's place or error."""
+"""Write many records at once: ``send_many`` waits for room and returns the metadata or the error of each record."""
 
 import asyncio
 import os

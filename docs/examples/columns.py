@@ -1,4 +1,4 @@
-"""Read a topic from its beginning to where it ends now, as columns: Arrow for the whole, pandas for the sums.
+"""Read a topic from its beginning to its present end as Arrow columns, and aggregate them with pandas.
 
 Needs ``pip install 'aiokafka_lite[arrow]' pandas``.
 """
@@ -14,7 +14,7 @@ SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 
 
 async def read_all(topic: str) -> pyarrow.Table:
-    """All records that are there, as one table."""
+    """Return all records of the topic as one table."""
     read = []
     async with Consumer(SERVERS, topics=[topic]) as consumer:
         batches = consumer.batches(max_records=50_000)

@@ -1,6 +1,6 @@
-"""Commit by hand: records go into a database many at a time, and are committed when they are in there for good.
+"""Manual commits: write records to a database in batches, then commit their offsets.
 
-A crash between the two reads the same records again, and the database's key makes that harmless.
+After a crash between the two, the same records are read again. The primary key of the table makes that harmless.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ async def main() -> None:
             try:
                 (await consumer.commit()).raise_for_refused()
             except CommitFailed as error:
-                print(f"others will read some of these again: {error}")
+                print(f"another member will read some of these again: {error}")
             else:
                 print(f"archived {len(records)}")
 

@@ -1,4 +1,4 @@
-"""A handler with a task for each partition: a slow record holds up its own partition and no other."""
+"""A handler with one task per partition: a slow record delays only its own partition."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 
 
 async def prepare(item: str | None) -> None:
-    await asyncio.sleep(0.001)  # whatever takes time
+    await asyncio.sleep(0.001)  # the real work
 
 
 class Kitchen(ConsumerGroupHandler[bytes, str]):
@@ -24,7 +24,7 @@ class Kitchen(ConsumerGroupHandler[bytes, str]):
             session.mark(record)
 
     async def cleanup(self, session: ConsumerGroupSession) -> None:
-        print("what was marked is committed next")
+        print("the marked offsets are committed next")
 
 
 async def main() -> None:

@@ -1,12 +1,12 @@
-"""A web service between two topics: it writes orders as requests come in, and a receipt for each order that it reads.
+"""A web service between two topics: it writes an order for each request, and a receipt for each order that it reads.
 
     python web_service.py
     curl -X POST localhost:8000/orders -H 'content-type: application/json' -d '{"order_id": "1", "item": "coffee"}'
     curl localhost:8000/health
 
-Start as many as you like (``PORT=8001 python web_service.py``): they share the orders. SIGTERM ends one in good order.
-An order that was answered with 201 gets its receipt, whichever instance is restarted meanwhile. It may get two, as when
-an instance is killed between a receipt and its commit, so whoever reads receipts goes by their order id.
+Start several instances (``PORT=8001 python web_service.py``): they share the orders. SIGTERM stops one gracefully.
+An order that was answered with 201 gets a receipt, even if instances restart meanwhile. It may get two receipts, for
+example if an instance is killed between a receipt and its commit. Readers of receipts deduplicate by order id.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ class Order(BaseModel):
 
 
 async def write_receipts(consumer: Consumer[bytes, Any], producer: Producer) -> None:
-    """Asking for the next order says that this one is done with: so its receipt is acknowledged before."""
+    """Write a receipt for each order. The loop marks an order as processed after its receipt is acknowledged."""
     async for order in consumer:
-        if order.value is None:  # this service writes none, but others may
+        if order.value is None:  # this service never writes None, but other programs may
             continue
         receipt = {"order_id": order.value["order_id"], "partition": order.partition, "offset": order.offset}
         await producer.send("receipts", json.dumps(receipt), key=order.key)
@@ -50,7 +50,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.producer, app.state.consumer = producer, consumer
         app.state.receipts = asyncio.create_task(write_receipts(consumer, producer))
         yield
-        # No request is open any more. An order in hand stays unmarked, and another instance will read it.
+        # All requests are finished. The order in progress stays unmarked, so another instance reads it again.
         app.state.receipts.cancel()
         await asyncio.wait([app.state.receipts])
 
@@ -60,7 +60,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/orders", status_code=201)
 async def place(order: Order) -> dict[str, object]:
-    """201 is a promise, so it is made when the order is acknowledged by all in-sync replicas."""
+    """Answer 201 only after all in-sync replicas have acknowledged the order."""
     try:
         written = await app.state.producer.send("orders", order.model_dump_json(), key=order.order_id, timeout=10.0)
     except KafkaError as error:
@@ -70,7 +70,7 @@ async def place(order: Order) -> dict[str, object]:
 
 @app.get("/health")
 async def health(response: Response) -> dict[str, object]:
-    """200 while receipts are written, with the state of the group's member and how far behind it is."""
+    """Answer 200 while receipts are written, with the member state and the lag."""
     consumer, receipts = app.state.consumer, app.state.receipts
     answer: dict[str, object] = {"group": consumer.membership.name}
     if receipts.done():

@@ -4,12 +4,12 @@ from aiokafka_lite import Consumer, Producer
 
 
 async def write_invoices(bootstrap_servers: str) -> None:
-    """Go on until cancelled."""
+    """Write invoices until the task is cancelled."""
     async with (
         Producer(bootstrap_servers) as producer,
         Consumer(bootstrap_servers, topics=["orders"], group_id="invoices") as consumer,
     ):
         async for order in consumer:
-            if order.value is None:  # an order that was withdrawn
+            if order.value is None:  # a tombstone: the order was withdrawn
                 continue
             await producer.send("invoices", b"invoice for " + order.value, key=order.key)

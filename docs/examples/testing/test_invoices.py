@@ -1,4 +1,4 @@
-"""On the embedded cluster: a new one for each test, in its event loop, ready in a moment, and it fails when told to."""
+"""Tests on the embedded cluster: each test gets a new one in its own event loop, with faults on demand."""
 
 import asyncio
 

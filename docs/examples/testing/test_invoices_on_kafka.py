@@ -1,6 +1,6 @@
-"""On Apache Kafka in a container: one for the whole session, so each test has topics and groups of its own to itself.
+"""Tests on Apache Kafka in a container. All tests of a session share it, so each test uses its own topics and groups.
 
-Needs ``pip install testcontainers`` and a container engine; without them the test is skipped, and says why.
+Needs ``pip install testcontainers`` and a container engine. Without them the test is skipped with the reason.
 """
 
 import asyncio
