@@ -44,7 +44,8 @@ def test_names_in_the_text_are_names_in_the_package() -> None:
     """Words of code that look like Python's names: with an underscore, or a capital in the middle."""
     files = [*(ROOT / "aiokafka_lite").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
     words_of = (set(re.findall(r"\w+", path.read_text(encoding="utf-8"))) | {path.stem} for path in files)
-    known = OTHERS_NAMES.union(*words_of)
+    tests = {path.stem for path in (ROOT / "tests").rglob("*.py")}
+    known = OTHERS_NAMES.union(tests, *words_of)
     for page in PAGES:
         if page.name.startswith("migrating-from-"):
             continue
