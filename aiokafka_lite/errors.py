@@ -266,7 +266,7 @@ class KafkaTimeout(KafkaError, TimeoutError):
 
 
 class BufferFull(KafkaError):
-    """``buffer_memory`` has no room for the record; await ``drain()`` and send again."""
+    """``buffer_memory`` has no room for the record. Use ``await put(...)``, which waits for room."""
 
 
 class UnsupportedVersion(KafkaError):

@@ -31,7 +31,7 @@ from ..aio.byte_budget import ByteBudget
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
-from ..errors import ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
 from ..types import TopicPartition
 from .batch import Batch, BatchFactory
@@ -184,9 +184,13 @@ class Settlement:
         self._dispatcher.act(partition, following)
 
     def unreachable(self, partition: PartitionProducer, error: KafkaError) -> None:
-        """The leader of a partition cannot be reached. The batches wait, unless the error is not retriable."""
+        """The leader of a partition cannot be reached. The batches wait, unless the error is not retriable.
+
+        An error that a broker answers during the handshake is retried whatever its code, as Java's client does: the
+        batches were not sent, and ``delivery_timeout`` bounds the attempts.
+        """
         self._client.request_refresh()
-        if not is_retriable(error):
+        if not is_retriable(error) and not isinstance(error, BrokerError):
             for batch in partition.batches:
                 partition.expired(batch)
                 self._fail(batch, error)

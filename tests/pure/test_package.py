@@ -124,5 +124,4 @@ def test_services_alone_make_tasks() -> None:
     makers = {
         str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())
     }
-    # Delivery.future() makes a task for the user, who owns it, as with asyncio.ensure_future.
-    assert makers == {"aio/service.py", "producer/delivery.py"}
+    assert makers == {"aio/service.py"}

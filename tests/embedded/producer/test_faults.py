@@ -21,6 +21,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import (
+    ApiVersionsRequest,
     InitProducerIdRequest,
     MetadataRequest,
     ProduceRequest,
@@ -142,6 +143,16 @@ async def test_a_lasting_error_fails_the_batch_and_nothing_after_it(
         assert [result.offset for result in results[1:]] == [1, 2, 3, 4]
         assert producer.metrics().buffered_bytes == 0
     assert values_of(cluster, "t") == [b"first", *numbered(4, 1)]
+
+
+async def test_an_error_in_the_handshake_is_retried_whatever_its_code(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"first")
+        cluster.on(ProduceRequest).disconnect()
+        refusals = cluster.on(ApiVersionsRequest, times=2).fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert (await producer.send("t", b"second")).offset == 1
+        assert refusals.hits == 2
 
 
 async def test_a_partition_that_backs_off_does_not_delay_others_of_its_broker(cluster: EmbeddedCluster) -> None:
