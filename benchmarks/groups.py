@@ -18,9 +18,11 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aiokafka_lite import ClientConfig, Consumer, CooperativeStickyStrategy, EmbeddedCluster, MemberState, Producer
+from aiokafka_lite import Consumer, EmbeddedCluster, Producer
 from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.group import CooperativeStickyStrategy, MemberState
 from aiokafka_lite.net.connection import Connection
 from tests.real.releases import NEWEST, wanted
 from tests.real.servers import Servers, Unavailable

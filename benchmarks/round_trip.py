@@ -13,9 +13,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from aiokafka_lite import BufferFull, ClientConfig, Consumer, Producer
+from aiokafka_lite import BufferFull, Consumer, Producer
 from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
 from benchmarks.compare import tabulate
 from tests.real.releases import NEWEST, wanted
 from tests.real.servers import Servers, Unavailable

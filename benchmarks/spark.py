@@ -26,9 +26,10 @@ from statistics import median
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
-from aiokafka_lite import ClientConfig, Producer
+from aiokafka_lite import Producer
 from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.spark import register
 from aiokafka_lite.spark.jvm import use_java
 from benchmarks.spark_peers import Confluent, Synthetic

@@ -3,7 +3,8 @@
 import asyncio
 import os
 
-from aiokafka_lite import KafkaError, KafkaTimeout, Producer, RecordTooLarge
+from aiokafka_lite import KafkaError, KafkaTimeout, Producer
+from aiokafka_lite.errors import RecordTooLarge
 
 SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 

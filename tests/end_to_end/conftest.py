@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import ClientConfig, EmbeddedCluster, UnknownTopic
+from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.admin import create_topic, delete_topics
 from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.errors import UnknownTopic
 from tests.real.jvm import java_problem, release, run_tool
 from tests.real.releases import NEWEST, marks_of, wanted
 from tests.real.report import BROKERS

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from aiokafka_lite import BufferFull, RecordTooLarge, SerializationError, TopicPartition
+from aiokafka_lite import BufferFull, SerializationError, TopicPartition
+from aiokafka_lite.errors import RecordTooLarge
 
 UNKNOWN_OFFSET = -1
 

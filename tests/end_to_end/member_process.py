@@ -15,15 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aiokafka_lite import (
-    Consumer,
-    CooperativeStickyStrategy,
-    RangeStrategy,
-    RebalanceHandle,
-    RebalanceListener,
-    Record,
-    TopicPartition,
-)
+from aiokafka_lite import Consumer, RebalanceHandle, RebalanceListener, Record, TopicPartition
+from aiokafka_lite.group import CooperativeStickyStrategy, RangeStrategy
 
 SESSION_TIMEOUT = 6.0
 """Seconds; the shortest that brokers allow by default."""

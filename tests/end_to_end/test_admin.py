@@ -13,7 +13,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from aiokafka_lite import BrokerError, Consumer, ErrorCode, KafkaError, Producer, TopicPartition, UnsupportedVersion
+from aiokafka_lite import BrokerError, Consumer, ErrorCode, KafkaError, Producer, TopicPartition
 from aiokafka_lite.admin import (
     Admin,
     ConfigChange,
@@ -28,6 +28,7 @@ from aiokafka_lite.admin import (
     QuotaEntity,
     Reset,
 )
+from aiokafka_lite.errors import UnsupportedVersion
 from tests.end_to_end.conftest import Kafka
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import NEWEST

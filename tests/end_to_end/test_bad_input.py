@@ -13,14 +13,12 @@ from aiokafka_lite import (
     ConfigurationError,
     Consumer,
     IllegalStateError,
-    InvalidTopic,
     KafkaError,
     Producer,
-    RecordTooLarge,
     SerializationError,
     TopicPartition,
-    UnknownTopic,
 )
+from aiokafka_lite.errors import InvalidTopic, RecordTooLarge, UnknownTopic
 from aiokafka_lite.testing.containers import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import read

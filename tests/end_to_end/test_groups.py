@@ -19,13 +19,15 @@ from aiokafka_lite import (
     ConsumerGroup,
     ConsumerGroupHandler,
     ConsumerGroupSession,
+    Producer,
+    TopicPartition,
+)
+from aiokafka_lite.group import (
     CooperativeStickyStrategy,
     MemberState,
-    Producer,
     RangeStrategy,
     RoundRobinStrategy,
     StickyStrategy,
-    TopicPartition,
 )
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import take

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from aiokafka_lite import AuthenticationError, Consumer, ConsumerGroup, ConsumerGroupHandler, Producer
+from aiokafka_lite import Consumer, ConsumerGroup, ConsumerGroupHandler, Producer
 from aiokafka_lite.admin import Admin
-from aiokafka_lite.errors import KafkaError, KafkaTimeout, ProtocolError
+from aiokafka_lite.errors import AuthenticationError, KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.properties import client_settings, read_properties
 from tests.end_to_end.conftest import missing
 from tests.real.jvm import java_problem, release, run_tool

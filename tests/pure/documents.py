@@ -29,9 +29,9 @@ from aiokafka_lite import (
     Producer,
     RebalanceHandle,
     Record,
-    TimestampType,
 )
 from aiokafka_lite.consumer import Batch
+from aiokafka_lite.types import TimestampType
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -8,9 +8,10 @@ import pytest
 
 pytest.importorskip("rich")
 
-from aiokafka_lite import Record, TimestampType
+from aiokafka_lite import Record
 from aiokafka_lite.cli.demo import KEYS, Check, headers_of, key_of, value_of
 from aiokafka_lite.cli.demo_group import GroupCheck
+from aiokafka_lite.types import TimestampType
 
 COUNT = 2 * KEYS + 10
 

@@ -14,12 +14,14 @@ import pytest
 
 import aiokafka_lite
 import aiokafka_lite.admin
+import aiokafka_lite.producer
 from tests.pure.documents import PARTS, ROOT, UNKNOWN, Names, Row, code_spans, imported, rows
 
 kafka = imported("kafka")
 OURS: dict[str, Any] = {
     **{name: getattr(aiokafka_lite, name) for name in aiokafka_lite.__all__},
     **{name: getattr(aiokafka_lite.admin, name) for name in aiokafka_lite.admin.__all__},
+    **{name: getattr(aiokafka_lite.producer, name) for name in aiokafka_lite.producer.__all__},
     **PARTS,
     **dict.fromkeys(["f", "keys", "listener", "partition", "topics", "values"], UNKNOWN),
     "re": re,

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from aiokafka_lite import ClientConfig, ConsumerConfig, EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite import EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig, ConsumerConfig
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.errors import KafkaTimeout, UnknownTopic
 from aiokafka_lite.spark import reading

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite import (
-    BrokerError,
-    ErrorCode,
-    IsolationLevel,
-    OffsetOutOfRange,
-    Producer,
-    TopicPartition,
-    UnknownTopic,
-    UnsupportedVersion,
-)
+from aiokafka_lite import BrokerError, ErrorCode, Producer, TopicPartition
 from aiokafka_lite.admin import Admin, Election, EpochEnd, Match, NewTopic, OffsetSpec, QuotaEntity, VersionRange
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import OffsetOutOfRange, UnknownTopic, UnsupportedVersion
 from aiokafka_lite.protocol.messages import ListOffsetsRequest
+from aiokafka_lite.types import IsolationLevel
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MISSING = TopicPartition("missing", 0)

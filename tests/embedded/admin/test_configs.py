@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import BrokerError, ErrorCode, UnknownTopic, UnsupportedVersion
+from aiokafka_lite import BrokerError, ErrorCode
 from aiokafka_lite.admin import Admin, ConfigChange, ConfigResource, ConfigSource, NewTopic, Operation, Setting
 from aiokafka_lite.admin.configs import ResourceType, replaced
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import UnknownTopic, UnsupportedVersion
 from aiokafka_lite.protocol.messages import IncrementalAlterConfigsRequest
 
 ORDERS = ConfigResource.topic("orders")

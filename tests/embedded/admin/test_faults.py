@@ -14,12 +14,10 @@ from aiokafka_lite import (
     ConfigurationError,
     ErrorCode,
     IllegalStateError,
-    InvalidTopic,
     KafkaError,
     KafkaTimeout,
     OffsetAndMetadata,
     TopicPartition,
-    UnknownTopic,
 )
 from aiokafka_lite.admin import (
     Admin,
@@ -32,6 +30,7 @@ from aiokafka_lite.admin import (
     ResourceType,
 )
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import InvalidTopic, UnknownTopic
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
