@@ -17,7 +17,7 @@ help:
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
-	@echo "make lint         ruff, mypy, import-linter"
+	@echo "make lint         ruff, house rules (words, sizes, import circles), mypy, import-linter"
 	@echo "make bench        the benchmarks        make docs   the documentation, in site/"
 
 # One stamp per purpose, so that a command installs only what it uses.
@@ -49,6 +49,7 @@ demo: .venv/.demo
 
 lint: .venv/.development
 	@.venv/bin/ruff check --quiet .
+	@.venv/bin/python -m tests.house_rules
 	@.venv/bin/mypy --no-error-summary
 	@.venv/bin/lint-imports --no-cache >.venv/imports.log || { cat .venv/imports.log; exit 1; }
 

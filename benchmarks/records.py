@@ -171,7 +171,7 @@ def restamping() -> Table:
         builder.append(*row)
     builder.build()
     return compare(
-        {"build again": lambda: builder.build(1, 2, 3), "encode anew": lambda: our_encode(rows, Compression.ZSTD)},
+        {"build again": lambda: builder.build(1, 2, 3), "encode again": lambda: our_encode(rows, Compression.ZSTD)},
         title=f"a batch of {COUNT} records, zstd",
         unit="batch",
     )

@@ -17,6 +17,7 @@ PACKAGE = "aiokafka_lite"
 MAX_FILE_LINES = 600
 MAX_CLASS_LINES = 350
 MAX_METHODS = 25
+"""Methods that only delegate, in one statement, do not count."""
 
 BANNED = {
     r"who(so)?ever|whom": "the caller, the user, the broker, the member",
@@ -70,6 +71,8 @@ def banned_words() -> Iterator[str]:
         if name in _EXEMPT:
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
+            if path.name.startswith("migrating-from-"):
+                line = re.sub(r"`[^`]*`", "", line)  # other clients' names
             match = _BANNED.search(line) or _BANNED.search(_parts(line))
             if match:
                 yield f"{name}:{number}: banned word {match.group()!r}; write: {_instead(match.group())}"
@@ -94,11 +97,18 @@ def sizes() -> Iterator[str]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
-                methods = sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in node.body)
+                methods = sum(_does_more_than_delegate(each) for each in node.body)
                 if length > MAX_CLASS_LINES:
                     yield f"{name}:{node.lineno}: class {node.name} has {length} lines, at most {MAX_CLASS_LINES}"
                 if methods > MAX_METHODS:
                     yield f"{name}:{node.lineno}: class {node.name} has {methods} methods, at most {MAX_METHODS}"
+
+
+def _does_more_than_delegate(node: ast.stmt) -> bool:
+    """Whether it is a method with more than one statement beside its docstring."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return len(node.body) - (ast.get_docstring(node) is not None) > 1
 
 
 def circles() -> Iterator[str]:

@@ -192,7 +192,7 @@ class Service:
     def check(self) -> None:
         """Raise unless the component is usable in this loop: its failure, or IllegalStateError."""
         # The private function avoids the RuntimeError that the public one raises without a loop, made for nothing here.
-        if self._state is ServiceState.RUNNING and asyncio._get_running_loop() is self._loop:
+        if self._state is ServiceState.RUNNING and asyncio._get_running_loop() is self._loop:  # noqa: SLF001
             return
         self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
 
@@ -467,7 +467,7 @@ def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> No
         return
     if loop.is_closed():
         raise IllegalStateError(f"the event loop that {component!r} was started in is closed")
-    if asyncio._get_running_loop() is not loop:
+    if asyncio._get_running_loop() is not loop:  # noqa: SLF001
         raise IllegalStateError(f"{component!r} belongs to another event loop, in which it was started")
 
 

@@ -207,7 +207,7 @@ class Member:
         """Whether the member is closed and has nothing left to do."""
         return self._closing and self.state in (MemberState.UNJOINED, MemberState.FATAL)
 
-    def handle(self, event: Event) -> list[Action]:
+    def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
         """Move, and return the actions in their order. A FATAL member returns none."""
         if self.state is MemberState.FATAL:
             self._closing |= isinstance(event, Close)
