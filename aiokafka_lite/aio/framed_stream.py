@@ -65,11 +65,6 @@ class FramedStream(asyncio.BufferedProtocol):
         """Whether there is no transport: it is not connected yet, or lost."""
         return self._transport is None or self._lost.is_set()
 
-    @property
-    def writable(self) -> bool:
-        """Whether written bytes can still leave."""
-        return self._transport is not None and not self._transport.is_closing()
-
     def write(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the parts one after another. They must not change afterwards: the transport may still hold them.
 

@@ -71,10 +71,6 @@ class Buffer:
         return self._rest is not None or bool(self._batches)
 
     @property
-    def has_waiting_batches(self) -> bool:
-        return bool(self._batches)
-
-    @property
     def available(self) -> int:
         """Undelivered records by the headers of their batches; hidden ones count as well."""
         return self.records + (0 if self.chunk is None else len(self.chunk))
