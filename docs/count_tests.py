@@ -1,7 +1,7 @@
-"""Write ``docs/compatibility.md`` from what the end-to-end suite has shown: ``python docs/count_tests.py RESULTS...``.
+"""Write ``docs/compatibility.md`` from results of the end-to-end suite: ``python docs/count_tests.py RESULTS...``.
 
 RESULTS are files that pytest's ``--junitxml`` wrote; ``make test-matrix`` does both. A test counts in the last column
-that it matches. Tests without a broker in their name say nothing of brokers and are left out.
+that it matches. Tests without a broker in their name are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BROKERS = ("embedded", *MATRIX)
 
 
 class Feature(NamedTuple):
-    """A column: the tests whose ``module::name[parameters]`` the pattern is found in."""
+    """A column: the tests whose ``module::name[parameters]`` matches the pattern."""
 
     title: str
     pattern: str
@@ -58,7 +58,7 @@ class Result(NamedTuple):
 
 
 def results(path: Path) -> Iterator[Result]:
-    """The tests in a file of results that ran on a broker, or would have."""
+    """The tests of a results file that ran on a broker or were skipped for it."""
     for case in ElementTree.parse(path).iter("testcase"):
         module, name = case.get("classname", "").rpartition(".")[2], case.get("name", "")
         broker = broker_of(name)
@@ -99,23 +99,23 @@ def page(found: Iterable[Result], date: str) -> str:
     lines = [
         "# What works against which Kafka",
         "",
-        "One end-to-end suite runs unchanged on the embedded cluster and on each release of Apache Kafka. A number is",
-        f"how many of its tests passed, on {date}; a dash is what cannot be there, for the reasons below. This page is",
-        "made by `docs/count_tests.py` from the results of `make test-matrix`.",
+        "The same end-to-end suite runs on the embedded cluster and on each release of Apache Kafka. A number counts the",
+        f"tests that passed on {date}. A dash means that no test applies, for the reasons below. `docs/count_tests.py`",
+        "writes this page from the results of `make test-matrix`.",
         "",
         "| broker | " + " | ".join(titles) + " |",
         "|---" * (len(titles) + 1) + "|",
         *(f"| {broker} | {' | '.join(cell(counts[title][broker]) for title in titles)} |" for broker in brokers),
     ]
     if reasons:
-        lines += ["", "## Left out", "", "| on | why |", "|---|---|"]
+        lines += ["", "## Not tested", "", "| on | reason |", "|---|---|"]
         rows = ((", ".join(sorted(where, key=BROKERS.index)), reason) for reason, where in reasons.items())
         lines += [f"| {where} | {reason} |" for where, reason in sorted(rows, key=lambda row: row[1].lower())]
     return "\n".join([*lines, ""])
 
 
 def cell(counted: Counter[str]) -> str:
-    """How many passed; failures stand out."""
+    """The number of passed tests, and of failures in bold."""
     if counted["failed"]:
         return f"{counted['passed']}, **{counted['failed']} failed**"
     return str(counted["passed"]) if counted["passed"] else "–"
