@@ -228,7 +228,7 @@ async def test_members_of_a_group(kafka: Kafka, admin: Admin) -> None:
 
 async def test_a_group_of_the_new_protocol(kafka: Kafka, admin: Admin) -> None:
     if kafka.kind == "embedded" or not kafka.speaks("4.0"):
-        pytest.skip("groups whose coordinator assigns came with Kafka 4.0")
+        pytest.skip("the consumer group protocol (KIP-848) needs Kafka 4.0")
     partitions = await filled_topic(kafka)
     topic, group = partitions[0].topic, new_name("group")
     settings = {"group.id": group, "group.protocol": "consumer", "auto.offset.reset": "earliest", "log_level": 0}

@@ -23,7 +23,7 @@ async def test_the_examples_of_the_page_run_one_after_the_other(
     kafka: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kafka.speaks("2.3") and not kafka.speaks("2.5"):
-        pytest.skip("Kafka 2.4 fails when something is appended to a setting that was never set")
+        pytest.skip("Kafka 2.4 fails to append to a setting without a value")
     first, *others = [block.text for block in blocks(PAGE)]
     printed = await until_it_prints("too-wide is not", "-c", first.replace("localhost:9092", kafka.bootstrap_servers))
     assert "orders is there" in printed

@@ -65,7 +65,7 @@ def million(tmp_path: Path) -> Path:
 @pytest.mark.long
 async def test_a_million_lines_in_and_out_byte_for_byte(kafka: Kafka, million: Path, tmp_path: Path) -> None:
     if kafka.kind != "embedded" and kafka.version != NEWEST:
-        pytest.skip("one release is enough for this much")
+        pytest.skip("one release is enough for this amount of data")
     topic = await kafka.create_topic(partitions=1)
     outcome = await run_with_files("produce", topic, "-b", kafka.bootstrap_servers, stdin=million)
     assert (outcome.status, outcome.errors) == (0, "")

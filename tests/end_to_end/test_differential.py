@@ -62,7 +62,7 @@ EXCEPTIONS = (
     ),
     Excuse(
         r"Produce\..*\.log_start_offset",
-        "beside some errors Kafka gives the log start offset, which was not asked for",
+        "beside some errors Kafka gives the log start offset, which is not selected",
         lambda embedded, real, version: embedded == -1,
     ),
     Excuse(
@@ -134,7 +134,7 @@ def newest(request: pytest.FixtureRequest, servers: Servers) -> str:
     asked_for = wanted(request.config.getoption("--kafka"))
     name = next((each for each in ("given", NEWEST) if each in asked_for), None)
     if name is None:
-        pytest.skip(f"Kafka {NEWEST} was not asked for")
+        pytest.skip(f"Kafka {NEWEST} is not selected")
     try:
         server, _ = servers.get(name)
     except Unavailable as problem:

@@ -143,9 +143,9 @@ async def test_a_claim_that_blocks_the_event_loop_loses_the_session_only_beyond_
     kafka: Kafka, blocked: float
 ) -> None:
     if kafka.kind == "embedded":
-        pytest.skip("the embedded cluster would be blocked, too; see the tests in virtual time")
+        pytest.skip("a blocked loop would block the embedded cluster too; tests in virtual time cover this")
     if kafka.kind == "jvm" and kafka.version != NEWEST:
-        pytest.skip("it takes its time, and nothing of it depends on the release")
+        pytest.skip("the test is slow and does not depend on the release")
     topic, group = await kafka.create_topic(partitions=3), new_group()
     await write(kafka, topic, 3, 20)
     done: set[tuple[int, int]] = set()

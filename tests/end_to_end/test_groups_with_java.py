@@ -89,7 +89,7 @@ async def test_a_leader_by_java_leaves_our_members_what_they_have(kafka: Kafka, 
 
 def needs_the_embedded_cluster(kafka: Kafka) -> None:
     if kafka.kind != "embedded":
-        pytest.skip("what members tell one another is nothing to the broker, and tools of Java take their time")
+        pytest.skip("the broker does not read what members exchange, and Java's tools are slow")
 
 
 async def drain(consumer: Consumer, count: int) -> list[bytes | None]:

@@ -277,7 +277,7 @@ async def test_a_value_larger_than_one_fetch_comes_back(kafka: Kafka) -> None:
 
 async def test_a_codec_that_the_broker_lacks_is_an_error_that_names_it(kafka: Kafka) -> None:
     if kafka.speaks("2.1.0"):
-        pytest.skip("this broker has every codec")
+        pytest.skip("this broker supports every codec")
     topic = await kafka.create_topic(partitions=1)
     async with Producer(kafka.bootstrap_servers, compression="zstd") as producer:
         with pytest.raises(KafkaError, match=r"(?i)zstd|compression"):

@@ -84,7 +84,7 @@ async def test_kafka_python_detects_the_release(release: str) -> None:
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_kafka_python_writes_with_any_acks(cluster: EmbeddedCluster, acks: Any, idempotent: bool) -> None:
     if idempotent and acks != "all":
-        pytest.skip("an idempotent producer waits for all")
+        pytest.skip("an idempotent producer requires acks=all")
     servers = cluster.bootstrap_servers
     await asyncio.to_thread(kafka_python_writes, servers, acks=acks, enable_idempotence=idempotent)
     assert await asyncio.to_thread(kafka_python_reads_in_a_group, servers) == VALUES

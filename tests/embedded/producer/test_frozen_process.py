@@ -64,7 +64,7 @@ async def fill(producer: Producer, size: int) -> int:
             await asyncio.sleep(0)  # what is queued goes out, as far as the system takes it
 
 
-@pytest.mark.skipif(not STATUS.exists(), reason="the system does not tell the memory of a process here")
+@pytest.mark.skipif(not STATUS.exists(), reason="this system does not report the memory of a process")
 @pytest.mark.parametrize("size", [1_000, 100_000])
 def test_memory_stays_bounded_while_the_broker_process_is_stopped(size: int) -> None:
     async def main() -> None:
