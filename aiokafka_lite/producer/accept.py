@@ -160,13 +160,14 @@ class Acceptor:
                 raise SerializationError(
                     f"timestamp of a record for topic {topic!r} must be an int of milliseconds >= 0, got {timestamp!r}"
                 )
-            target = self._topics.get(topic)
+            try:
+                target = self._topics.get(topic)
+            except TypeError:
+                check_topic_name(topic)  # an object without a hash is not a str
+                raise
             surplus = 0 if target is not None and target.is_open else self._surplus(topic, partition, size)
         except KafkaError as error:
             self._refused(topic, partition, error)
-            raise
-        except TypeError:
-            check_topic_name(topic)  # an object without a hash is not a str
             raise
         # The constructor of a NamedTuple without the Python call around it: 150 ns instead of 260.
         return _new_tuple(PreparedRecord, (topic, key, value, headers, partition, timestamp, size + surplus, surplus))

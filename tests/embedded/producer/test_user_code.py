@@ -15,6 +15,7 @@ from aiokafka_lite.errors import (
     ConfigurationError,
     ErrorCode,
     IllegalStateError,
+    InvalidTopic,
     KafkaTimeout,
     RecordTooLarge,
     SerializationError,
@@ -230,6 +231,24 @@ async def test_an_interceptor_is_notified_of_the_error_of_a_record(cluster: Embe
     assert issubclass(watching.outcomes[5], BrokerError)  # type: ignore[arg-type]
     assert watching.outcomes[6:] == [BufferFull, KafkaTimeout, KafkaTimeout, 1]
     assert len(watching.settled) == len(watching.sent)
+
+
+async def test_an_interceptor_is_notified_of_a_topic_that_is_not_a_string(cluster: EmbeddedCluster) -> None:
+    settled: list[Exception | None] = []
+
+    class Plain:
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return record
+
+        def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+            settled.append(error)
+
+    async with producer_of(cluster, interceptors=[Plain()]) as producer:
+        for topic in (5, [], {}):  # the last two have no hash
+            with pytest.raises(InvalidTopic) as raised:
+                await producer.send(topic, b"v")  # type: ignore[arg-type]
+            assert settled == [raised.value]
+            settled.clear()
 
 
 async def test_an_interceptor_is_notified_of_the_records_of_a_split_batch(cluster: EmbeddedCluster) -> None:
