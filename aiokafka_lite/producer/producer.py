@@ -251,7 +251,6 @@ class Producer(Component):
                     accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
                     results.append(accepted if isinstance(accepted, Delivery) else await accepted)
                 except (SerializationError, BrokerError) as error:
-                    self._acceptor.check_writable()
                     results.append(error)
                 except IllegalStateError as error:
                     self._service.check()  # the producer runs, so the partitioner raised this for the record
