@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from operator import index
@@ -33,7 +33,7 @@ from .bulk import Chooser
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .metrics import Counters
-from .partition import PartitionProducer
+from .partition import PartitionProducer, Sealed
 from .partitioner import DefaultPartitioner, Partitioner
 from .producer_ids import ProducerIds
 from .record import PreparedRecord
@@ -86,6 +86,7 @@ class Accumulator:
         self._settlement = settlement
         self._dispatcher = dispatcher
         self._timers = timers
+        self._sealed: deque[Sealed] = deque()
         self._counters = counters
         self._spawn = spawn
         self._make_partition = partial(
@@ -93,6 +94,7 @@ class Accumulator:
             batches=batches,
             ids=ids,
             load=load,
+            sealed=self._sealed,
             depth=config.max_in_flight_requests_per_connection,
             make_backoff=client.retry_backoff,
             now=timers.now,
@@ -112,6 +114,8 @@ class Accumulator:
         topic = self.topics.get(record.topic)
         if topic is None or not (topic.is_open or sent_at is not None):
             return self._add_pending(record)
+        if self._sealed:
+            self._report_sealed()
         number = record.partition
         if number is None:
             partition = topic.partitions[self._choose(topic, record.key, record.value)]
@@ -123,13 +127,16 @@ class Accumulator:
         batch, position, sealed = partition.append(record, sent_at, may_move)
         if batch is None:
             # The partition's batch is full. A record without a key may change its partition now.
-            self._sealed(partition, sealed)
+            self._dispatcher.offer(partition)
+            self._report_sealed()
             partition = topic.partitions[self._choose(topic, None, record.value)]
             batch, position, sealed = partition.append(record, sent_at)
             assert batch is not None
         if position == 0:
-            self._begun(topic, partition, batch, sealed, sent_at is None)
+            self._begun(topic, partition, batch, sent_at is None)
             self._dispatcher.begun(partition, batch)
+            if sealed:
+                self._dispatcher.offer(partition)
         return batch, position
 
     def append_encoded(self, topic: TopicProducer, number: int | None, records: EncodedRecords, size: int) -> Batch:
@@ -137,41 +144,37 @@ class Accumulator:
 
         ``size`` is what the records hold of ``buffer_memory``; the caller releases it if this raises.
         """
+        self._report_sealed()
         chosen = self._choose(topic, None, None) if number is None else number
         if chosen >= len(topic.partitions):  # the topic was created again while the caller waited for room
             raise wrong_partition(topic.name, len(topic.partitions), chosen)
         partition = topic.partitions[chosen]
-        batch, _, sealed = partition.append_encoded(records, size)
+        batch, _, _ = partition.append_encoded(records, size)
         assert batch is not None
-        self._begun(topic, partition, batch, sealed, True)
-        self._sealed(partition, batch.builder.uncompressed_size)
+        self._begun(topic, partition, batch, True)
+        self._dispatcher.offer(partition)
         return batch
 
-    def _begun(
-        self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, sealed: int, is_ordered: bool
-    ) -> None:
-        """A batch was begun, and one of ``sealed`` bytes may have been sealed before."""
-        if sealed:
-            self._sealed(partition, sealed)
+    def _begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool) -> None:
+        """A batch was begun. Comes before anything that can raise, so that the batch is settled in any case."""
         # The topic counts as used for as long as the batch may wait for a leader, or metadata would drop it.
         self._client.known_topic(topic.name, in_use_for=self._config.delivery_timeout)
         self._settlement.register(batch, partition, is_ordered=is_ordered)
         topic.last_used = batch.opened
 
-    def _sealed(self, partition: PartitionProducer, size: int) -> None:
-        """A batch of the partition was sealed since the last append: send it, and notify the partitioner."""
-        if partition.unsent:
-            self._dispatcher.offer(partition)
-        name, number = partition.topic_partition
-        if name not in self._view.topics:
-            return
-        try:
-            self._partitioner.on_new_batch(name, number, size, self._view)
-        except Exception as error:
-            if type(error) not in self._logged_errors:
-                self._logged_errors.add(type(error))
-                name = type(self._partitioner).__name__
-                logger.error("%s.on_new_batch failed; this error is not logged again", name, exc_info=error)
+    def _report_sealed(self) -> None:
+        """Notify the partitioner of the batches that were sealed since its last choice, by an append or by a sender."""
+        while self._sealed:
+            (name, number), size = self._sealed.popleft()
+            if name not in self._view.topics:
+                continue
+            try:
+                self._partitioner.on_new_batch(name, number, size, self._view)
+            except Exception as error:
+                if type(error) not in self._logged_errors:
+                    self._logged_errors.add(type(error))
+                    name = type(self._partitioner).__name__
+                    logger.error("%s.on_new_batch failed; this error is not logged again", name, exc_info=error)
 
     def _choose(self, topic: TopicProducer, key: bytes | None, value: bytes | None) -> int:
         try:

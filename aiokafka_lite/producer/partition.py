@@ -32,7 +32,7 @@ Invariants that have been bugs in Kafka clients:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
@@ -105,27 +105,35 @@ class Appended(NamedTuple):
     """Where a record went.
 
     ``batch`` is None if the open batch was full and the record may go to another partition (``may_move``). ``position``
-    is the record's index in the batch; 0 means that a batch was begun. ``sealed`` is the uncompressed size of the batch
-    of this partition that was sealed since the last append, here or by a sender; 0 if there was none.
+    is the record's index in the batch; 0 means that a batch was begun. ``sealed``: the batch before it was sealed, so
+    the partition may have a batch to send.
     """
 
     batch: Batch | None
     position: int
-    sealed: int
+    sealed: bool
+
+
+class Sealed(NamedTuple):
+    """A batch of a partition was sealed, by an append or by a sender. ``size`` is in bytes, uncompressed."""
+
+    topic_partition: TopicPartition
+    size: int
 
 
 class PartitionBatches:
     """The batches of a partition, in order: ``sent`` before ``unsent`` before ``open``.
 
-    ``broker`` is the node that sealed batches count for. ``load`` has the queued bytes of each node, and is shared by
-    all partitions of a producer. ``now`` returns the loop's time in seconds.
+    ``broker`` is the node that sealed batches count for. All partitions of a producer share ``load``, the queued bytes
+    of each node, and ``sealed``, to which each sealed batch is added; the accumulator takes them out before its next
+    choice of a partition. ``now`` returns the loop's time in seconds.
     """
 
     __slots__ = (
         "_batches",
         "_load",
         "_now",
-        "_sealed_bytes",
+        "_sealed",
         "broker",
         "open",
         "sent",
@@ -134,7 +142,12 @@ class PartitionBatches:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, batches: BatchFactory, load: Counter[int], now: Callable[[], float]
+        self,
+        topic_partition: TopicPartition,
+        batches: BatchFactory,
+        load: Counter[int],
+        sealed: deque[Sealed],
+        now: Callable[[], float],
     ) -> None:
         self.topic_partition = topic_partition
         self.broker: int | None = None
@@ -144,16 +157,16 @@ class PartitionBatches:
         self.sent: list[Batch] = []
         self._batches = batches
         self._load = load
+        self._sealed = sealed
         self._now = now
-        self._sealed_bytes = 0
 
     # Hot: runs for each record.
     def append(self, record: PreparedRecord, sent_at: float | None = None, may_move: bool = False) -> Appended:
         """Add a record to the open batch, or to a new one if there is none that takes it.
 
         ``sent_at`` is the loop's time of the send for a record that was pending; None means now. With ``may_move`` a
-        record for which a new batch would be begun after another one was sealed is not added: a record without a key
-        may change its partition there (KIP-480).
+        record that the open batch does not take is not added: a record without a key may change its partition there
+        (KIP-480).
         """
         batch = self.open
         if batch is not None:
@@ -161,12 +174,11 @@ class PartitionBatches:
             builder = batch.builder
             if (not batch.due or self._is_fresh(batch, sent_at)) and builder.append(timestamp, key, value, headers):
                 batch.reserved += size
-                return _new_tuple(Appended, (batch, builder.count - 1, 0))
+                return _new_tuple(Appended, (batch, builder.count - 1, False))
             self.seal()
-        sealed, self._sealed_bytes = self._sealed_bytes, 0
-        if sealed and may_move:
-            return Appended(None, 0, sealed)
-        return Appended(self._begin(record, sent_at), 0, sealed)
+            if may_move:
+                return Appended(None, 0, True)
+        return Appended(self._begin(record, sent_at), 0, batch is not None)
 
     def _begin(self, record: PreparedRecord, sent_at: float | None) -> Batch:
         """Begin a batch with this record. A record that cannot be encoded leaves no batch behind."""
@@ -181,13 +193,11 @@ class PartitionBatches:
     def append_encoded(self, records: EncodedRecords, size: int) -> Appended:
         """Add a sealed batch of encoded records behind all others. ``size`` is what they hold of ``buffer_memory``."""
         self.seal()
-        sealed, self._sealed_bytes = self._sealed_bytes, 0
         batch = self._batches.encoded(self.topic_partition, self._now(), records)
         batch.reserved = size
         self.open = batch
         self.seal()
-        self._sealed_bytes = 0  # the caller of this method knows that this batch is sealed
-        return Appended(batch, 0, sealed)
+        return Appended(batch, 0, True)
 
     def seal(self) -> None:
         """Seal the open batch: it takes no more records, and counts for the load of the leader of this moment."""
@@ -195,7 +205,7 @@ class PartitionBatches:
         if batch is None:
             return
         self.unsent.append(batch)
-        self._sealed_bytes += batch.builder.uncompressed_size
+        self._sealed.append(_new_tuple(Sealed, (self.topic_partition, batch.builder.uncompressed_size)))
         if self.broker is not None:
             batch.queued_for, batch.queued_bytes = self.broker, batch.builder.size
             self._load[self.broker] += batch.queued_bytes
@@ -276,11 +286,12 @@ class PartitionProducer(PartitionBatches):
         batches: BatchFactory,
         ids: ProducerIds | None,
         load: Counter[int],
+        sealed: deque[Sealed],
         depth: int,
         make_backoff: Callable[[], Backoff],
         now: Callable[[], float],
     ) -> None:
-        super().__init__(topic_partition, batches, load, now)
+        super().__init__(topic_partition, batches, load, sealed, now)
         self.topic_id: bytes | None = None  # known once the topic was created again
         self.state = START
         self.level = 0

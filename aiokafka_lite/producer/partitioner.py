@@ -41,7 +41,10 @@ class Partitioner(Protocol):
         ...
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """A batch of that partition, of ``size`` bytes, was sealed, and a record is about to begin the next one."""
+        """A batch of that partition, of ``size`` bytes, was sealed: the next record there begins a new one.
+
+        Called before the next record is given a partition, also for batches that were sealed when they were sent.
+        """
         ...
 
 

@@ -10,7 +10,7 @@ from aiokafka_lite.aio.retry import Backoff
 from aiokafka_lite.config import ProducerConfig
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
 from aiokafka_lite.producer.batch import Batch, BatchFactory
-from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState
+from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState, Sealed
 from aiokafka_lite.producer.producer_ids import ProducerIdAndEpoch, ProducerIds, advance
 from aiokafka_lite.producer.record import PreparedRecord
 from aiokafka_lite.protocol.records import BatchBuilder, RecordBatch
@@ -37,6 +37,7 @@ def a_partition(
     leader: int | None = 1,
     introduced: bool = True,
     load: Counter[int] | None = None,
+    sealed: deque[Sealed] | None = None,
     now: Callable[[], float] = lambda: 0.0,
 ) -> PartitionProducer:
     """A partition whose leader is known, unless that is None. ``introduced``: its first batch need not go alone."""
@@ -48,6 +49,7 @@ def a_partition(
         batches=BatchFactory(ProducerConfig()),
         ids=identities,
         load=Counter() if load is None else load,
+        sealed=deque() if sealed is None else sealed,
         depth=depth,
         make_backoff=lambda: Backoff(0.1, 1.0, random=lambda: 0.0),
         now=now,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 
@@ -15,6 +15,7 @@ from aiokafka_lite.producer.partition import (
     Next,
     PartitionProducer,
     PartitionState,
+    Sealed,
 )
 from aiokafka_lite.producer.producer_ids import MAX_EPOCH, MAX_SEQUENCE, ProducerIdAndEpoch, ProducerIds, advance
 from aiokafka_lite.producer.record import PreparedRecord
@@ -193,32 +194,36 @@ def record(value: bytes, key: bytes | None = None) -> PreparedRecord:
 def test_appending_returns_the_place_and_reserves_the_memory_of_the_record() -> None:
     partition = a_partition()
     first, second = partition.append(record(b"aa")), partition.append(record(b"bbb"))
-    assert (first.position, first.sealed) == (0, 0)
-    assert (second.batch, second.position, second.sealed) == (first.batch, 1, 0)
+    assert (first.position, first.sealed) == (0, False)
+    assert (second.batch, second.position, second.sealed) == (first.batch, 1, False)
     assert first.batch is not None
     assert first.batch.reserved == 5
 
 
-def test_a_sealed_batch_is_reported_to_the_next_append_once() -> None:
-    partition = a_partition()
-    sealed = append(partition, b"a")
+def test_a_batch_that_is_sealed_by_a_sender_or_by_an_append_is_reported_once() -> None:
+    reported: deque[Sealed] = deque()
+    partition = a_partition(sealed=reported)
+    taken = append(partition, b"a")
     assert partition.expedite()
-    assert partition.take() is sealed
+    assert partition.take() is taken
+    assert reported == deque([(partition.topic_partition, taken.builder.uncompressed_size)])
     begun = partition.append(record(b"b"))
-    assert (begun.position, begun.sealed) == (0, sealed.builder.uncompressed_size)
-    assert partition.append(record(b"c")).sealed == 0
+    assert (begun.position, begun.sealed) == (0, False)
+    assert len(reported) == 1
+    filled = partition.append(record(bytes(100_000)))
+    assert (filled.position, filled.sealed) == (0, True)
+    assert begun.batch is not None
+    assert reported[-1].size == begun.batch.builder.uncompressed_size
 
 
-def test_a_record_that_may_move_is_not_added_where_a_batch_was_sealed() -> None:
+def test_a_record_that_may_move_is_not_added_where_the_open_batch_is_full() -> None:
     partition = a_partition()
-    append(partition, b"a")
-    partition.seal()
-    refused = partition.append(record(b"b"), may_move=True)
-    assert refused.batch is None
-    assert refused.sealed
-    assert partition.open is None
+    full = append(partition, b"a")
+    refused = partition.append(record(bytes(100_000)), may_move=True)
+    assert (refused.batch, refused.sealed) == (None, True)
+    assert (partition.open, partition.unsent) == (None, [full])
     again = partition.append(record(b"b"), may_move=True)
-    assert (again.batch, again.sealed) == (partition.open, 0)
+    assert (again.batch, again.sealed) == (partition.open, False)
 
 
 def test_a_batch_that_was_due_for_long_takes_no_more_records() -> None:
