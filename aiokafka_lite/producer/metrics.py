@@ -67,7 +67,10 @@ class ProducerMetrics:
 
 
 class Counters:
-    """Counters over all brokers. Each is written by one stage: requests by the senders, results by ``Settlement``."""
+    """Counters over all brokers: requests are counted by the senders, results by ``Settlement``.
+
+    The accumulator counts pending records that fail, because ``Settlement`` never sees them as a batch.
+    """
 
     __slots__ = (
         "batches_sent",
