@@ -180,7 +180,7 @@ def timestamps(given: object) -> dict[TopicPartition, int]:
 
 
 def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What is to be committed, by partition."""
+    """The offsets to commit, by partition."""
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for each, value in by_partition("offsets", given).items():
         if not isinstance(value, OffsetAndMetadata):

@@ -122,7 +122,7 @@ class Peer:
 
 @dataclass(slots=True)
 class Targets:
-    """Which broker to ask for which items, and the errors of items without a broker."""
+    """The items of each broker to ask, and the errors of items without a broker."""
 
     by_node: dict[int, list[Any]] = field(default_factory=dict)
     errors: dict[Any, KafkaError] = field(default_factory=dict)

@@ -321,7 +321,7 @@ class Groups:
     # Lag.
 
     async def lag(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, GroupLag]:
-        """The lag of groups in all partitions that they have committed or that their members own."""
+        """The lag of groups in each partition with a committed offset, and in each that a member owns."""
         wanted = arguments.names(groups, "group")
         deadline = self._calls.deadline(timeout)
         described = await self._describe(wanted, deadline.first_part())

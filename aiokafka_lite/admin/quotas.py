@@ -27,7 +27,7 @@ from .results import Results
 
 
 class Match(Enum):
-    """What can be used instead of a name."""
+    """A special value instead of a name."""
 
     DEFAULT = 1
     """All clients without a quota of their own."""

@@ -1,4 +1,4 @@
-"""What asyncio lacks for a client and a broker: lifetimes, frames, byte budgets, pipes, a virtual clock.
+"""Additions to asyncio for a client and a broker: lifetimes, frames, byte budgets, pipes, a virtual clock.
 
 Nothing here knows Kafka's messages; ``framed_stream`` knows how they are framed, and that is all.
 """

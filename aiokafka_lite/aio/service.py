@@ -389,7 +389,7 @@ class Service:
 
 
 class Component:
-    """What users see of a component with tasks: ``async with``, or ``start()`` and ``close()``, and its ``state``.
+    """The public side of a component with tasks: ``async with``, or ``start()`` and ``close()``, and its ``state``.
 
     A subclass implements ``_on_start`` and ``_on_close`` and uses ``self._service`` for everything else.
     """

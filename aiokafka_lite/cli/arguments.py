@@ -17,5 +17,5 @@ def name_value(option: str, text: str) -> tuple[str, str]:
 
 
 def names_and_values(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """``NAME=VALUE`` for each text; the last of equal names counts. ConfigurationError for any other form."""
+    """``NAME=VALUE`` for each text; the last of equal names counts. Raises ConfigurationError for any other form."""
     return dict(name_value(option, text) for text in texts)

@@ -11,7 +11,7 @@ from ..errors import ConfigurationError
 
 
 async def broker(port: int, brokers: int, partitions: int, topics: list[str], as_kafka: str | None) -> int:
-    """Serve until SIGINT or SIGTERM, then stop; the exit status is 0. ConfigurationError for a wrong topic."""
+    """Serve until SIGINT or SIGTERM, then stop; the exit status is 0. Raises ConfigurationError for a wrong topic."""
     wanted = [_parse(topic, partitions) for topic in topics]
     cluster = EmbeddedCluster(
         brokers=brokers,
@@ -25,7 +25,7 @@ async def broker(port: int, brokers: int, partitions: int, topics: list[str], as
 
 
 def _parse(topic: str, partitions: int) -> tuple[str, int, int]:
-    """Parse ``NAME[:PARTITIONS[:REPLICAS]]``. ConfigurationError for any other form."""
+    """Parse ``NAME[:PARTITIONS[:REPLICAS]]``. Raises ConfigurationError for any other form."""
     name, *numbers = topic.split(":")
     if not name or len(numbers) > 2 or not all(number.isdigit() for number in numbers):
         raise ConfigurationError(must_be("topic", "NAME, NAME:PARTITIONS or NAME:PARTITIONS:REPLICAS", topic))

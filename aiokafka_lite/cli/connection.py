@@ -102,7 +102,7 @@ def of_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_options(texts: Sequence[str]) -> dict[str, str]:
-    """The properties in ``NAME=VALUE`` texts. Pure; ConfigurationError for another form, and for a plain secret."""
+    """The properties in ``NAME=VALUE`` texts. Raises ConfigurationError for another form or a plain secret."""
     from ..errors import ConfigurationError
 
     properties = names_and_values("property", texts)

@@ -35,7 +35,7 @@ belong to no record."""
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to read, where to begin and end, and how to print it."""
+    """The topics to read, the bounds of reading, and the form in which records are printed."""
 
     topics: tuple[str, ...]
     is_pattern: bool
@@ -83,7 +83,7 @@ def _check(job: Job) -> None:
             "--partition and --group exclude each other: a group shares all partitions of its topics"
         )
     if job.is_pattern and len(job.topics) != 1:
-        raise ConfigurationError("--regex takes one pattern, and no topics beside it")
+        raise ConfigurationError("--regex takes one pattern and cannot be combined with topics")
 
 
 async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Pattern[str]:

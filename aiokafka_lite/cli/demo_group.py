@@ -53,7 +53,7 @@ class GroupCheck:
         return sum(times > 1 for times in self.processed.values())
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for a condition. KafkaTimeout after ``STALLED_AFTER`` seconds."""
+        """Wait for a condition. Raises KafkaTimeout after ``STALLED_AFTER`` seconds."""
         with deadline(STALLED_AFTER, lambda: "the group did not settle"):
             while not holds():
                 self.changed.clear()

@@ -81,7 +81,7 @@ def expected(count: int) -> Sums:
 
 
 def faults(place: str, found: Iterable[tuple[Cell, Sum]], wanted: Sums) -> list[str]:
-    """What is wrong with the sums found in a place: wrong, repeated and missing ones."""
+    """The errors in the sums found in a place: wrong, repeated and missing ones."""
     present, right = Counter(found), Counter(wanted.items())
     wrong = [f"{place}: {cell.city} from {cell.window:%H:%M} must not be {total}" for cell, total in present - right]
     return wrong + [f"{place}: {cell.city} from {cell.window:%H:%M} is missing" for cell, _ in right - present]

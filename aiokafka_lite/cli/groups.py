@@ -208,7 +208,7 @@ def _state_row(group: GroupDescription) -> tuple[Cell, ...]:
 
 
 def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float) -> Reset:
-    """The reset that ``--to``, ``--shift`` or ``--file`` request. ValueError unless exactly one of them is valid."""
+    """The reset that ``--to``, ``--shift`` or ``--file`` request. Raises ValueError unless exactly one is valid."""
     from ..admin import Reset
 
     if sum(each is not None for each in (to, shift, file)) != 1:
@@ -230,7 +230,7 @@ def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float
 
 
 def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
-    """Whole topics, and single partitions given as ``orders:0,1``. ValueError for any other form."""
+    """Whole topics, and single partitions given as ``orders:0,1``. Raises ValueError for any other form."""
     from ..types import TopicPartition
 
     whole, partitions = [], []

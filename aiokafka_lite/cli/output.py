@@ -1,4 +1,4 @@
-"""What commands print: tables on a terminal, lines with tabs into a pipe, or JSON.
+"""The output of commands: tables on a terminal, lines with tabs into a pipe, or JSON.
 
 All forms have the same content. A row of JSON is an object whose names are the headings in lower case. A line of plain
 text has a column per heading, ``-`` for a missing value, and lists joined by commas.

@@ -1,4 +1,4 @@
-"""Where reading begins: the forms of ``--from``. Pure."""
+"""The forms of ``--from``: the offset, time or bound at which reading begins. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Start:
 
 
 def parse_start(text: str, now: float) -> Start:
-    """Parse ``--from``; ``now`` is in seconds since the epoch. ConfigurationError for any other form."""
+    """Parse ``--from``; ``now`` is in seconds since the epoch. Raises ConfigurationError for any other form."""
     word = text.strip()
     if word.lower() in ("earliest", "latest"):
         return Start(policy=word.lower())

@@ -146,7 +146,7 @@ async def delete(
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """The brokers of each partition in ``1,2/2,3``. ValueError for any other form."""
+    """The brokers of each partition in ``1,2/2,3``. Raises ValueError for any other form."""
     try:
         return [[int(number) for number in part.split(",")] for part in text.split("/")]
     except ValueError:

@@ -1,1 +1,1 @@
-"""What is known of the cluster, and how a request finds the broker that it is for."""
+"""The client's knowledge of the cluster, and the way of a request to the right broker."""

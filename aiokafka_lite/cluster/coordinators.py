@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorKind(IntEnum):
-    """What is coordinated, by its number in FindCoordinator."""
+    """The kind of a coordinator's key, by its number in FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1

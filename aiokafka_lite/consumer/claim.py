@@ -48,7 +48,7 @@ class ClaimReader:
 
     @property
     def initial_offset(self) -> int | None:
-        """Where reading began; None until that is known."""
+        """The offset at which reading began; None until it is known."""
         if self._initial is None:
             self._initial = self.assigned.offset
         return self._initial
@@ -174,7 +174,7 @@ class Claim(Generic[K, V]):
 
     @property
     def initial_offset(self) -> int | None:
-        """Where reading began in this session; None until it is known, where nothing was committed."""
+        """The offset at which reading began in this session; None until it is known."""
         return self._reader.initial_offset
 
     @property

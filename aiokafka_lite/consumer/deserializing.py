@@ -33,7 +33,7 @@ OnDeserializationError = (
     | Callable[[DeserializationError, Record], AnyRecord | None]
     | Callable[[DeserializationError, Record], Awaitable[AnyRecord | None]]
 )
-"""What to do with a record that cannot be deserialized.
+"""The treatment of a record that cannot be deserialized.
 
 ``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record; ``"skip"`` skips
 the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes, and returns
@@ -42,7 +42,7 @@ the record to hand out, or None to skip it; it may be async, and the read raises
 
 
 class Source(Protocol):
-    """Where records come from: a ``Reader``, or a ``ClaimReader``."""
+    """The source of the records: a ``Reader``, or a ``ClaimReader``."""
 
     def peek(self) -> tuple[AssignedPartition, Chunk] | None:
         """The next records and their partition, without taking them; None if there are none. Raises KafkaError."""

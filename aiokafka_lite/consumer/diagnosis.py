@@ -1,4 +1,4 @@
-"""What a consumer is doing at one moment, for a bug report."""
+"""The state of a consumer at one moment, for a bug report."""
 
 from __future__ import annotations
 

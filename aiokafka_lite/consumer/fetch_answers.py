@@ -225,7 +225,8 @@ class FetchAnswers:
             # The leader's log has none of the epochs that were read, so it names no offset to return to.
             self._subscription.settle()
             offset = assigned.offset
-            logger.warning("the log of %s has no epoch up to %s, which was read", assigned.partition, check.last_epoch)
+            what = "%s was read up to leader epoch %s, but the leader's log has neither this epoch nor an older one"
+            logger.warning(what, assigned.partition, check.last_epoch)
             assigned.reset_by(self._policy, out_of_range=offset, reason=ResetReason.TRUNCATED)
             self._on_lost_position()
         elif given.end_offset < assigned.buffer.end or 0 <= given.leader_epoch < check.last_epoch:

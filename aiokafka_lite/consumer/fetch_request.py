@@ -17,7 +17,7 @@ from .plans import FetchKey, FetchPlan, FetchTarget
 
 
 class Outcome(Enum):
-    """What a partition's error code asks for."""
+    """The action that a partition's error code requires."""
 
     DATA = auto()
     """No error: there are records, or at least a new high watermark."""
@@ -32,7 +32,7 @@ class Outcome(Enum):
 
 
 def classify(code: ErrorCode) -> Outcome:
-    """What to do about a partition's error code.
+    """Classify a partition's error code.
 
     Two codes differ from the shared rule, as in Java's consumer: UNKNOWN_SERVER_ERROR is retried, and CORRUPT_MESSAGE,
     which is retriable for producers, is raised, because the broker found its own log damaged on disk.

@@ -24,7 +24,7 @@ EPOCH_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest(Generic[K, V]):
-    """What a fetch request must contain: all wanted partitions when ``full``, else only the differences."""
+    """The content of the next fetch request: all wanted partitions when ``full``, else only the differences."""
 
     session_id: int
     epoch: int
@@ -38,7 +38,7 @@ class SessionRequest(Generic[K, V]):
 
 @dataclass(slots=True)
 class FetchSession(Generic[K, V]):
-    """What one broker remembers of this client's fetches.
+    """The client's copy of the fetch session that one broker keeps for it.
 
     ``K`` identifies a partition as the broker stores it (with its topic id, so a topic that was created again is
     another key). ``V`` is everything that a request says about it; a value that differs from the remembered one is sent

@@ -26,7 +26,7 @@ make_record = partial(tuple.__new__, Record)
 
 
 class AbortedTransactions:
-    """Which batches of one response belong to aborted transactions (read_committed only).
+    """The aborted transactions of one response, which hide some of its batches (read_committed only).
 
     The broker lists every aborted transaction that overlaps the response as (producer, first offset), in any order. A
     producer's batches are hidden from that offset up to its abort marker, so batches must be passed in order.

@@ -211,4 +211,4 @@ class BrokerFetcher:
                     request, node=self.node_id, purpose=Purpose.OTHER, timeout=SESSION_CLOSE_TIMEOUT, retry=False
                 )
             except KafkaError as error:
-                logger.debug("fetch session %s of broker %s was not ended: %s", session_id, self.node_id, error)
+                logger.debug("could not close fetch session %s of broker %s: %s", session_id, self.node_id, error)

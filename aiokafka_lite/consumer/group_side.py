@@ -1,4 +1,4 @@
-"""What a consumer does with its group: it is a member (``Membership``), or only commits (``CommitOnlyGroup``)."""
+"""The group's side of a consumer: it is a member (``Membership``), or only commits (``CommitOnlyGroup``)."""
 
 from __future__ import annotations
 

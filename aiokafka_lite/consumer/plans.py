@@ -1,4 +1,4 @@
-"""What to ask brokers for: ``plan_fetch`` and ``plan_lookups``. Pure: times and cluster views are passed in.
+"""Plans the requests to brokers: ``plan_fetch`` and ``plan_lookups``. Pure: times and cluster views are passed in.
 
 The fetchers and the position keeper send what the plans say and decide nothing else.
 """
@@ -17,7 +17,7 @@ from .position import PauseReason, PositionState
 
 
 class FetchTarget(NamedTuple):
-    """What a fetch request says about one partition."""
+    """One partition of a fetch request."""
 
     offset: int
     max_bytes: int
@@ -35,7 +35,7 @@ class FetchKey(NamedTuple):
 
 @dataclass(slots=True)
 class FetchPlan:
-    """What to ask one broker for, and which partitions wait for the answer."""
+    """The partitions to ask one broker for, and those that wait for its answer."""
 
     targets: dict[FetchKey, FetchTarget] = field(default_factory=dict)
     assigned: dict[FetchKey, tuple[AssignedPartition, int]] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class LookupPlan:
 
 
 def plan_lookups(partitions: Iterable[AssignedPartition], view: ClusterView, now: float) -> LookupPlan:
-    """Which partitions need an offset, and which need metadata first."""
+    """The partitions that need an offset, and those that need metadata first."""
     plan = LookupPlan()
     for each in partitions:
         leader = view.leader_of(each.partition)

@@ -1,4 +1,4 @@
-"""Which records the user still works on, and which ones are processed, for a consumer that commits for a group.
+"""Tracks which records the user still processes and which are processed, for a consumer that commits for a group.
 
 The contract: asking for the next record, list or batch means that everything handed out before is processed. So a
 record in the user's hands is never committed, and a rebalance takes partitions away only between two reads, unless the

@@ -72,7 +72,7 @@ class PositionState(Enum):
 
 
 class PositionEvent(Enum):
-    """What changes the position."""
+    """An event that changes the state of a position."""
 
     SEEK = "The user, or the group's commit, named an offset."
     RESET = "The offset must be chosen again: the user asked for it, or the broker does not have the offset."
@@ -142,7 +142,7 @@ class Position:
         return self.paused or bool(self.pause_reason)
 
     def pause_for(self, reason: PauseReason) -> None:
-        """Do not read the partition for this reason; NONE ends that."""
+        """Set the reason for which the consumer does not read the partition. NONE clears it."""
         self.pause_reason = reason
 
     def seek(self) -> None:

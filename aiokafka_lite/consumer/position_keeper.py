@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Lookup(NamedTuple):
-    """What was asked about a partition. The user may change position and ``reset`` before the answer comes."""
+    """One lookup of an offset in flight. The user may change position and ``reset`` before the answer comes."""
 
     assigned: AssignedPartition
     version: int
@@ -120,7 +120,7 @@ class PositionKeeper:
         self.wake()
 
     def _timestamp_of(self, reset: Reset) -> int:
-        """What to look up for the lower end: a time in milliseconds, or EARLIEST."""
+        """The lookup for the lower end: a time in milliseconds, or EARLIEST."""
         duration = self._config.reset_duration
         if reset is not Reset.BY_DURATION or duration is None:
             return EARLIEST

@@ -1,4 +1,4 @@
-"""What users see of a rebalance: their listener, and what it may do with the consumer during the call."""
+"""The user's view of a rebalance: the listener, and the calls of the consumer that it may make."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HandledConsumer(Protocol):
 
 
 class RebalanceHandle:
-    """What a listener may do with its consumer. Reading is not part of it: the rebalance has not finished yet."""
+    """The calls of a consumer that its listener may make. Reading is not among them: the rebalance is not complete."""
 
     __slots__ = ("_consumer",)
 

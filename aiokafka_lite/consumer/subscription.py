@@ -25,7 +25,7 @@ from .position import PauseReason, Reset, ResetReason
 
 
 class SubscriptionObserver:
-    """What a subscription reports to its owner. Override the steps that the owner needs."""
+    """The reports of a subscription to its owner. Override the steps that the owner needs."""
 
     def settle(self) -> None:
         """Positions are about to change: stop iterating over decoded records, and note how far it came."""
@@ -71,7 +71,7 @@ class Subscription:
         return f"<Subscription partitions={len(self.partitions)} ready={len(self.ready)}>"
 
     def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
-        """The state of an assigned partition; IllegalStateError for any other."""
+        """The state of an assigned partition. Raises IllegalStateError for any other."""
         try:
             return self.partitions[partition]
         except KeyError:

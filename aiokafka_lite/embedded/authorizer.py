@@ -1,4 +1,4 @@
-"""Who may do what. A cluster allows every operation that a test has not denied; access rules plug in here."""
+"""Authorization: a cluster allows every operation that a test has not denied. Access rules plug in here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ResourceType(IntEnum):
 
 
 class Resource(NamedTuple):
-    """What an operation is done to."""
+    """The resource of an operation."""
 
     type: ResourceType
     name: str

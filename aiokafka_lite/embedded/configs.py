@@ -32,7 +32,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as in DescribeConfigs v1."""
+    """The source of a value, numbered as in DescribeConfigs v1."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1

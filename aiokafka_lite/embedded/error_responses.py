@@ -85,7 +85,7 @@ def _repeated(request: Any, name: str, version: int) -> list[Any]:
 
 
 def _copied(name: str, spec: Spec, request: Any) -> Any:
-    """What the request has under ``name``, or under another name for a partition's number; None if nothing."""
+    """The request's value of ``name``, or of another name for a partition's number; None without a value."""
     if isinstance(request, str | int):
         return request if isinstance(request, str) == (spec.wire == "string") else None
     names = _PARTITION if name in _PARTITION else (name,)

@@ -23,7 +23,7 @@ HISTORY_BYTES = 64 * 1024 * 1024
 
 
 class Outcome(Enum):
-    """What happens to a request that a fault hits."""
+    """The effect of a fault on a request."""
 
     HANDLE = "handled as usual"
     FAIL = "not handled; the response has an error code"

@@ -31,7 +31,7 @@ NEW_MEMBER_JOIN_TIMEOUT = 300.0
 
 
 class GroupState(Enum):
-    """What a group waits for."""
+    """The state of a group."""
 
     EMPTY = "no members; the group may still have offsets"
     PREPARING_REBALANCE = "members must join again; joins wait until all have joined or the timeout passes"
@@ -46,7 +46,7 @@ class GroupState(Enum):
 
 
 class GroupEvent(Enum):
-    """What moves a group to another state."""
+    """An event that moves a group to another state."""
 
     REBALANCE = "a member joined, left, or changed its subscription"
     JOINED = "all remaining members have joined"

@@ -144,7 +144,7 @@ def _replay(
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:
-    """The value of a committed offset."""
+    """The record value that stores a committed offset."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -156,7 +156,7 @@ def encode_offset(committed: CommittedOffset) -> bytes:
 
 
 def encode_group(group: Group, now_ms: int) -> bytes:
-    """The value of a group's generation."""
+    """The record value that stores a group's generation."""
     members = [
         GroupMetadataMember(
             member_id=member.member_id,

@@ -51,8 +51,8 @@ class SyncResult(NamedTuple):
 class Member:
     """A member of a group. Owner: the group.
 
-    ``joining`` and ``syncing`` are the answers that the member waits for. ``is_new`` lasts until the first generation
-    with the member; until then its session timeout does not apply. ``session`` is the timer that expires the member.
+    ``joining`` and ``syncing`` are the answers that the member waits for. ``is_new`` is true until the member is part
+    of a generation; its session timeout applies from then on. ``session`` is the timer that expires the member.
     """
 
     member_id: str

@@ -1,4 +1,4 @@
-"""What a handler of requests gets, and how it is registered.
+"""Handlers of requests: the context that they get, and their registration.
 
 A handler is a function of a ``RequestContext`` and a request. It sees the parts of one broker, and the client by a
 narrow protocol: no listener, no connection, no other broker. ``@handles(ProduceRequest)`` registers it.
@@ -93,7 +93,7 @@ class BrokerParts:
 
 
 class RequestContext:
-    """What a handler knows besides the request: the broker, the client, and the request's header."""
+    """The context of a request: the broker, the client, and the request's header."""
 
     __slots__ = ("broker", "client", "client_id", "header", "principal", "throttle_ms", "version")
 

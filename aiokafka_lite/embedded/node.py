@@ -37,7 +37,7 @@ from .versions import OfferedVersions, VersionRanges
 
 
 class NodeState(Enum):
-    """What a broker is doing."""
+    """The state of a broker."""
 
     STOPPED = "no listener, no connections; the logs stay"
     RUNNING = "listens, answers, replicates"
@@ -45,7 +45,7 @@ class NodeState(Enum):
 
 
 class NodeEvent(Enum):
-    """What happens to a broker."""
+    """An event of a broker."""
 
     START = "the process starts"
     STOP = "the process ends, orderly or not"

@@ -54,7 +54,7 @@ class NotLeader(Exception):
 
 
 class Follower:
-    """What a leader knows of a follower from its fetches. ``caught_up_at`` is the loop's time."""
+    """The leader's knowledge of a follower, from its fetches. ``caught_up_at`` is the loop's time."""
 
     __slots__ = ("caught_up_at", "end_offset")
 
@@ -284,7 +284,10 @@ class Partition:
         return self.log.end_of_epoch(epoch)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """Where the reader's log diverges from this one (KIP-595), offset -1 if unknown; None if it does not."""
+        """The point at which the reader's log diverges from this one (KIP-595); None if it does not.
+
+        The offset is -1 if the point is unknown.
+        """
         if last_fetched_epoch < 0:
             return None
         end = self.end_of_epoch(last_fetched_epoch)

@@ -28,7 +28,8 @@ KEYS = (PRODUCE, FETCH, REQUEST, "controller_mutation_rate", "connection_creatio
 DEFAULT = None
 
 Entity = frozenset[tuple[str, str | None]]
-"""What a limit applies to: ``{("user", name), ("client-id", name)}`` or a part of it; None as a name is the default."""
+"""The clients that a limit applies to: ``{("user", name), ("client-id", name)}`` or a part of it. The name None is the
+default."""
 
 
 class QuotaLimits:

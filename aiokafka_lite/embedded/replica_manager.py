@@ -115,7 +115,7 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
 
 
 class FetchPartition(NamedTuple):
-    """What a fetch request wants from one partition."""
+    """One partition of a fetch request."""
 
     fetch_offset: int
     max_bytes: int
@@ -125,7 +125,7 @@ class FetchPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchParameters:
-    """What a fetch request wants as a whole; sizes in bytes, ``max_wait`` in seconds."""
+    """The limits of a fetch request as a whole; sizes in bytes, ``max_wait`` in seconds."""
 
     max_wait: float
     min_bytes: int
@@ -138,7 +138,7 @@ class FetchParameters:
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What a fetch response has for one partition."""
+    """One partition of a fetch response."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
@@ -295,7 +295,7 @@ class ReplicaManager:
         *,
         internal_topics_allowed: bool = False,
     ) -> dict[PartitionKey, ProduceStatus]:
-        """Append every batch that may be appended. One result for each partition."""
+        """Append every batch that may be appended. Returns one result for each partition."""
         now = asyncio.get_running_loop().time()
         statuses: dict[PartitionKey, ProduceStatus] = {}
         for key, entry in entries.items():

@@ -30,7 +30,7 @@ class ReplicatingBroker(Protocol):
 
 
 class Network:
-    """Which brokers reach one another and the controller. Clients reach all of them. Owner: the cluster."""
+    """The links between brokers, and from brokers to the controller. Clients reach all brokers. Owner: the cluster."""
 
     def __init__(self) -> None:
         self._groups: list[frozenset[int]] = []

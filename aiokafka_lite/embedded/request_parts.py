@@ -16,7 +16,7 @@ TopicName = Callable[[bytes], str | None]
 
 
 class _Shape(NamedTuple):
-    """Where a request and its response list topics and partitions; no partitions means whole topics."""
+    """The fields of a request and its response that list topics and partitions; no partitions means whole topics."""
 
     topics: str
     answered_topics: str

@@ -294,7 +294,9 @@ class Coordinator:
             )
         if leaving.cancelled_caught:
             logger.warning(
-                "%r got no answer to LeaveGroup within %g s; its session ends by itself", self.member, LEAVE_TIMEOUT
+                "%r got no answer to LeaveGroup within %g s; the coordinator evicts it when its session times out",
+                self.member,
+                LEAVE_TIMEOUT,
             )
         return LeaveAnswer(action.attempt)
 

@@ -18,7 +18,7 @@ from .strategies import TopicRacks
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a broker checks of heartbeats and commits: member id, generation and ``group_instance_id``."""
+    """The fields that a broker checks in heartbeats and commits: member id, generation and ``group_instance_id``."""
 
     member_id: str
     generation: int

@@ -377,7 +377,7 @@ class Member:
         if code in _FENCED:
             return self._fenced(code)
         if code is ErrorCode.NONE or code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            return []  # the next heartbeat may succeed; if none does, the session ends by itself
+            return []  # the next heartbeat may succeed; if none does, the session times out
         return self._fail(self._refusal(api, code))
 
     def _topics_seen(self, event: TopicsSeen) -> list[Action]:

@@ -11,10 +11,10 @@ NO_GENERATION = -1
 
 
 class Ownership:
-    """Which partitions the reader has. Owner: the member, which alone changes it.
+    """The partitions of the reader. Owner: the member, which alone changes it.
 
-    ``owned`` is what the reader may read. ``revoking`` was taken from ``owned`` and is not released yet: the reader
-    commits and calls back first. Both are lost together when the member is fenced.
+    The reader may read those in ``owned``. Those in ``revoking`` left ``owned`` and are not released yet: the reader
+    commits and calls the listener first. Both are lost together when the member is fenced.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ def write_subscription(
     rack: str | None,
     user_data: bytes | None,
 ) -> bytes:
-    """A member's subscription: its topics, the partitions that it owns since ``generation``, and its rack."""
+    """A member's subscription as bytes. ``generation`` is the one in which it got the ``owned`` partitions."""
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(topics),

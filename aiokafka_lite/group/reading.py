@@ -1,4 +1,4 @@
-"""What a membership asks of its reader: the consumer whose user reads the assigned partitions."""
+"""The interface between a membership and its reader, the consumer whose user reads the assigned partitions."""
 
 from __future__ import annotations
 

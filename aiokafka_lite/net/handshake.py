@@ -1,4 +1,4 @@
-"""What happens on a connection before its first request: the broker's versions, then the SASL login.
+"""The first requests of a connection, before those of users: the broker's versions, then the SASL login.
 
 The login is repeated on the open connection before the broker's session ends (KIP-368). The connection owns the states
 and the transport; a handshake only asks and explains what a failure most likely means.

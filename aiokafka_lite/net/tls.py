@@ -1,4 +1,4 @@
-"""What a failure of TLS means, and which setting to change.
+"""Explains a failure of TLS: its cause, and the setting to change.
 
 OpenSSL and the peer's alerts name a detail of TLS, but not Kafka's ports or the client's settings. If one side does not
 trust the other, the error is an AuthenticationError, which is not retried: the next attempt would fail as well.

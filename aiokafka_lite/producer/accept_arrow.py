@@ -17,7 +17,7 @@ from .room import Room
 
 
 class ArrowAcceptor:
-    """Makes a ``BulkDelivery`` of an Arrow table. ``check_writable`` raises if the producer can write nothing more."""
+    """Makes a ``BulkDelivery`` of an Arrow table. ``check_writable`` raises if the producer has failed for good."""
 
     def __init__(
         self,

@@ -163,7 +163,7 @@ class BatchResult:
             self._waiters.remove(waiter)
 
     def follow(self, function: Callable[[], None]) -> None:
-        """Call ``function`` when this result, which is open, is settled. It must not raise."""
+        """Call ``function`` when this result is settled. ``function`` must not raise, and the result must be open."""
         if self._followers is None:
             self._followers = [function]
         else:

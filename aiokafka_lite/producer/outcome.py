@@ -1,4 +1,4 @@
-"""What a broker's answer means for one batch. Pure: an error code goes in, an outcome comes out."""
+"""Classifies a broker's answer to one batch. Pure: an error code goes in, an outcome comes out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import BrokerError, ErrorCode
 
 
 class Outcome(Enum):
-    """What to do with a batch after its answer."""
+    """The action for a batch after its answer."""
 
     DELIVERED = "the broker has written the batch"
     RETRY = "send the batch again"
@@ -17,7 +17,7 @@ class Outcome(Enum):
     SPLIT = "the batch is too large; send its halves"
     SOME_REFUSED = "the broker named the invalid records; fail those and send the others again"
     REFUSED = "another attempt would fail in the same way"
-    FATAL = "this producer can write nothing more"
+    FATAL = "another producer has taken over; this one fails every record from now on"
 
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)

@@ -4,8 +4,8 @@ Rule 1: the partition owns its batches. It is the only writer of their attribute
 leaves. A batch is *open* while records are added, *unsent* when it is sealed, and *sent* while a request carries it or
 after an answer that asks for another attempt. So a retry cannot lose a batch.
 
-Rule 2: calls go down only. ``append`` returns what the caller has to know (``Appended``); methods that report an event
-return what has to be done next (``Next``), and do not do it themselves.
+Rule 2: calls go down only. ``append`` returns the place of the record (``Appended``). Methods that report an event
+return the next action (``Next``); the caller performs it.
 
 Rule 3: order through retries needs one fact: have all requests returned? ``in_flight`` counts them. At the first
 failure the partition is DRAINING: no batch is sent until ``in_flight`` is 0. Then it is BACKING_OFF, and after the
@@ -55,7 +55,7 @@ its first record, so later records lose at most this much of theirs."""
 
 
 class PartitionState(Enum):
-    """What happens to the batches of a partition."""
+    """The state of a partition: whether its batches may be sent."""
 
     OPEN = "batches go to the leader as they become due"
     DRAINING = "an attempt failed or the leader moved; no batch is sent until all requests in flight are answered"
@@ -64,7 +64,7 @@ class PartitionState(Enum):
 
 
 class PartitionEvent(Enum):
-    """What happens to a partition."""
+    """An event that moves a partition to another state."""
 
     FAILED = "a batch has to be sent again, or the leader cannot be reached"
     LEADER_CHANGED = "metadata names another leader than the one that batches go to, or none"
@@ -93,7 +93,7 @@ START = PartitionState.LEADERLESS
 
 
 class Next(Enum):
-    """What has to be done for a partition after an event."""
+    """The action that a partition requires after an event."""
 
     NOTHING = "nothing"
     OFFER = "put the partition into the queue of its leader: it may have a batch to send"
@@ -102,7 +102,7 @@ class Next(Enum):
 
 
 class Appended(NamedTuple):
-    """Where a record went.
+    """The place of an appended record.
 
     ``batch`` is None if the open batch was full and the record may go to another partition (``may_move``). ``position``
     is the record's index in the batch; 0 means that a batch was begun. ``sealed``: the batch before it was sealed, so

@@ -292,9 +292,9 @@ class Producer(Component):
     # Waiting.
 
     async def drain(self, *, timeout: float | None = None) -> None:
-        """Wait until the buffer has room for a record of any allowed size. KafkaTimeout after ``timeout`` seconds.
+        """Wait until the buffer has room for a record of any allowed size.
 
-        Use it after BufferFull. ``put`` does both.
+        Use it after BufferFull. ``put`` does both. Raises KafkaTimeout after ``timeout`` seconds.
         """
         self._service.check()
         with _bounded(timeout, lambda: "the buffer had no room"):
@@ -335,7 +335,7 @@ class Producer(Component):
             ) from None
 
     def _about(self, topic: str) -> str:
-        """What metadata says about a topic for which a call waited in vain, for the text of an error."""
+        """The state of a topic in metadata, for the error of a call that waited for it without success."""
         known = self._client.view.topics.get(topic)
         if known is None:
             return "; no broker has sent metadata of the topic yet"

@@ -58,7 +58,7 @@ again: a broker for which nothing is queued is not connected to, and would be av
 
 @dataclass(slots=True, frozen=True)
 class SenderContext:
-    """What all senders of a producer share."""
+    """The objects that all senders of a producer share."""
 
     client: Client
     config: ProducerConfig

@@ -57,7 +57,7 @@ class InFlightBatch(NamedTuple):
 
 
 class Settlement:
-    """Owner of the unsettled batches of a producer. ``fatal`` is the error with which brokers fenced the producer."""
+    """Owner of the unsettled batches of a producer. ``fatal`` is the error that ended the producer."""
 
     def __init__(
         self,
@@ -311,7 +311,7 @@ class Settlement:
         log = FailureLog(error) if log is None else log
         if fatal and isinstance(error, KafkaError) and self.fatal is None:
             self.fatal = error
-            logger.error("the producer can write nothing more: %s", error)
+            logger.error("the producer fails every record from now on: %s", error)
         for partition in self.partitions():
             partition.abandon()
         for batch in list(self._partitions):

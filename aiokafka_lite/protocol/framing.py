@@ -184,7 +184,7 @@ _HTTP_METHODS = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE",
 
 
 def _other_protocol(prefix: bytes) -> str:
-    """What a peer with these first bytes is, if they are those of a known other protocol; else empty."""
+    """A description of the peer if its first bytes belong to another known protocol; else empty."""
     if prefix == b"HTTP":
         return "an HTTP server responded, so the port is probably wrong"
     if prefix in _HTTP_METHODS:

@@ -1,4 +1,4 @@
-"""Which partitions a query reads, and where it begins and ends in them: the values of these options, parsed. Pure.
+"""The partitions that a query reads and the bounds in them: the values of these options, parsed. Pure.
 
 The forms are those of Spark's own Kafka connector, including JSON: ``{"topic":{"0":23,"1":-2}}``.
 """
@@ -55,7 +55,7 @@ class Edge(Enum):
 
 
 class Unmatched(Enum):
-    """What a timestamp means in a partition without a record at or after it."""
+    """The meaning of a timestamp in a partition without a record at or after it."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -77,7 +77,7 @@ class Timestamps:
 
 
 Bound = Edge | Offsets | Timestamps
-"""Where reading begins or ends."""
+"""The bound at which reading begins or ends."""
 
 
 def wrong(name: str, value: object, what: str) -> ConfigurationError:

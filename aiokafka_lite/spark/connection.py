@@ -30,7 +30,7 @@ def client_config(properties: Properties) -> ClientConfig:
 
 
 def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
-    """The settings of fetching. The user's options override ``defaults``. A deleted offset is an error, not a reset."""
+    """The settings of fetching. The user's options override ``defaults``. A deleted offset raises an error."""
     given = _settings(properties)
     chosen = {name: value for name, value in given.items() if name in _FOR_CONSUMER}
     fixed = {"isolation_level": properties.isolation_level, "auto_offset_reset": "none"}

@@ -44,7 +44,7 @@ def with_start(end: OffsetJson, start: PartitionOffsets) -> dict[str, object]:
 
 
 def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint. ConfigurationError unless this source or Spark's connector wrote it."""
+    """The offsets of a checkpoint. Raises ConfigurationError unless this source or Spark's connector wrote it."""
     offsets: dict[TopicPartition, int] = {}
     for topic, by_partition in json.items():
         if topic == START:

@@ -215,7 +215,7 @@ def is_read(options: Mapping[str, str]) -> bool:
 
 
 def check_read(options: Mapping[str, str]) -> Read:
-    """The options of a read of either kind; ConfigurationError if they fit neither.
+    """The options of a read of either kind. Raises ConfigurationError if they fit neither.
 
     The kind is not known here. The error is that of a batch read if an option is for batches only, else that of a
     stream read, whose rules are fewer: a batch must not begin at the end.
@@ -231,7 +231,7 @@ def check_read(options: Mapping[str, str]) -> Read:
 
 
 def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
-    """The options of ``spark.read``. ConfigurationError for wrong ones, with what to write instead.
+    """The options of ``spark.read``. Raises ConfigurationError for wrong ones, with the correction.
 
     Limits of a trigger have no effect; they are ignored with a warning (unless ``quiet``), as in Spark's connector.
     """
@@ -254,7 +254,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
 
 
 def stream_read(options: Mapping[str, str]) -> StreamRead:
-    """The options of ``spark.readStream``. ConfigurationError for wrong ones, with what to write instead."""
+    """The options of ``spark.readStream``. Raises ConfigurationError for wrong ones, with the correction."""
     given = _Given(options, Scope.STREAM_READ)
     most, least, delay = given.trigger_limits()
     return StreamRead(
@@ -266,7 +266,7 @@ def stream_read(options: Mapping[str, str]) -> StreamRead:
 
 
 def write(options: Mapping[str, str]) -> Write:
-    """The options of ``write`` and ``writeStream``. ConfigurationError for wrong ones, with what to write instead."""
+    """The options of ``write`` and ``writeStream``. Raises ConfigurationError for wrong ones, with the correction."""
     given = _Given(options, Scope.WRITE)
     topic = given.text("topic")
     if topic is not None and not topic.strip():
@@ -395,7 +395,7 @@ class _Given:
         return forms[name](text)
 
     def bound(self, end: Literal["starting", "ending"], default: Edge) -> Bound:
-        """Where reading begins or ends. One time overrides times by partition, which override offsets."""
+        """The bound at which reading begins or ends. One time overrides times by partition, which override offsets."""
         unmatched = Unmatched.LATEST if end == "ending" else self._unmatched()
         if (text := self.text(f"{end}Timestamp")) is not None:
             return Timestamps(bounds.timestamp(f"{end}Timestamp", text), unmatched)

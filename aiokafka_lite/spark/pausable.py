@@ -30,7 +30,7 @@ class PausableStreamReader(StreamReader):
         self._pause = pause
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next batch ends; ``start`` while the source is paused."""
+        """The offsets at which the next batch ends; ``start`` while the source is paused."""
         return start if self._pause.exists() else super().latestOffset(start, limit)
 
 

@@ -42,7 +42,7 @@ _PARSING = "parsing"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a pipeline does. ``options`` are those of the source; the sink gets those that begin with ``kafka.``, too.
+    """The settings of a pipeline. ``options`` are those of the source; the sink also gets those named ``kafka.*``.
 
     ``event_time`` is a column of the JSON, or None for the timestamp of the record. ``window``, ``slide``,
     ``watermark`` and ``trigger`` are durations of Spark ("30 seconds"); ``trigger`` may be ``AVAILABLE_NOW``.

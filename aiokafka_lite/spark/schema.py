@@ -24,7 +24,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 def columns_of(schema: StructType, *, include_headers: bool) -> tuple[str, ...]:
-    """The columns to produce. ConfigurationError unless each is a column of this source, with its type."""
+    """The columns to produce. Raises ConfigurationError unless each is a column of this source, with its type."""
     if not schema.fields:
         raise ConfigurationError("the schema has no columns: leave it out, or name at least one column")
     names: list[str] = schema.fieldNames()

@@ -37,7 +37,7 @@ _FOR_LOCAL = {
 
 @dataclass(frozen=True, kw_only=True)
 class SparkCluster:
-    """Where Spark runs. ``remote`` is the address of a Spark Connect server, and overrides ``master``.
+    """The place where Spark runs. ``remote`` is the address of a Spark Connect server, and overrides ``master``.
 
     ``settings`` are settings of Spark.
     """

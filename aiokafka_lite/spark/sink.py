@@ -53,7 +53,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """For ``df.writeStream``."""
+    """The writer of ``df.writeStream``."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -72,7 +72,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """The writer of ``df.write``. ConfigurationError for a schema or a mode that it cannot write."""
+    """The writer of ``df.write``. Raises ConfigurationError for a schema or a mode that it cannot write."""
     if overwrite:
         raise ConfigurationError("mode overwrite is not possible: a topic cannot be overwritten; write .mode('append')")
     return BatchWriter(_checked(options, schema))
@@ -86,7 +86,7 @@ def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> Str
 
 
 def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """What the tasks have written, partition by partition, as one line."""
+    """The records that the tasks have written to each partition, as one line."""
     outcomes = [message.outcome for message in messages if isinstance(message, Finished)]
     records: dict[tuple[str, int], int] = {}
     for outcome in outcomes:

@@ -219,7 +219,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Offsets of the query.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """Where a new query begins. Every call returns the same: Spark calls twice, and "latest" moves."""
+        """The first offsets of a new query. Every call returns the same: Spark calls twice, and "latest" moves."""
         if self._initial is None:
             partitions = self._planner.partitions()
             starting = self._read.starting
@@ -240,11 +240,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
-        """Fix the target: the query reads up to the present ends, and no later records."""
+        """Fix the target: the query reads up to the present ends of the logs, and stops there."""
         self._target = self._planner.latest(self._planner.partitions(must_exist=False))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """Where the next batch ends; ``start`` unchanged if there is no batch yet."""
+        """The offsets at which the next batch ends; ``start`` unchanged if there is no batch yet."""
         begin = from_json(start)
         end = self._end_for(begin)
         if isinstance(limit, ReadMinRows | ReadMaxRows) and self._has_to_wait(begin, end):

@@ -34,7 +34,7 @@ DEFAULTS: Mapping[str, Any] = {"batch_size": 256 * 1024}
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where rows are written. ``topic`` is None if the column ``topic`` names it."""
+    """The destination of rows. ``topic`` is None if the column ``topic`` names it."""
 
     properties: Properties
     topic: str | None
@@ -143,7 +143,7 @@ class _Task:
 
 
 def _by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
-    """Divide rows by their topic. SerializationError for a row without a topic."""
+    """Divide rows by their topic. Raises SerializationError for a row without a topic."""
     rows = batch.select([name for name in RECORD_COLUMNS if name in batch.schema.names])
     if topic is not None:
         yield topic, rows

@@ -137,10 +137,10 @@ class ReplicaState:
 
 @struct
 class FetchRequestPartition:
-    """The offset to read one partition from, and the most bytes.
+    """One partition to read: the first offset, and the largest number of bytes.
 
-    A first batch larger than ``partition_max_bytes`` is still returned. Consumers do not set the last two fields and
-    ``log_start_offset``.
+    A first batch larger than ``partition_max_bytes`` is still returned. Consumers leave ``log_start_offset``,
+    ``replica_directory_id`` and ``high_watermark`` at their defaults.
     """
 
     partition: int = int32()

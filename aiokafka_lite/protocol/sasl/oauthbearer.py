@@ -19,7 +19,7 @@ _ACKNOWLEDGED = b"\x01"
 
 
 class OAuthBearerExchange:
-    """One message with the token, then the broker's acceptance or its reason."""
+    """The client sends one message with the token. The broker accepts it, or answers with the reason of its refusal."""
 
     def __init__(self, token: str) -> None:
         if not _TOKEN.fullmatch(token):

@@ -41,7 +41,7 @@ def _pieces(data: memoryview) -> Iterator[bytes]:
                 yield piece
             position -= len(decompressor.unused_data)
     except zlib.error as error:
-        raise CorruptRecord(f"a gzip batch is garbage: {error}") from None
+        raise CorruptRecord(f"a gzip batch cannot be decompressed: {error}") from None
 
 
 CODEC = Codec(_compress, _decompress, levels=range(10))

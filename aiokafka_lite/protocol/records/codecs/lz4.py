@@ -44,7 +44,7 @@ def _pieces(data: memoryview) -> Iterator[bytes]:
         if position - len(decompressor.unused_data or b"") != len(data):
             raise CorruptRecord("an lz4 batch has bytes after its end")
     except (RuntimeError, ValueError) as error:
-        raise CorruptRecord(f"an lz4 batch is garbage: {error}") from None
+        raise CorruptRecord(f"an lz4 batch cannot be decompressed: {error}") from None
 
 
 CODEC = Codec(_compress, _decompress, levels=range(18))  # levels above 12 all mean the best compression

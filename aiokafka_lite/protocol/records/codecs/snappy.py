@@ -81,7 +81,7 @@ def _pieces(blocks: Iterator[memoryview], max_size: int) -> Iterator[bytes]:
                 raise too_large("snappy", max_size)
             yield bytes(snappy.decompress_raw(block))
         except cramjam.DecompressionError as error:
-            raise CorruptRecord(f"a snappy batch is garbage: {error}") from None
+            raise CorruptRecord(f"a snappy batch cannot be decompressed: {error}") from None
 
 
 CODEC = Codec(_compress, _decompress, check_available=_cramjam)

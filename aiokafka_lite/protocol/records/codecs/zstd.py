@@ -69,7 +69,7 @@ def _pieces(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Itera
         while piece := reader.read(next(sizes)):
             yield piece
     except zstandard.ZstdError as error:
-        raise CorruptRecord(f"a zstd batch is garbage: {error}") from None
+        raise CorruptRecord(f"a zstd batch cannot be decompressed: {error}") from None
 
 
 def _largest_window(data: memoryview, max_size: int) -> int:
@@ -87,7 +87,7 @@ def _largest_window(data: memoryview, max_size: int) -> int:
                 position += 8 + _UINT32.unpack_from(data, position + 4)[0]
                 continue
             if magic != _MAGIC:
-                raise CorruptRecord("a zstd batch is garbage: a frame must begin where none does")
+                raise CorruptRecord(f"a zstd batch is malformed: no frame begins at byte {position}")
             has_checksum = data[position + 4] & 4
             size, position = _read_frame_header(data, position + 4)
             window = max(window, size)

@@ -46,7 +46,7 @@ _MICROSECONDS_END = (1 << 63) // 1000
 
 @cache
 def arrow_types() -> Mapping[str, pyarrow.DataType]:
-    """The Arrow type of each of ``READ_COLUMNS``. ConfigurationError without pyarrow."""
+    """The Arrow type of each of ``READ_COLUMNS``. Raises ConfigurationError without pyarrow."""
     pa = extra("pyarrow")
     return {
         "key": pa.binary(),
@@ -316,7 +316,7 @@ class _PackedRecords:
         return repeated
 
     def _find_starts(self) -> Numbers:
-        """Where each record begins. This is the one loop over records."""
+        """The position of each record in the data. This is the one loop over records."""
         starts: list[int] = []
         position = 0
         for each in self.batches:
