@@ -99,9 +99,9 @@ def page(found: Iterable[Result], date: str) -> str:
     lines = [
         "# What works against which Kafka",
         "",
-        "The same end-to-end suite runs on the embedded cluster and on each release of Apache Kafka. A number counts the",
-        f"tests that passed on {date}. A dash means that no test applies, for the reasons below. `docs/count_tests.py`",
-        "writes this page from the results of `make test-matrix`.",
+        "The same end-to-end suite runs on the embedded cluster and on each release of Apache Kafka. A number counts",
+        f"the tests that passed on {date}. A dash means that no test applies, for the reasons below.",
+        "`docs/count_tests.py` writes this page from the results of `make test-matrix`.",
         "",
         "| broker | " + " | ".join(titles) + " |",
         "|---" * (len(titles) + 1) + "|",
