@@ -112,14 +112,18 @@ class Accumulator:
         UnknownTopic, InvalidTopic and SerializationError for a wrong topic or partition, and the partitioner's error.
         """
         topic = self.topics.get(record.topic)
+        # A new record must not overtake pending ones of its topic. A pending record that moves (``sent_at``) is the
+        # oldest one and goes on although the topic is not open yet.
         if topic is None or not (topic.is_open or sent_at is not None):
             return self._add_pending(record)
+        # Before the choice, so that a sticky partitioner knows which of its batches are full.
         if self._sealed:
             self._report_sealed()
         number = record.partition
         if number is None:
             partition = topic.partitions[self._choose(topic, record.key, record.value)]
             may_move = record.key is None
+        # ``type``, not ``isinstance``: True is no partition. Negative numbers would index from the end.
         elif type(number) is int and 0 <= number < len(topic.partitions):
             partition, may_move = topic.partitions[number], False
         else:
@@ -130,8 +134,11 @@ class Accumulator:
             self._dispatcher.offer(partition)
             self._report_sealed()
             partition = topic.partitions[self._choose(topic, None, record.value)]
+            # Without ``may_move``: the second choice is final, or a partitioner that alternates would never place the
+            # record.
             batch, position, sealed = partition.append(record, sent_at)
             assert batch is not None
+        # Once per batch. Everything that is done for each record costs throughput.
         if position == 0:
             self._begun(topic, partition, batch, sent_at is None)
             self._dispatcher.begun(partition, batch)
@@ -185,6 +192,7 @@ class Accumulator:
             raise IllegalStateError(
                 f"{type(self._partitioner).__name__} could not choose a partition of topic {topic.name!r}: {error!r}"
             ) from error
+        # A user's partitioner may be wrong; a negative number would silently go to one of the last partitions.
         if not 0 <= number < len(topic.partitions):
             raise IllegalStateError(
                 f"{type(self._partitioner).__name__} chose partition {number} of topic {topic.name!r},"
@@ -213,6 +221,7 @@ class Accumulator:
         """The topic, once metadata has it and no earlier record is pending. Raises as ``Client.topic`` does."""
         while True:
             check_topic_name(name)
+            # Looked up again after each wait: by then the topic may be gone, or newer records may be pending.
             topic = self.topics.get(name)
             if topic is not None and topic.is_open:
                 return topic
@@ -228,12 +237,14 @@ class Accumulator:
 
     def _update(self, topic: TopicProducer, view: ClusterView) -> None:
         self._view = view
+        # Most changes of metadata do not concern a topic. With thousands of partitions, this check keeps them cheap.
         if topic.update(view):
             for each in topic.partitions:
                 leader = view.leader_of(each.topic_partition)
                 known = view.partition(each.topic_partition)
                 epoch = None if known is None else known.leader_epoch
                 self._dispatcher.act(each, each.led_by(None if leader is None else leader.node_id, epoch))
+        # Taken out before they fail: a woken caller may send to the topic and come back here.
         vanished, topic.vanished = topic.vanished, []
         for each in vanished:
             number = each.topic_partition.partition
@@ -244,15 +255,18 @@ class Accumulator:
         topic = self.topics.get(name)
         if topic is None:
             now = self._timers.now()
+            # Swept when a topic comes, not by a timer: only new topics make the number of topics grow.
             if now >= self._next_sweep:
                 self._drop_idle_topics(now)
             topic = TopicProducer(name, self._make_partition, now)
+        # A task asks for it already. A second task would move the same records.
         if topic.pending is not None:
             return topic
         if self._client.known_topic(name) is not None:
             self.topics[name] = topic
             self._update(topic, self._client.view)
             return topic
+        # Before anything is registered: a name that no broker accepts must leave no trace (rule 2).
         check_topic_name(name)
         self.topics[name] = topic
         self._settlement.add_pending(topic.start_pending())
@@ -265,6 +279,7 @@ class Accumulator:
         idle = [each for each in self.topics.values() if each.last_used + TOPIC_IDLE <= now and each.is_idle]
         on_topic_removed = getattr(self._partitioner, "on_topic_removed", None)
         for topic in idle:
+            # A partition that comes back later starts at sequence 0, which brokers refuse under the old identity.
             topic.retire()
             del self.topics[topic.name]
             if on_topic_removed is not None:
@@ -277,6 +292,7 @@ class Accumulator:
         topic = self.topics.get(record.topic)
         if topic is None or not topic.is_known:
             topic = self._topic(record.topic)
+            # Metadata has had the topic already, so no record is pending before this one.
             if topic.is_open:
                 return self.append(record)
         assert topic.pending is not None
@@ -286,6 +302,8 @@ class Accumulator:
         """Ask metadata for a topic until it is there, and its pending records have moved to batches."""
         while topic.pending is not None:
             try:
+                # ``max_block`` bounds the wait for metadata. A record must not be pending for longer than its delivery
+                # timeout.
                 await self._client.topic(topic.name, min(self._config.max_block, self._config.delivery_timeout))
             except KafkaError as error:
                 if not topic.partitions:
@@ -293,6 +311,7 @@ class Accumulator:
                 self._fail_pending(topic, error)
                 return
             self._update(topic, self._client.view)
+            # The producer may have ended while metadata was awaited; in batches the records would fail one by one.
             if self._settlement.fatal is not None:
                 self._fail_pending(topic, self._settlement.fatal)
             else:
@@ -307,6 +326,8 @@ class Accumulator:
         before = len(pending.records)
         while topic.pending is pending and topic.is_known and self._settlement.fatal is None:
             for _ in range(SLICE + len(pending.records) - before):
+                # Checked before each record, so ``end_pending`` comes in the same iteration of the loop as the last
+                # move: no newer record can slip in between.
                 if not pending.records:
                     topic.end_pending()
                     self._settlement.remove_pending(pending)
@@ -318,6 +339,7 @@ class Accumulator:
 
     def _move(self, record: PreparedRecord, sent_at: float) -> tuple[BatchResult, int]:
         """The new place of a pending record. An error concerns this record alone, so its own delivery raises it."""
+        # While pending, the record was charged for its objects. In a batch it needs only its bytes.
         if record.surplus:
             self._budget.release(record.surplus)
             record = PreparedRecord(*record[:6], record.size - record.surplus)
@@ -339,6 +361,7 @@ class Accumulator:
     def _fail_pending(self, topic: TopicProducer, error: Exception, log: FailureLog | None = None) -> None:
         pending = topic.pending
         assert pending is not None
+        # First, so that a woken caller that sends to the topic does not add to records that are failing.
         topic.end_pending()
         for record in pending.records:
             self._budget.release(record.size)

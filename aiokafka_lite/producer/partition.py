@@ -172,10 +172,14 @@ class PartitionBatches:
         if batch is not None:
             _, key, value, headers, _, timestamp, size, _ = record
             builder = batch.builder
+            # A batch that is due but cannot be sent still takes records for a moment. Otherwise each record of an
+            # outage would begin a batch of its own.
             if (not batch.due or self._is_fresh(batch, sent_at)) and builder.append(timestamp, key, value, headers):
                 batch.reserved += size
                 return _new_tuple(Appended, (batch, builder.count - 1, False))
             self.seal()
+            # Only here, between two batches: a record that may move in the middle of a batch would leave many small
+            # batches.
             if may_move:
                 return Appended(None, 0, True)
         return Appended(self._begin(record, sent_at), 0, batch is not None)
@@ -206,6 +210,8 @@ class PartitionBatches:
             return
         self.unsent.append(batch)
         self._sealed.append(_new_tuple(Sealed, (self.topic_partition, batch.builder.uncompressed_size)))
+        # The batch remembers the broker, because the leader may change before the batch leaves. The load must be taken
+        # from the broker that it was added to.
         if self.broker is not None:
             batch.queued_for, batch.queued_bytes = self.broker, batch.builder.size
             self._load[self.broker] += batch.queued_bytes
@@ -314,6 +320,8 @@ class PartitionProducer(PartitionBatches):
     @property
     def is_ready(self) -> bool:
         """Whether ``take`` might return a batch now."""
+        # Before the first acknowledgement under an identity, only one batch is in flight: a log that does not know the
+        # producer would accept the second batch and then refuse the first.
         if self.state is not PartitionState.OPEN or self.in_flight >= (self._depth if self._pipelined else 1):
             return False
         return bool(self.unsent) or (self.open is not None and self.open.due)
@@ -321,6 +329,8 @@ class PartitionProducer(PartitionBatches):
     @property
     def is_idle(self) -> bool:
         """Whether there is no batch and no request in flight."""
+        # In DRAINING and BACKING_OFF an answer or a timer still refers to this object. If the topic were dropped now,
+        # that event would act for a partition that nothing owns.
         quiet = self.state is PartitionState.OPEN or self.state is PartitionState.LEADERLESS
         return quiet and not self.in_flight and not self.has_batches
 
@@ -335,9 +345,12 @@ class PartitionProducer(PartitionBatches):
             return None
         batch = self.unsent[0] if self.unsent else self.open
         assert batch is not None
+        # Only without a request in flight, as always when numbers are removed: batches with the old numbers are
+        # resolved first.
         if self.topic_id is not None and batch.was_sent_elsewhere(self.topic_id) and not self.in_flight:
             self._renumber = True  # the topic that the batch was sent to is deleted; this one has never had the batch
             self._remove_numbers()
+        # Numbered before it is sealed: a batch that waits for a producer id keeps taking records.
         if self._ids is not None and batch.sequence == NO_SEQUENCE and not self._number(batch, self._ids):
             return None
         if batch is self.open:
@@ -353,16 +366,21 @@ class PartitionProducer(PartitionBatches):
             if self.sent or self.in_flight:
                 return False  # batches with the old numbers are resolved first
             identity = ids.newer_than(self.identity)
+            # The producer id is being requested. The pipeline offers all partitions again when it has one.
             if identity is None:
                 return False
             self.identity, self._next_sequence = identity, 0
+            # The log does not know the new identity, so its first batch is alone in flight again.
             self._needs_new_epoch = self._pipelined = False
         batch.identity, batch.sequence = self.identity, self._next_sequence
+        # Kafka's sequence numbers wrap from 2147483647 to 0; a negative number would mean that there is none.
         self._next_sequence = (self._next_sequence + batch.builder.count) & MAX_SEQUENCE
         return True
 
     def sent_to(self, batch: Batch, topic_id: bytes) -> None:
         """The batch that was taken goes to the topic with this id; zero if it is sent by name."""
+        # A batch that was sent by name once keeps the zero id: if the topic was created again under that name, nobody
+        # knows which of both logs received the batch, so its numbers must stay.
         if batch.sent_to != ZERO_UUID:
             batch.sent_to = topic_id
 
@@ -370,12 +388,15 @@ class PartitionProducer(PartitionBatches):
 
     def delivered(self, batch: Batch) -> Next:
         """The broker has written the batch, which leaves the partition."""
+        # Also for a batch that has expired: its acknowledgement proves as much about the batches before it.
         self.in_flight -= 1
         if self._idempotent:
             self._prove_written_before(batch)
         if not batch.settled:
             self.sent.remove(batch)  # the first one, because brokers answer in order
             self._left(batch)
+            # The next outage begins with the shortest pause again. An acknowledgement under an older identity does not
+            # prove that the log knows the present one, so it does not allow pipelining.
             self._backoff = None
             self._pipelined = self._pipelined or batch.identity == self.identity
         return self._after_answer()
@@ -405,6 +426,7 @@ class PartitionProducer(PartitionBatches):
             batch.may_be_written = batch.may_be_written or may_be_written(error)
             if unknown_sequence and batch is self.sent[0]:
                 self._renumber = True
+        # Also if the batch has expired meanwhile: the broker is not healthier for the batches behind it.
         self._must_pause = True
         self._happened(PartitionEvent.FAILED)
         return self._after_answer()
@@ -436,12 +458,17 @@ class PartitionProducer(PartitionBatches):
         if not batch.settled:
             self._refuse(batch)
             position = self.sent.index(batch)
+            # The parts stay among the sent batches, in the place of the whole. When the partition is drained, all of
+            # them return to the front of ``unsent`` in their order.
             self.sent[position : position + 1] = parts
             self._left(batch)
             share, rest = divmod(batch.reserved, len(parts))
             for part in parts:
                 part.reserved = share
+            # No byte may get lost in the division: it would never be released, and ``buffer_memory`` would shrink for
+            # good.
             parts[0].reserved += rest
+            # The partition must drain before the parts are sent. It does not pause, because the broker is healthy.
             self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
@@ -451,6 +478,8 @@ class PartitionProducer(PartitionBatches):
             self._needs_new_epoch = True
             if batch is self.sent[0]:
                 self._renumber = True
+                # Numbers can change only when no request is in flight, so the partition drains although nothing is
+                # retried.
                 if self.state is PartitionState.OPEN:
                     self._happened(PartitionEvent.FAILED)
 
@@ -459,6 +488,8 @@ class PartitionProducer(PartitionBatches):
         if batch is self.open:
             self.open = None
         else:
+            # ``in_flight`` does not change: the request is still with the broker, and its answer ends it. The gap of an
+            # unwritten batch makes the broker refuse the batches behind it; a written batch leaves no gap.
             (self.sent if batch in self.sent else self.unsent).remove(batch)
             self._needs_new_epoch = self._needs_new_epoch or (batch.sequence != NO_SEQUENCE and not batch.is_written)
         self._left(batch)
@@ -468,6 +499,7 @@ class PartitionProducer(PartitionBatches):
 
     def unreachable(self, error: Exception) -> Next:
         """No connection to the leader could be made."""
+        # In the other states the partition waits for something else already, which decides when it continues.
         if self.state is not PartitionState.OPEN:
             return Next.NOTHING
         for batch in self.unsent:
@@ -482,12 +514,17 @@ class PartitionProducer(PartitionBatches):
         """Metadata names the leader; None if there is no leader."""
         known = self.leader_epoch
         newer = leader_epoch is not None and known is not None and leader_epoch > known
+        # No leader, or a leader without an epoch, must not erase the newest epoch that is known: the next leader could
+        # not count as newer than the failed one.
         self.leader, self.leader_epoch = leader, leader_epoch if leader_epoch is not None else known
         if self.state is PartitionState.LEADERLESS:
             return self.resume()
         if self.state is PartitionState.OPEN:
+            # The same broker with a newer epoch needs no draining: it answers in the order of its requests.
             if leader == self.broker:
                 return Next.NOTHING
+            # The old leader may still write what is in flight. A batch that the new leader writes first would overtake
+            # it.
             self._happened(PartitionEvent.LEADER_CHANGED)
             return self._after_answer()
         # A leader newer than the one that failed is worth an attempt without the pause (KIP-951). Epochs only grow, so
@@ -514,6 +551,8 @@ class PartitionProducer(PartitionBatches):
             self._happened(PartitionEvent.LEADER_UNKNOWN)
             return Next.NOTHING
         self._happened(PartitionEvent.LEADER_KNOWN)
+        # Entries in the queue of the old leader are stale from now on. Without a level its sender would take a batch
+        # and send it to a broker that does not lead the partition.
         self.level += 1
         self.broker = self.leader
         self._must_pause = self._skip_pause = False
@@ -527,6 +566,7 @@ class PartitionProducer(PartitionBatches):
         """
         self.topic_id = topic_id
         self._needs_new_epoch = self._idempotent
+        # Epochs of the new topic begin at 0 again. Compared with the old topic's, no later leader would count as newer.
         self._pipelined = False
         self.leader_epoch = None
 
@@ -537,6 +577,8 @@ class PartitionProducer(PartitionBatches):
 
     def abandon(self) -> None:
         """Drop all batches, which the caller fails. Answers may still arrive."""
+        # The state and ``in_flight`` stay: the answers to come drain the partition as usual. The dropped batches leave
+        # a gap in the sequence.
         if any(batch.sequence != NO_SEQUENCE for batch in (*self.sent, *self.unsent)):
             self._needs_new_epoch = True
         for batch in self.batches:
@@ -548,6 +590,7 @@ class PartitionProducer(PartitionBatches):
     def _after_answer(self) -> Next:
         if self.state is PartitionState.DRAINING and not self.in_flight:
             self._happened(PartitionEvent.DRAINED)
+            # In front and in their order: the oldest batch must be the first one that is sent again.
             self.unsent[:0] = self.sent
             self.sent.clear()
             self._remove_numbers()

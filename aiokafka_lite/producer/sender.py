@@ -130,6 +130,8 @@ class Sender:
         """Send what is ready, until the producer ends."""
         while True:
             ready = await self._queue.get()
+            # ``Senders.keep`` cancels an idle sender. Between the queue and the request, the entry is in neither of
+            # them.
             self._serving = True
             await self._serve(ready)
             self._serving = False
@@ -139,6 +141,8 @@ class Sender:
 
         This has a frame of its own, so that no variable keeps the batches of the last request alive.
         """
+        # The slot first: while all slots are taken, batches grow in the partitions instead of waiting in a finished
+        # request.
         await self._slots.acquire()
         try:
             connection = await self._connect()
@@ -147,6 +151,7 @@ class Sender:
             self._unreachable(first, error)
             return
         in_flight = self._collect(first)  # rule 2: no await from here to the writing
+        # The queued partitions were stale, or wait for a producer id.
         if not in_flight:
             self._slots.release()
         elif self._acks == 0:
@@ -163,6 +168,7 @@ class Sender:
             if connection is None or not connection.ready:
                 connection = await self._reach()
                 self._use(connection)
+            # Waiting here, not in the connection: a request that is held back there could take no more records.
             if not connection.throttled_until:
                 return connection
             throttled = connection.throttled_until - self._timers.now()
@@ -203,6 +209,7 @@ class Sender:
         while not self._queue.empty():
             waiting.append(self._queue.get_nowait())
         for partition, level in waiting:
+            # A stale entry has another leader by now, and this broker's state says nothing about it.
             if level == partition.level:
                 self._settlement.unreachable(partition, error)
 
@@ -218,7 +225,10 @@ class Sender:
         while entry is not None:
             partition, level = entry
             # ``first`` left the queue before the connection was there, so its partition may be queued a second time.
+            # One request carries one batch of it: answers are matched by partition, so two could not be told apart.
             if level == partition.level and partition not in again:
+                # ``collected`` comes first: a batch larger than the request limit is sent alone, because it would wait
+                # forever otherwise.
                 if collected and partition.next_size > room:
                     again[partition] = None
                     break
@@ -228,6 +238,7 @@ class Sender:
                     room -= batch.builder.size
                     again[partition] = None
             entry = None if self._queue.empty() else self._queue.get_nowait()
+        # Behind the others, so that a partition with a backlog does not starve them.
         for partition in again:
             if partition.is_ready:
                 self._queue.put_nowait(Ready(partition, partition.level))
@@ -252,6 +263,7 @@ class Sender:
             topic.partition_data.append(ProduceRequestPartition(index=number, records=records))
             count += batch.builder.count
             size += len(records)
+            # Measured where the compressed size is known anyway; the estimate decides when the next batches are full.
             if self._compresses:
                 self._batches.measure(batch)
         names_topics = names_topics or not self._takes_topic_ids
@@ -278,6 +290,7 @@ class Sender:
             if self._codec_since is not None:
                 connection.versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
             answer = connection.send_nowait(request, timeout=self._request_timeout, at_most=at_most)
+        # The batches count as sent since ``take``, so they must be reported although no request left.
         except KafkaError as error:
             self._slots.release()
             self._failed(in_flight, error)
@@ -293,6 +306,7 @@ class Sender:
         sent_at: float,
         answer: asyncio.Future[ProduceResponse],
     ) -> None:
+        # First of all: whatever the answer says, the slot is free, and an exception below must not leak it.
         self._in_flight -= 1
         self._slots.release()
         error = answer.exception()
@@ -304,17 +318,23 @@ class Sender:
         elif isinstance(error, KafkaError):
             self._failed(in_flight, error)
         else:
+            # An exception that is not Kafka's is a bug. ``Timers.run`` ends the producer with it instead of losing it
+            # in a future.
             raise error
 
     def _settle(self, connection: Connection, in_flight: list[InFlightBatch], response: ProduceResponse) -> None:
         names = self._client.view.topic_names
         answers: dict[tuple[str, int], ProduceResponsePartition] = {}
         for topic in response.responses:
+            # An answer by topic id is matched by the metadata of now: a topic that vanished since the request is not
+            # found, and its batches are retried.
             name = topic.name or names.get(topic.topic_id, "")
             for answer in topic.partition_responses:
                 answers[name, answer.index] = answer
         for each in in_flight:
             found = answers.get((each.batch.topic, each.batch.partition))
+            # A broker that leaves a partition out must not leave its batch without an end: it is retried like a lost
+            # answer.
             if found is None:
                 found = ProduceResponsePartition(
                     index=each.batch.partition,
@@ -326,6 +346,7 @@ class Sender:
 
     def _failed(self, in_flight: list[InFlightBatch], error: KafkaError) -> None:
         """A request ended without an answer. Whether the broker has written its batches is not known."""
+        # The connection is lost or the broker is frozen: another broker may lead its partitions by now.
         self._client.request_refresh()
         retriable = is_retriable(error)
         for each in in_flight:
@@ -338,6 +359,7 @@ class Sender:
 
     def _send_without_answer(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
         """With acks=0 a batch is delivered when it is written to the socket, because the broker does not answer."""
+        # Nothing answers, so nothing would release the slot later. ``drain`` bounds the unsent bytes instead.
         self._slots.release()
         request, at_most = self._request(in_flight)
         try:
@@ -378,6 +400,8 @@ class Senders:
     def keep(self, listed: Container[int]) -> None:
         """Stop the senders of brokers that metadata no longer lists, unless they have something to do."""
         for node_id, (sender, scope) in list(self._senders.items()):
+            # With load, a partition still counts sealed batches for this broker. They will be subtracted when they
+            # leave, and a counter that was deleted before would become negative.
             if node_id not in listed and sender.is_idle and not self._load[node_id]:
                 del self._senders[node_id]
                 del self._load[node_id]

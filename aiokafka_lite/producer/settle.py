@@ -92,6 +92,7 @@ class Settlement:
         self._is_ordered = self._is_ordered and is_ordered
         self.unsettled[batch] = None
         self._partitions[batch] = partition
+        # The timer belongs to the earliest deadline. Setting it again for each batch would cost more than the batch.
         if self._expiry is not None:
             if batch.deadline >= self._expiry.when():
                 return
@@ -125,6 +126,7 @@ class Settlement:
         if code is ErrorCode.NONE and answer.base_offset >= 0:
             self.delivered(in_flight, answer.base_offset, answer.log_append_time_ms)
             return
+        # Indexes that the batch does not have are ignored; see the invariants above.
         refused = {
             error.batch_index: error.batch_index_error_message
             for error in answer.record_errors
@@ -136,6 +138,8 @@ class Settlement:
             self._note_missing_offset(in_flight, answer, peer)
             self.delivered(in_flight, UNKNOWN_OFFSET, answer.log_append_time_ms)
             return
+        # RETRY says nothing about the batch, and a later attempt may still return its offset. FATAL has to end the
+        # producer; ``_fail`` delivers a written batch all the same.
         if batch.is_written and outcome not in (Outcome.RETRY, Outcome.FATAL):
             self.delivered(in_flight, UNKNOWN_OFFSET, -1)
             return
@@ -143,6 +147,7 @@ class Settlement:
         text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
         error = error_for(answer.error_code, text)
         if outcome in (Outcome.RETRY, Outcome.UNKNOWN_SEQUENCE):
+            # A hint of the answer saves the round trip for metadata.
             if code.stale_metadata and not self._take_leader_hint(partition, answer, endpoints):
                 self._client.request_refresh()
             self.retry(in_flight, error, unknown_sequence=outcome is Outcome.UNKNOWN_SEQUENCE)
@@ -162,8 +167,10 @@ class Settlement:
         """The broker has written a batch. ``log_append_time`` is in milliseconds, -1 if the broker sets none."""
         partition, batch = in_flight
         following = partition.delivered(batch)
+        # Hot: without an outage, a delivered batch costs two checks of empty sets.
         if self._retrying or self._expiring:
             self._recovered(partition)
+        # An expired batch has failed already, and its caller may have sent the record again. The result is final.
         if not batch.settled:
             self._deliver(batch, base_offset, log_append_time)
         self._dispatcher.act(partition, following)
@@ -173,12 +180,14 @@ class Settlement:
         partition, batch = in_flight
         self._counters.retries += 1
         self._retrying.add(partition.topic_partition)
+        # INFO, not WARNING: a moved leader causes retries in every rolling restart, and nobody has to act.
         self._client.outages.report(logger, _PLACE, error, "retrying %r: %s", batch, error, level=logging.INFO)
         self._dispatcher.act(partition, partition.failed(batch, error, unknown_sequence=unknown_sequence))
 
     def refuse(self, in_flight: InFlightBatch, error: Exception) -> None:
         """A batch fails, because another attempt would fail as well."""
         partition, batch = in_flight
+        # The partition first (rule 2): ``_fail`` wakes the caller, who may send to this partition at once.
         following = partition.refused(batch)
         self._fail(batch, error)
         self._dispatcher.act(partition, following)
@@ -191,6 +200,7 @@ class Settlement:
         """
         self._client.request_refresh()
         if not is_retriable(error) and not isinstance(error, BrokerError):
+            # Batches in flight fail as well: a connection that is refused for good brings no answer for them either.
             for batch in partition.batches:
                 partition.expired(batch)
                 self._fail(batch, error)
@@ -215,6 +225,8 @@ class Settlement:
 
     def _use_another_producer_id(self, in_flight: InFlightBatch, error: KafkaError) -> None:
         partition, batch = in_flight
+        # Under another producer id the broker could not recognize the batch: sent again, it might be written twice. An
+        # unknown outcome is an error that the caller can see; a duplicate is not.
         if not batch.settled and batch.may_be_written:
             partition.expired(batch)
             self._fail(batch, error)
@@ -235,6 +247,7 @@ class Settlement:
         if hint.leader_id < 0 or hint.leader_epoch < 0:
             return False
         news = self._client.update_leader(partition.topic_partition, hint.leader_id, hint.leader_epoch, endpoints)
+        # A hint that metadata has overtaken is as good as a new one: no refresh is necessary.
         return news or partition.leader == hint.leader_id
 
     # Batches that turn into others.
@@ -244,6 +257,7 @@ class Settlement:
         if batch.settled:
             self._dispatcher.act(partition, partition.split(batch, []))
             return
+        # One outage per topic, not per batch: the setting is wrong for all of them.
         error = error_for(ErrorCode.MESSAGE_TOO_LARGE, f"splitting {batch!r}, which is too large for the broker")
         advice = "%s; lower batch_size; further cases for this topic are logged at DEBUG"
         self._client.outages.report(logger, f"batches for topic {batch.topic}", error, advice, error)
@@ -268,8 +282,10 @@ class Settlement:
         partition, batch = in_flight
         following = partition.split(batch, parts.batches)
         self._remove(batch)
+        # The parts have taken over ``reserved``, so nothing is released here.
         for part in parts.batches:
             self.register(part, partition)
+        # The parts have the old deadline, but were registered behind younger batches.
         self._sort()
         batch.move(parts.places)
         self._dispatcher.act(partition, following)
@@ -286,6 +302,7 @@ class Settlement:
         """Fail a batch. One that is proven written is delivered instead, without an offset."""
         if batch.settled:
             return
+        # The record is in the log. An error would make the caller send it again.
         if batch.is_written:
             self._deliver(batch, UNKNOWN_OFFSET, -1)
             return
@@ -300,6 +317,8 @@ class Settlement:
 
     def fail_partition(self, partition: PartitionProducer, error: Exception) -> None:
         """Fail all batches of a partition that no longer exists."""
+        # Listed before ``abandon`` empties the partition. A linear search is fine: partitions vanish only with their
+        # topic.
         batches = [batch for batch, owner in self._partitions.items() if owner is partition]
         partition.abandon()
         partition.retire()
@@ -312,6 +331,7 @@ class Settlement:
         if fatal and isinstance(error, KafkaError) and self.fatal is None:
             self.fatal = error
             logger.error("the producer fails every record from now on: %s", error)
+        # All partitions are emptied before the first caller wakes up: its reaction must not find half of the old state.
         for partition in self.partitions():
             partition.abandon()
         for batch in list(self._partitions):
@@ -329,6 +349,8 @@ class Settlement:
     def _expire(self) -> None:
         """Fail the batches whose delivery timeout is over, in flight or not."""
         now = self._timers.now()
+        # The timer has fired. ``register`` must not take it for a pending one when the caller of a failing batch sends
+        # again.
         self._expiry = None
         if not self._is_ordered:
             self._sort()
@@ -340,6 +362,7 @@ class Settlement:
                 self._expiry = self._timers.at(batch.deadline, self._expire)
                 break
             due.append(batch)
+        # In two passes, because failing a batch changes ``unsettled`` and may run code of the user.
         for batch in due:
             partition = self._partitions[batch]
             following = partition.expired(batch)
