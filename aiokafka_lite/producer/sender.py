@@ -296,8 +296,7 @@ class Sender:
             self._failed(in_flight, error)
             return
         self._in_flight += 1
-        handle = partial(self._answered, connection, in_flight, self._timers.now())
-        answer.add_done_callback(partial(self._timers.run, handle))
+        answer.add_done_callback(partial(self._answered, connection, in_flight, self._timers.now()))
 
     def _answered(
         self,
@@ -306,9 +305,19 @@ class Sender:
         sent_at: float,
         answer: asyncio.Future[ProduceResponse],
     ) -> None:
-        # First of all: whatever the answer says, the slot is free, and an exception below must not leak it.
+        # First of all: whatever the answer says, the slot is free, and an exception below must not leak it. A request
+        # that is cut off by the end of the producer is not handled, but it is no longer in flight either.
         self._in_flight -= 1
         self._slots.release()
+        self._timers.run(self._handle, connection, in_flight, sent_at, answer)
+
+    def _handle(
+        self,
+        connection: Connection,
+        in_flight: list[InFlightBatch],
+        sent_at: float,
+        answer: asyncio.Future[ProduceResponse],
+    ) -> None:
         error = answer.exception()
         if error is None:
             response = answer.result()
@@ -400,11 +409,9 @@ class Senders:
     def keep(self, listed: Container[int]) -> None:
         """Stop the senders of brokers that metadata no longer lists, unless they have something to do."""
         for node_id, (sender, scope) in list(self._senders.items()):
-            # With load, a partition still counts sealed batches for this broker. They will be subtracted when they
-            # leave, and a counter that was deleted before would become negative.
+            # With load, a partition still has sealed batches for this broker.
             if node_id not in listed and sender.is_idle and not self._load[node_id]:
                 del self._senders[node_id]
-                del self._load[node_id]
                 self._context.dispatcher.drop_broker(node_id)
                 scope.cancel()
 

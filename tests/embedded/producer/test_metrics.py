@@ -75,6 +75,23 @@ async def test_retries_failures_and_throttling_are_counted(cluster: EmbeddedClus
         assert producer.metrics().throttle_time == pytest.approx(0.25)
 
 
+async def test_a_producer_that_was_closed_has_no_request_in_flight(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    producer = producer_of(cluster)
+    async with producer:
+        await producer.partitions_for("t")
+        cluster.on(ProduceRequest).drop()
+        delivery = producer.send_nowait("t", b"v")
+        await asyncio.sleep(0.1)
+        assert producer.metrics().requests_in_flight == 1
+        await producer.close(1.0)
+    with pytest.raises(KafkaTimeout, match="closed"):
+        await delivery
+    metrics = producer.metrics()
+    assert metrics.requests_in_flight == metrics.buffered_bytes == metrics.batches_unsettled == 0
+    assert not any(broker.queued_bytes for broker in metrics.brokers.values())
+
+
 async def test_a_slow_broker_gets_fewer_records_without_a_key(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 3, assignments=[[1], [2], [3]])
     with cluster.on(ProduceRequest, node=2, times=None).delay(2.0):
