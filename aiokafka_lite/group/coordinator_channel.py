@@ -9,17 +9,20 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+import anyio
+
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, ProtocolError
-from ..net.connection import Purpose
+from ..net.broker import Broker
+from ..net.connection import Connection, Purpose
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
 
 R = TypeVar("R")
 
 LOOKUP_INTERVAL = 3.0
-"""Seconds without an answer after which the coordinator is looked up again, repeatedly."""
+"""Seconds without a connection or an answer after which the coordinator is looked up again, repeatedly."""
 
 _NOT_THE_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -44,18 +47,25 @@ class CoordinatorChannel:
         ``build`` makes the request for the versions of the connection. ``timeout`` in seconds is for the answer; the
         lookup of the coordinator has ``api_timeout``. Raises the KafkaError of the lookup or the connection, and
         ConnectionLost if the group moves to another coordinator while this one is silent: a frozen broker keeps its
-        connections and never answers NOT_COORDINATOR.
+        connections, accepts new ones, and never answers NOT_COORDINATOR.
         """
         broker = await self._client.coordinator(self._group_id)
         node_id = broker.node.node_id
         try:
-            connection = await broker.connection(purpose)
+            connection = await self._connect(broker, purpose, node_id)
             # No await between building and writing: the versions are those of the connection that carries the request.
             answer = connection.send_nowait(build(connection.versions), timeout=timeout, at_most=at_most)
             return await self._unless_moved(answer, node_id), node_id
         except (ConnectionLost, KafkaTimeout, ProtocolError):
             self._client.forget_coordinator(self._group_id, node_id=node_id)
             raise
+
+    async def _connect(self, broker: Broker, purpose: Purpose, node_id: int) -> Connection:
+        while True:
+            # The attempt continues while this caller looks the coordinator up.
+            with anyio.move_on_after(LOOKUP_INTERVAL):
+                return await broker.connection(purpose)
+            self._check_not_moved(node_id, sent=False)
 
     async def _unless_moved(self, answer: asyncio.Future[R], node_id: int) -> R:
         # JoinGroup may wait for minutes, and commits wait for one another, so neither can wait for a request timeout.
@@ -64,14 +74,18 @@ class CoordinatorChannel:
                 await asyncio.wait((answer,), timeout=LOOKUP_INTERVAL)
                 if answer.done():
                     return answer.result()
-                known = self._client.known_coordinator(self._group_id)
-                if known is not None and known.node_id != node_id:
-                    raise ConnectionLost(
-                        f"broker {node_id} did not answer, and group {self._group_id!r} has moved to {known}", sent=True
-                    )
-                self._client.refresh_coordinator(self._group_id)
+                self._check_not_moved(node_id, sent=True)
         finally:
             answer.cancel()
+
+    def _check_not_moved(self, node_id: int, *, sent: bool) -> None:
+        """Raise ConnectionLost if the group has another coordinator by now, else look it up for the next check."""
+        known = self._client.known_coordinator(self._group_id)
+        if known is not None and known.node_id != node_id:
+            raise ConnectionLost(
+                f"broker {node_id} did not answer, and group {self._group_id!r} has moved to {known}", sent=sent
+            )
+        self._client.refresh_coordinator(self._group_id)
 
     def record(self, codes: Iterable[ErrorCode], node_id: int) -> None:
         """Look the coordinator up again before the next request if an error code says that it is not this node."""

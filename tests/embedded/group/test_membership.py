@@ -141,6 +141,25 @@ async def test_a_join_at_a_frozen_coordinator_moves_to_the_next_one(
     assert ownership.clashes == []
 
 
+async def test_a_member_that_connects_to_a_frozen_coordinator_moves_to_the_next_one(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    worker = await Worker(cluster, ownership, "worker", session_timeout=18.0, heartbeat_interval=1.0).start()
+    await until_stable(worker.consumer)
+    cluster.broker_session_timeout = 1000.0  # the broker stays registered, and is the coordinator until it is moved
+    frozen = coordinator_of(cluster)
+    await cluster.freeze(frozen)
+    await asyncio.sleep(8.0)  # a heartbeat has failed, and with it the connection: the next one needs a new connection
+    await cluster.move_leader(OFFSETS_TOPIC, partition_of("workers", 3))
+    assert coordinator_of(cluster) != frozen
+    moved, heartbeats = now(), len(cluster.history.of(HeartbeatRequest))
+    while len(cluster.history.of(HeartbeatRequest)) == heartbeats and now() - moved < 20.0:
+        await asyncio.sleep(0.05)  # virtual time
+    assert now() - moved < 7.0  # two lookups; connect_timeout is 10 s
+    assert ownership.clashes == []
+    await worker.stop()
+
+
 async def test_a_commit_at_a_frozen_coordinator_moves_to_the_next_one(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, auto_commit=False) as consumer, Reading(consumer):
         await until_stable(consumer)
