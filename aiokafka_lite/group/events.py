@@ -81,6 +81,13 @@ class HeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionExpired:
+    """No heartbeat of this identity succeeded for ``session_timeout``: the coordinator may have evicted the member."""
+
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRefused:
     """A commit of this identity was refused with an error about the membership."""
 
@@ -133,6 +140,7 @@ Event: TypeAlias = (
     | SyncAnswer
     | RequestFailed
     | HeartbeatAnswer
+    | SessionExpired
     | CommitRefused
     | Released
     | TopicsSeen

@@ -9,6 +9,10 @@ Rule 3: A cooperative member sends its first heartbeats of a generation early. A
         followed by another one: members that released partitions join again at once, and the members that shall get
         these partitions learn of it only by a heartbeat. Without this, the moved partitions have no reader for half an
         interval and more.
+Rule 4: A member that reaches no coordinator for ``session_timeout`` counts its session as ended: another coordinator
+        may have given its partitions to other members. The time is counted from the moment at which the last
+        successful heartbeat was sent, so it ends before the coordinator's own. It ends only after a failed attempt: a
+        member whose event loop was blocked asks first.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from ..config import GroupConfig
 from ..errors import ErrorCode, KafkaError
 from ..net.connection import Purpose
 from .coordinator_channel import CoordinatorChannel, is_retriable_by_member
-from .events import Event, HeartbeatAnswer, PollOverdue
+from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member
 from .reading import Reading
 from .requests import heartbeat_request
@@ -36,6 +40,12 @@ logger = logging.getLogger(__name__)
 
 EARLY = 0.1
 """Seconds until the first heartbeat of a cooperative generation; doubled up to ``heartbeat_interval`` (rule 3)."""
+
+SHORTEST_ATTEMPT = 1.0
+"""Seconds that a heartbeat has at least, even if the session ends earlier: after a blocked loop it may be over."""
+
+_RENEWS_SESSION = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+"""Answers after which the coordinator measures a new session; after loading a group it does so for all members."""
 
 
 class Heartbeats:
@@ -70,13 +80,16 @@ class Heartbeats:
         self._needed = asyncio.Event()
         self._new_generation = asyncio.Event()  # a generation began whose first heartbeat is not sent yet
         self._generation = member.generation
+        self._session_ends = 0.0  # the loop's time (rule 4)
 
     def follow(self) -> None:
         """Apply the member's state: start or stop heartbeats, and start early for a new generation."""
         if not self._member.state.sends_heartbeats:
             self._needed.clear()
             return
-        self._needed.set()
+        if not self._needed.is_set():
+            self._needed.set()
+            self._renew_session(asyncio.get_running_loop().time())
         if self._member.generation != self._generation:
             self._generation = self._member.generation
             self._new_generation.set()
@@ -126,6 +139,19 @@ class Heartbeats:
                 backoff.reset()
             else:
                 pause = backoff.next()
+                if loop.time() + pause >= self._session_ends:
+                    await self._expire()
+
+    async def _expire(self) -> None:
+        member, timeout = self._member, self._config.session_timeout
+        if not member.state.sends_heartbeats:
+            return  # the state changed during the attempt
+        logger.warning("%r loses its partitions: no heartbeat succeeded for session_timeout = %g s", member, timeout)
+        self._post(SessionExpired(member.identity))
+        await asyncio.sleep(0)  # rule 2
+
+    def _renew_session(self, since: float) -> None:
+        self._session_ends = max(self._session_ends, since + self._config.session_timeout)
 
     def _pause(self, early: Backoff) -> float:
         return early.next() if self._member.cooperative else self._config.heartbeat_interval
@@ -136,9 +162,11 @@ class Heartbeats:
         request = heartbeat_request(config.group_id, identity)
         # A third of the session, so that two more attempts fit into it after a lost answer.
         timeout = min(self._client.config.request_timeout, max(config.heartbeat_interval, config.session_timeout / 3))
+        began = asyncio.get_running_loop().time()
         try:
-            # The deadline also bounds the lookup of the coordinator: later the session has ended anyway.
-            with deadline(config.session_timeout, lambda: "a heartbeat was not answered"):
+            # The deadline also bounds the lookup of the coordinator and the connection to it.
+            left = max(self._session_ends - began, SHORTEST_ATTEMPT)
+            with deadline(left, lambda: "a heartbeat was not answered before the end of the session"):
                 response, node_id = await self._channel.send(
                     lambda versions: request, purpose=Purpose.GROUP, timeout=timeout
                 )
@@ -149,6 +177,8 @@ class Heartbeats:
             return False
         code = ErrorCode.of(response.error_code)
         self._on_answer(code, node_id)
+        if code in _RENEWS_SESSION and identity == self._member.identity:
+            self._renew_session(began)
         if code is ErrorCode.NONE:
             self._outages.recovered(logger, self._place, "%r: heartbeats succeeded", self._member)
         self._post(HeartbeatAnswer(identity, code))

@@ -12,6 +12,7 @@ Rule 2: Partitions are taken from the reader before the next JoinGroup is sent, 
 Rule 3: A cooperative member (KIP-429) joins while it reads on. It releases only what the new assignment lacks, and
         then joins again.
 Rule 4: After a fence nothing is committed: the coordinator may have given the partitions to other members long ago.
+        The same holds after a session in which no heartbeat succeeded: another coordinator may have evicted the member.
 Rule 5: A join that follows a failure pauses first, also when the coordinator answers at once. Otherwise one refusing
         broker makes a hot loop.
 
@@ -53,6 +54,7 @@ from .events import (
     SendJoin,
     SendLeave,
     SendSync,
+    SessionExpired,
     Subscribe,
     SyncAnswer,
     TopicsGathered,
@@ -82,7 +84,7 @@ class MemberState(Enum):
     STABLE = "The assigned partitions are read, and heartbeats keep the membership."
     REVOKING = "The reader releases partitions while heartbeats continue. Then the member joins again."
     LEAVING = "Nothing is read. The reader releases all partitions, and LeaveGroup is sent."
-    FENCED = "The coordinator has evicted the member: its partitions are lost. Once they are released, it joins again."
+    FENCED = "The member was evicted, or may be: its partitions are lost. Once they are released, it joins again."
     FATAL = "The membership is not possible. The user has the error."
 
     @property
@@ -104,7 +106,7 @@ class MemberEvent(Enum):
     SYNCED = "The assignment has come, and contains everything that the member owned."
     REVOKE = "The member must release partitions before it can join again."
     RELEASED = "The reader has released the partitions."
-    FENCE = "The coordinator does not know the member, or is at another generation."
+    FENCE = "The coordinator does not know the member, is at another generation, or is silent for a whole session."
     LEAVE = "The user closes, subscribes to nothing, or exceeds max_poll_interval."
     LEFT = "LeaveGroup was answered, or is not needed."
     FAIL = "The coordinator refuses the member for good."
@@ -233,6 +235,8 @@ class Member:
                 return self._request_failed(event)
             case HeartbeatAnswer() if event.identity == self.identity and self.state.sends_heartbeats:
                 return self._refused_as_member("Heartbeat", event.code)
+            case SessionExpired() if event.identity == self.identity and self.state.sends_heartbeats:
+                return self._fenced(None)
             case CommitRefused() if event.identity == self.identity and self.state.sends_heartbeats:
                 return self._refused_as_member("OffsetCommit", event.code)
             case Released() if self.partitions.release(event.number):
@@ -406,8 +410,11 @@ class Member:
             return [self._join(MemberEvent.RELEASED, pause=self.state is MemberState.FENCED)]
         return []
 
-    def _fenced(self, code: ErrorCode, *, pause: bool = False) -> list[Action]:
-        """Lose everything and join again; under a new member id if the coordinator does not know the present one."""
+    def _fenced(self, code: ErrorCode | None, *, pause: bool = False) -> list[Action]:
+        """Lose everything and join again; under a new member id if the coordinator does not know the present one.
+
+        ``code`` is the coordinator's answer; None if it has not answered for a whole session.
+        """
         lose = self.partitions.lose()
         self.generation = NO_GENERATION
         if code is ErrorCode.UNKNOWN_MEMBER_ID:

@@ -160,6 +160,34 @@ async def test_a_member_that_connects_to_a_frozen_coordinator_moves_to_the_next_
     await worker.stop()
 
 
+async def test_partitions_are_lost_when_no_heartbeat_succeeded_for_a_session(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    worker = await Worker(cluster, ownership, "worker", **QUICK).start()
+    await until_stable(worker.consumer)
+    ownership.events.clear()
+    cluster.on(HeartbeatRequest, times=None).fail(ErrorCode.NOT_COORDINATOR, times=None)
+    began = now()
+    while not ownership.events and now() - began < 20.0:
+        await asyncio.sleep(0.05)  # virtual time
+    assert now() - began <= 6.0
+    assert [(kind, sorted(partitions)) for _, kind, partitions in ownership.events] == [("lost", ORDERS)]
+    await worker.stop()
+
+
+async def test_a_coordinator_that_loads_its_groups_ends_no_session(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    worker = await Worker(cluster, ownership, "worker", **QUICK).start()
+    await until_stable(worker.consumer)
+    ownership.events.clear()
+    cluster.on(HeartbeatRequest, times=None).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
+    await asyncio.sleep(20.0)
+    assert ownership.events == []
+    assert worker.consumer.membership is MemberState.STABLE
+    await worker.stop()
+
+
 async def test_a_commit_at_a_frozen_coordinator_moves_to_the_next_one(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, auto_commit=False) as consumer, Reading(consumer):
         await until_stable(consumer)

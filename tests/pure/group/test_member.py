@@ -37,6 +37,7 @@ from aiokafka_lite.group.events import (
     SendJoin,
     SendLeave,
     SendSync,
+    SessionExpired,
     Subscribe,
     SyncAnswer,
     TopicsGathered,
@@ -444,6 +445,31 @@ def test_a_cooperative_member_that_is_fenced_while_it_joins_loses_its_partitions
     assert driver.state is MemberState.FENCED
 
 
+@pytest.mark.parametrize("strategy", [RangeStrategy(), CooperativeStickyStrategy()], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("instance_id", [None, "i"], ids=["dynamic", "static"])
+def test_a_member_whose_session_expired_loses_its_partitions_and_joins_again_under_its_id(
+    strategy: AssignmentStrategy, instance_id: str | None
+) -> None:
+    driver = Driver(strategy, instance_id=instance_id).settle(0, 1)
+    lose = only(driver.member.handle(SessionExpired(driver.member.identity)), Lose)
+    assert lose.partitions == tp(0, 1)
+    assert driver.state is MemberState.FENCED
+    join = only(driver.member.handle(Released(lose.number)), SendJoin)
+    assert (join.request.member_id, join.request.group_instance_id, join.pause) == ("m", instance_id, True)
+    assert (subscription_in(join).owned, subscription_in(join).generation) == ((), -1)
+
+
+def test_the_expired_session_of_another_generation_changes_nothing() -> None:
+    driver = Driver().settle(0)
+    old = driver.member.identity
+    revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
+    join = only(driver.member.handle(Released(revoke.number)), SendJoin)
+    assert driver.member.handle(SessionExpired(old)) == []  # JoinGroup is with the coordinator
+    driver.round(join, 0)
+    assert driver.member.handle(SessionExpired(old)) == []
+    assert driver.state is MemberState.STABLE
+
+
 @pytest.mark.parametrize("by", ["heartbeat", "commit"])
 def test_the_older_of_two_static_members_fails_and_loses_its_partitions(by: str) -> None:
     driver = Driver(instance_id="i").settle(0)
@@ -586,6 +612,8 @@ def run_random_events(seed: int, cooperative: bool) -> None:
                 event = HeartbeatAnswer(member.identity, choice.choice(CODES))
             case 5:
                 event = PollOverdue() if choice.random() < 0.2 else Polled()
+                if choice.random() < 0.1:
+                    event = SessionExpired(member.identity)
             case 6:
                 event = TopicsSeen({"t": choice.randrange(3)})
             case 7 | 8 if handovers:
