@@ -80,6 +80,8 @@ class Buffer:
         """The leader epoch of what was delivered last, as far as it is known, for a commit."""
         if self.chunk is not None:
             return self.chunk.leader_epoch
+        # ``end_epoch`` is that of the last batch here. With batches that wait, what was delivered last may be of an
+        # older epoch.
         return None if self._batches else self.end_epoch
 
     def restart(self, offset: int, leader_epoch: int | None) -> None:
@@ -90,6 +92,7 @@ class Buffer:
 
     def drop(self) -> None:
         """Drop what was fetched and not delivered; the next fetch begins at the position."""
+        # The position is inside the chunk, which is dropped in the next line.
         self.start = self.offset
         self.chunk = self._rest = self._unpacked = None
         self._batches.clear()
@@ -104,7 +107,10 @@ class Buffer:
                 continue
             appended = True
             self._append(batch, aborted)
+            # From the batch header, not from its last record: compaction may have removed that, and the fetch would
+            # repeat the batch without end.
             self.end = batch.next_offset
+            # Old message formats have no epoch. The last known one is still the best to check the log with.
             if batch.leader_epoch >= 0:
                 self.end_epoch = batch.leader_epoch
         return appended
@@ -115,6 +121,7 @@ class Buffer:
         else:
             self._batches.append((batch, aborted))
         self.bytes += batch.size
+        # Compaction leaves batches without records. They count one, because the reader has to pass them.
         self.records += max(batch.count, 1)
 
     def current_chunk(self) -> Chunk | None:
@@ -124,6 +131,7 @@ class Buffer:
         self.chunk.settle()
         if len(self.chunk):
             return self.chunk
+        # Not the last record's offset: ``next_offset`` also passes records that were compacted away behind it.
         self.start, self.chunk = self.chunk.next_offset, None
         return None
 
@@ -137,6 +145,8 @@ class Buffer:
                 batch, aborted = self._unpacked = self._batches.popleft()
                 self.bytes -= batch.size
                 self.records -= max(batch.count, 1)
+                # ``start`` is passed, because the batch may begin before the position: after a seek, or because it was
+                # packed.
                 self._rest = decode(
                     self._partition, batch, aborted, self.start, check_crc=check_crc, max_size=max_size
                 )
@@ -154,6 +164,8 @@ class Buffer:
             return
         self.chunk.settle()
         self.start = self.chunk.position
+        # The decoded rest is thrown away and decoded again later: time is cheaper than memory for a partition that
+        # nobody reads.
         batch, aborted = self._unpacked
         self.chunk = self._rest = self._unpacked = None
         if self.start < batch.next_offset:

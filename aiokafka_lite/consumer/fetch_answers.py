@@ -71,6 +71,7 @@ class FetchAnswers:
 
     def apply(self, plan: FetchPlan, response: FetchResponse) -> bool:
         """Apply an answer to Fetch. False if it has nothing for any partition, not even an error."""
+        # Answers name topics before v13, and have only ids from then on.
         by_name = {(key.topic, key.partition): asked for key, asked in plan.assigned.items()}
         by_id = {(key.topic_id, key.partition): asked for key, asked in plan.assigned.items()}
         total = sum(len(each.records) for topic in response.responses for each in topic.partitions if each.records)
@@ -84,11 +85,15 @@ class FetchAnswers:
                 if asked is None:
                     continue
                 assigned, version = asked
+                # The position may have moved while the request was in flight. The records belong to the old position.
                 if assigned.node_id != self._node_id or self._is_outdated(assigned, version):
+                    # The broker has done its work, so this is not one of the empty answers after which the fetcher
+                    # slows down.
                     anything = True
                     continue
                 anything = self._apply_partition(assigned, given, response, total) or anything
                 self._subscription.update_ready(assigned)
+        # Once for the whole answer: a reader that wakes up for the first partition should find all of them.
         if self._subscription.ready:
             self._subscription.notify_ready()
         return anything
@@ -116,6 +121,7 @@ class FetchAnswers:
                 is_news = leader.leader_id >= 0 and self._client.update_leader(
                     assigned.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
                 )
+                # With a newer leader the next request goes there at once: no backoff.
                 if not is_news:
                     self._client.request_refresh()
                     self._back_off(assigned)
@@ -128,6 +134,7 @@ class FetchAnswers:
         return True
 
     def _fail(self, assigned: AssignedPartition, code: ErrorCode) -> None:
+        # Also for an error that the user gets: a loop that reads on after it must not ask the broker without a pause.
         self._back_off(assigned)
         if code is ErrorCode.CORRUPT_MESSAGE:
             assigned.fail_corrupt("the broker found its log damaged at this offset")
@@ -150,6 +157,8 @@ class FetchAnswers:
         """Append a partition's records to its buffer. False if there are none."""
         data = given.records
         if not data:
+            # An empty answer proves that the broker serves the partition. Records prove it only when they could be
+            # decoded, which the reader finds out.
             assigned.succeeded()
             return False
         self._subscription.count_answer(assigned)
@@ -167,6 +176,7 @@ class FetchAnswers:
         appended = assigned.buffer.add(batches, aborted)
         if not batches:
             self._ask_for_more(assigned, len(data))
+        # A broker that repeats old records would otherwise be asked for them in a hot loop.
         elif not appended:
             partition, offset = assigned.partition, assigned.buffer.end
             repeated = ProtocolError(f"broker {self._node_id} sent only records before offset {offset}")
@@ -177,6 +187,7 @@ class FetchAnswers:
     def _ask_for_more(self, assigned: AssignedPartition, size: int) -> None:
         """No whole batch came: brokers before KIP-74 cut even the first batch, so the next fetch asks for more."""
         limit, buffer = self._config.fetch_max_bytes, assigned.buffer
+        # The broker returned as many bytes as it may, and no batch fits into them: asking again changes nothing.
         if buffer.fetch_size >= limit and size >= buffer.fetch_size:
             self._back_off(assigned)
             assigned.fail_corrupt(f"a batch is larger than fetch_max_bytes={limit}")
@@ -229,6 +240,8 @@ class FetchAnswers:
             logger.warning(what, assigned.partition, check.last_epoch)
             assigned.reset_by(self._policy, out_of_range=offset, reason=ResetReason.TRUNCATED)
             self._on_lost_position()
+        # An end below the position, or an older epoch than the last one that was read: what was read is not in the
+        # leader's log. The buffer's end counts, because records that were fetched ahead are lost as well.
         elif given.end_offset < assigned.buffer.end or 0 <= given.leader_epoch < check.last_epoch:
             self._truncate(assigned, given.end_offset)
         else:
@@ -242,10 +255,12 @@ class FetchAnswers:
             return
         what = "the log of %s was truncated at offset %s; it was fetched up to %s"
         logger.warning(what, partition, end_offset, fetched)
+        # ``seek`` drops the buffer, although the position stays: its last records do not exist any more.
         if offset <= end_offset:
             assigned.seek(offset)  # only records that were fetched ahead are lost
         elif self._policy is not Reset.NONE:
             assigned.seek(end_offset)
+            # After ``seek``: an observer that looks at the position finds the new one.
             self._subscription.report_reset(partition, offset, end_offset, ResetReason.TRUNCATED)
         else:
             self._back_off(assigned)

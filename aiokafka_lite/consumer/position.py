@@ -155,17 +155,20 @@ class Position:
     ) -> None:
         """Choose the offset by ``reset``. ``out_of_range`` is the offset that the broker does not have, if any."""
         self._move(PositionEvent.RESET)
+        # Cleared first: ``_clear`` erases the offset that is stored below.
         self._clear()
         self.reset = reset
         self.out_of_range, self.reset_reason = out_of_range, reason
 
     def begin_lookup(self) -> int:
         """A request for the offset is sent. Returns the version to give to the two methods below."""
+        # Not by ``_move``: the version stays, because the answer must still find the version of its request (rule 1).
         self.state = next_state(POSITION, self.state, PositionEvent.ASKED)
         return self.version
 
     def end_lookup(self, version: int) -> bool:
         """The leader named the offset. False if the position has changed since the request."""
+        # The user may have sought, or another lookup may have begun, since this request (rule 2).
         if not self._awaits(version):
             return False
         self._move(PositionEvent.FOUND)
@@ -177,15 +180,18 @@ class Position:
         """The lookup failed. False if the position has changed since the request."""
         if not self._awaits(version):
             return False
+        # The version stays: nothing has moved, and no other request became meaningless.
         self.state = next_state(POSITION, self.state, PositionEvent.NOT_FOUND)
         self.lookup_error = error
         return True
 
     def _awaits(self, version: int) -> bool:
+        # The version alone is not enough: a lookup that failed leaves it unchanged, and its late answer must not count.
         return version == self.version and self.state is PositionState.LOOKING_UP
 
     def _move(self, event: PositionEvent) -> None:
         self.state = next_state(POSITION, self.state, event)
+        # All requests in flight are for the old position from now on.
         self.version += 1
 
     def _clear(self) -> None:

@@ -77,6 +77,8 @@ class Reader:
 
         Takes nothing, so a cancelled wait loses nothing.
         """
+        # Cleared before the look: what comes after it sets the event again. With ``more``, old data must not end the
+        # wait.
         self._data.clear()
         if more or self._first_ready(only) is None:
             await self._data.wait()
@@ -95,6 +97,7 @@ class Reader:
         """Stop the iteration over records, and note how far it came."""
         self.current = NOTHING
         if self._iterated is not None:
+            # Before the chunk is settled: the tracker reads the position from the iterator that ``settle`` removes.
             if self._tracker is not None:
                 self._tracker.end_iteration()
             self._iterated.settle()
@@ -115,6 +118,7 @@ class Reader:
         self.current = chunk.iterate_with(keys, values)
 
     def _begin_iteration(self, chunk: Chunk, count: int) -> None:
+        # All records of the chunk count now, because taking them from ``current`` is not noticed.
         self._count(count)
         self._hand_out()
         self._iterated = chunk
@@ -143,6 +147,8 @@ class Reader:
         left = max_records
         while left > 0:
             chunk = self._next_after(batches)
+            # A batch of columns has one partition, leader epoch and timestamp type; another chunk begins the next
+            # batch.
             if chunk is None or (batches and not continues(batches[0], chunk)):
                 break
             batches.append(take(chunk, left))
@@ -160,6 +166,8 @@ class Reader:
 
     def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
         """Take ``count`` records of a peeked chunk. False if they are no longer the next ones."""
+        # The caller has waited for a deserializer since ``peek``. A seek, a rebalance or another reader may have come
+        # first; then these records are not the next ones (rule 2).
         self.settle()
         if assigned.buffer.chunk is not chunk or chunk.index != start:
             return False
@@ -174,12 +182,14 @@ class Reader:
 
     def refuse(self, assigned: AssignedPartition) -> None:
         """The user cannot have the partition's next record: end its turn and back off."""
+        # Fetched again later, so the same error is raised again until the user seeks past the record.
         assigned.drop_buffer()
         self._turn_left = TURN
         self._back_off(assigned)
 
     def is_full(self, max_records: int) -> bool:
         """Whether a batch of ``max_records`` is buffered, or as much of a partition as is ever fetched ahead."""
+        # ``available`` does not see how far an iteration came before it is settled.
         self.settle()
         return any(
             each.failure is not None or each.buffer.available >= max_records or not each.wants_data
@@ -202,6 +212,7 @@ class Reader:
             failed = self._failed
             if not taken or failed is None:
                 raise
+            # ``next_chunk`` raises an error only once, so it is put back.
             failed.fail(error)
             self._subscription.update_ready(failed)
             return None
@@ -220,11 +231,13 @@ class Reader:
                 self._turn_left = TURN
                 self._back_off(assigned)
                 raise
+            # Now, not when the buffer is empty: the next fetch runs while the user works on these records.
             if assigned.wants_data:
                 self._on_room(assigned)
             if chunk is not None:
                 self._served = assigned
                 return chunk
+            # Empty, or its turn is over at the end of a batch (rule 3).
             self._turn_left = TURN
             self._subscription.end_turn(assigned)
         return None

@@ -101,10 +101,13 @@ class Subscription:
         """
         before, wanted = self.partitions, dict.fromkeys(partitions)
         removed = [each for each in before if each not in wanted]
+        # The running iteration holds the true position of its partition. It must be noted before the partition leaves,
+        # or processed records would not be committed.
         self._observer.settle()
         if removed:
             self._observer.on_removed(removed)
         self.partitions = {each: before.get(each) or self._new(each, self.reset, pause_reason) for each in wanted}
+        # Filtered, not built again: the partitions keep their turns.
         self.ready = {each: assigned for each, assigned in self.ready.items() if each in wanted}
         self._observer.on_change()
 
@@ -148,10 +151,12 @@ class Subscription:
         moves: bool = False,
     ) -> None:
         """Apply a change to each partition that is still assigned. ``moves``: it changes the position."""
+        # Callers may have waited since they took the objects (rule 4).
         held = [each for each in partitions if self.holds(each)]
         self._observer.settle()
         if moves:
             self._observer.on_moved([each.partition for each in held])
+        # Always after ``settle`` and ``on_moved``: an iteration that is settled later would overwrite the new position.
         for each in held:
             apply(each)
             self.update_ready(each)
@@ -170,6 +175,7 @@ class Subscription:
     def update_ready(self, assigned: AssignedPartition) -> None:
         """To be called after anything that may have changed ``assigned.readable``."""
         if assigned.readable and self.holds(assigned):
+            # A partition that is ready already keeps its turn.
             self.ready.setdefault(assigned.partition, assigned)
         else:
             self.ready.pop(assigned.partition, None)
@@ -185,5 +191,6 @@ class Subscription:
 
     def count_answer(self, assigned: AssignedPartition) -> None:
         """Note that the partition was served by the latest answer with data."""
+        # A counter is enough for an order, and needs no clock.
         self._answers += 1
         assigned.last_served = self._answers

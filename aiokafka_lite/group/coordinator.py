@@ -200,6 +200,8 @@ class Coordinator:
         while not self.member.is_gone:
             event = await self._events.get()
             before = self.member.state
+            # No await from here to ``_follow``: an event that arrives in between would meet a member whose actions are
+            # not performed yet.
             actions = self.member.handle(event)
             if isinstance(event, Polled):
                 self._polled = False
@@ -224,6 +226,7 @@ class Coordinator:
             case SendLeave():
                 self._send(action, self._leave)
             case AwaitJoin():
+                # Not by ``_send``, which would cancel the JoinGroup that this waits for.
                 self._spawn(self._abandon_join, action.attempt, name="await JoinGroup before leaving")
             case Assign() | Revoke() | Lose() | Fail():
                 self._handovers.put(action)
@@ -231,6 +234,8 @@ class Coordinator:
     def _follow(self) -> None:
         """Apply the member's state: heartbeats, backoff, watched topics."""
         self._heartbeats.follow()
+        # Only a complete generation ends the growing pauses. A JoinGroup that is answered proves little: a SyncGroup
+        # may fail again and again after it.
         if self.member.state is MemberState.STABLE:
             self._backoff.reset()
         leadership = self.member.leadership
@@ -239,6 +244,7 @@ class Coordinator:
     # Requests.
 
     def _send(self, action: _Request, perform: Callable[..., object]) -> None:
+        # A cancelled request posts no event. The member would drop it anyway, by its attempt.
         if self._request is not None:
             self._request.cancel()
         self._request = self._spawn(self._run_request, action, perform, name=type(action).__name__)
@@ -262,6 +268,7 @@ class Coordinator:
                 )
             return action.request
 
+        # The coordinator answers only when all members have joined, or when the rebalance timeout is over.
         timeout = max(self._client_config.request_timeout, self._config.time_to_rebalance + JOIN_MARGIN)
         response, node_id = await self._channel.send(build, purpose=Purpose.GROUP, timeout=timeout)
         self._record(ErrorCode.of(response.error_code), node_id, "JoinGroup")
@@ -273,6 +280,8 @@ class Coordinator:
 
     async def _gather(self, action: GatherTopics) -> TopicsGathered:
         missing = [name for name in action.topics if name not in self._client.view.topics]
+        # Topics that appear later start another rebalance (``TopicsSeen``). The leader sends no heartbeats here, and
+        # all members wait for it, so this must end well before its session does.
         if missing:
             with suppress(KafkaTimeout):
                 await self._client.refresh(missing, timeout=min(GATHER_TIMEOUT, self._config.session_timeout / 3))
@@ -302,6 +311,7 @@ class Coordinator:
 
     def _record(self, code: ErrorCode, node_id: int, api: str) -> None:
         self._channel.record([code], node_id)
+        # These answers are regular steps of a rebalance, not failures that an outage should count.
         if code not in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS):
             self._report(error_for(code, f"{api} of group {self._config.group_id!r}"))
 

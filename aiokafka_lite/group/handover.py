@@ -73,6 +73,7 @@ class Handovers:
                 self._locating.cancel()  # the partitions whose offsets are looked up may be among these
         if isinstance(action, Revoke):
             self._deadlines[action.number] = asyncio.get_running_loop().time() + self._config.time_to_revoke
+        # Other members may own the partitions already, so waiting for the user would protect nothing.
         if isinstance(action, Lose):
             self._offsets.forget(action.partitions)  # at once: a late commit must not undo what the next owner commits
             self._stop_waiting()
@@ -111,8 +112,10 @@ class Handovers:
             with anyio.CancelScope() as self._locating:
                 committed = await self._locate(sorted(wanted))
             self._locating = None
+        # Before the listener runs: it may ask for the committed offsets, or commit.
         for partition, offset in committed.items():
             self._offsets.begin(partition, offset)
+        # Without those in ``_leaving``: they may have left while the offsets were looked up (rule 3).
         await self._reading.assigned(committed, action.owned - self._leaving)
 
     async def _locate(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -127,8 +130,11 @@ class Handovers:
         closing = action.closing or self._closing
         if not closing:
             await self._wait_for_user(action)
+            # ``close()`` may have come during the wait.
             closing = self._closing
         await self._reading.finish(action.partitions, closing=closing)
+        # After ``finish``, which adds the last marks. Before the release, because the next owner reads from the
+        # committed offset.
         if self._config.auto_commit:
             await self._offsets.commit_marked(action.partitions, timeout=self._commit_timeout(action))
         # The listener may still commit, so the offsets are dropped only after it.
@@ -141,6 +147,7 @@ class Handovers:
         """Wait until the user has processed its records, so that a rebalance repeats none; but not beyond rule 4."""
         with anyio.CancelScope(deadline=self._deadlines[action.number]) as self._waiting:
             await self._reading.wait_until_done(action.partitions)
+        # A member that was fenced or leaves keeps no group waiting, so there is nothing to warn about.
         if self._waiting.cancelled_caught and not self._closing and self._member.state is MemberState.REVOKING:
             logger.warning(
                 "%r releases partitions whose records the user still processes: the group waited for %.1f s",
@@ -156,5 +163,6 @@ class Handovers:
         return min(self._client_config.api_timeout, self._config.time_to_rebalance / 2)
 
     def _released(self, action: Revoke | Lose) -> None:
+        # Handovers run in order, so an assignment behind this one may contain the partitions again.
         self._leaving.difference_update(action.partitions)
         self._on_released(Released(action.number))

@@ -212,6 +212,7 @@ class Member:
     def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
         """Move, and return the actions in their order. A FATAL member returns none."""
         if self.state is MemberState.FATAL:
+            # Close still counts, because ``is_gone`` must become true: ``close()`` waits for it.
             self._closing |= isinstance(event, Close)
             return []
         match event:
@@ -226,6 +227,8 @@ class Member:
             case JoinAnswer() if event.attempt == self._attempt:
                 return self._join_answered(event)
             case TopicsGathered() if event.attempt == self._attempt and self.leadership is not None:
+                # SyncGroup is another request than the metadata lookup, so a late failure of the lookup must not count
+                # for it.
                 self._attempt += 1
                 assignment = self.leadership.assign(self._strategies[self.strategy], event.topics)
                 return [SendSync(self._attempt, sync_request(self.group_id, self.identity, self.strategy, assignment))]
@@ -278,6 +281,8 @@ class Member:
     def _join(self, event: MemberEvent = MemberEvent.JOIN, *, pause: bool = False) -> SendJoin:
         self._advance(event)
         self._attempt += 1
+        # Another member may lead the next generation. A member that still watched topics would start needless
+        # rebalances.
         self.leadership = None
         self._joined_topics = self._topics
         partitions, owned, generation = self.partitions, self.partitions.owned, self.generation
@@ -327,6 +332,8 @@ class Member:
         self._attempt += 1
         if self.strategy not in self._strategies:
             return self._fail(ProtocolError(f"the coordinator chose strategy {self.strategy!r}, which was not offered"))
+        # Without members there is nothing to assign: brokers before KIP-814 answer so to a static leader that joins
+        # again, and keep the assignment.
         if response.leader != response.member_id or not response.members:
             return [SendSync(self._attempt, sync_request(self.group_id, self.identity, self.strategy, {}))]
         try:
@@ -344,12 +351,15 @@ class Member:
         except ProtocolError as error:
             return self._fail(error)
         self._unknown_errors = 0
+        # Only a cooperative member can have a surplus: an eager one owned nothing when it joined (rule 2).
         added, surplus = self.partitions.replace(assigned, self._topics, self.generation)
         assign = Assign(added, self.partitions.owned)
         if surplus:  # rule 3
             self._advance(MemberEvent.REVOKE)
+            # The partitions of other members that this one waits for come only with the next generation (KIP-429).
             return [self.partitions.revoke(surplus), assign]
         self._advance(MemberEvent.SYNCED)
+        # The assignment is taken first even if it is outdated: the member must own what the group believes it owns.
         outdated = self.leadership is not None and self.leadership.is_outdated
         if outdated or self._topics != self._joined_topics:
             return [assign, *self._rebalance()]
@@ -359,6 +369,8 @@ class Member:
         """JoinGroup or SyncGroup was refused: be fenced, retry, or fail."""
         if code in _FENCED:
             return self._fenced(code, pause=True)
+        # Kafka does not mark REBALANCE_IN_PROGRESS as retriable, because it asks for a new JoinGroup. That is what a
+        # retry is here.
         retriable = code.retriable or code is ErrorCode.REBALANCE_IN_PROGRESS
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._unknown_errors += 1
@@ -377,6 +389,7 @@ class Member:
     def _refused_as_member(self, api: str, code: ErrorCode) -> list[Action]:
         """A heartbeat was answered, or a commit was refused with an error about the membership."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            # In REVOKING the member joins again anyway, as soon as the reader has released the partitions.
             return self._rebalance() if self.state is MemberState.STABLE else []
         if code in _FENCED:
             return self._fenced(code)
@@ -387,6 +400,7 @@ class Member:
     def _topics_seen(self, event: TopicsSeen) -> list[Action]:
         if self.leadership is None or self.leadership.is_based_on(event.counts):
             return []
+        # In the middle of a rebalance another JoinGroup would discard the assignments of all members.
         if self.state is MemberState.STABLE:
             return self._rebalance()
         self.leadership.is_outdated = True
@@ -407,6 +421,8 @@ class Member:
             self._advance(MemberEvent.RELEASED)
             return self._send_leave()
         if self.state in (MemberState.REVOKING, MemberState.FENCED):
+            # A fenced member pauses first (rule 5): a coordinator that fences it again and again must not make a hot
+            # loop.
             return [self._join(MemberEvent.RELEASED, pause=self.state is MemberState.FENCED)]
         return []
 
@@ -416,16 +432,21 @@ class Member:
         ``code`` is the coordinator's answer; None if it has not answered for a whole session.
         """
         lose = self.partitions.lose()
+        # With ILLEGAL_GENERATION the coordinator still knows the member id. A new id would leave the old member in the
+        # group until its session ends, and every rebalance would wait for it.
         self.generation = NO_GENERATION
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
+        # Nothing has to be released, so no ``Released`` will come: join at once.
         if not lose.partitions and self.state.is_rebalancing:
             return [self._join(pause=pause)]
+        # Answers to requests that are in flight belong to the lost membership (rule 1).
         self._advance(MemberEvent.FENCE)
         self._attempt += 1
         return [lose]
 
     def _fail(self, error: KafkaError) -> list[Action]:
+        # The loss comes before the error: the reader must stop before the user sees the error.
         lose = self.partitions.lose()
         self._advance(MemberEvent.FAIL)
         return [lose, Fail(error)] if lose.partitions else [Fail(error)]
@@ -446,12 +467,14 @@ class Member:
         self._leave_reason = reason
         if awaits_id and reason is not None and not self.partitions.owned:
             return [AwaitJoin(self._attempt)]
+        # From here on a late answer to JoinGroup or SyncGroup must not assign partitions to a member that leaves.
         self._attempt += 1
         if was_fenced:
             return []  # the reader still handles the loss; _released() continues
         revoke = self.partitions.revoke_all() if in_good_order else None
         if revoke is not None:
             return [revoke]
+        # The user does not read, so nothing waits for it: LeaveGroup lets the other members continue at once.
         lose = self.partitions.lose(awaits_release=False)
         return [*([lose] if lose.partitions else []), *self._send_leave()]
 
@@ -463,6 +486,7 @@ class Member:
 
     def _left(self) -> list[Action]:
         self._advance(MemberEvent.LEFT)
+        # A static member that did not send LeaveGroup is still in the group and comes back under its id (KIP-345).
         if self.instance_id is None or self._leave_reason is not None:
             self.member_id = ""
         self.generation = NO_GENERATION

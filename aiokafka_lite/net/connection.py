@@ -166,6 +166,7 @@ class Connection:
         try:
             with deadline(timeout, lambda: self._handshake.timed_out(self._state, timeout)):
                 await _connect(self._connector, self.host, self.port, self._wire)
+                # ``close`` may have run between the event and this task's turn; so checked after each await.
                 self._check_not_closed()
                 self._advance(ConnectionEvent.CONNECTED)
                 self._agreed = AgreedVersions(await self._handshake.api_versions())
@@ -177,10 +178,12 @@ class Connection:
         except KafkaError as error:
             self.close(error)
             raise
+        # Cancelled: a half-open connection has no owner who could close it.
         except BaseException:
             self.close(ConnectionLost(f"connecting to {self.peer} was cancelled", sent=False))
             raise
         self.opened_at = asyncio.get_running_loop().time()
+        # No await from here on, so no caller sees a connection that is READY but refuses requests.
         self._requests.handshake_ended()
         self._advance(ConnectionEvent.VERSIONS_KNOWN if login is None else ConnectionEvent.AUTHENTICATED)
         self._is_open = True
@@ -196,7 +199,9 @@ class Connection:
         if login is None:
             return
         try:
+            # Before requests are held back: a token provider may take seconds, and the old login is still valid.
             exchange = await login.exchange()
+            # Closed, or logging in already, since the token was requested.
             if self._state is not ConnectionState.READY:
                 return
             self._advance(ConnectionEvent.SESSION_EXPIRING)
@@ -263,6 +268,7 @@ class Connection:
     # Callbacks of the transport.
 
     def _frames_received(self, frames: list[Frame]) -> None:
+        # A transport may still deliver bytes that it had read before ``abort``. Their promises have failed.
         if self._state is ConnectionState.CLOSED:
             return
         try:
@@ -277,6 +283,8 @@ class Connection:
         """The transport is closed. ``error`` is None if the peer closed it between two frames."""
         if self._state is ConnectionState.CLOSED:
             return
+        # Some peers close the connection on a version of ApiVersions that they do not know, instead of answering with
+        # an error. Then the owner tries an older version.
         checks_versions = self._state is ConnectionState.CHECKING_API_VERSIONS
         self.closed_on_versions = checks_versions and (error is None or isinstance(error, ConnectionLost))
         if isinstance(error, KafkaError) and not self.closed_on_versions:
@@ -294,6 +302,7 @@ class Connection:
         """
         if self._state is ConnectionState.CLOSED:
             return
+        # State first, promises last: a caller that is woken and sends again must find a closed connection.
         self._advance(ConnectionEvent.CLOSE)
         was_open, self._is_open = self._is_open, False
         if error is None:
@@ -310,6 +319,7 @@ class Connection:
 
     def retire(self) -> None:
         """Refuse new requests, and close as soon as all present ones are answered."""
+        # Requests in flight are answered first: whether they were carried out would be unknown otherwise.
         self._retiring = True
         self._close_if_retiring()
 

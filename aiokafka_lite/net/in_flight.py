@@ -132,6 +132,7 @@ class InFlightRequests:
         now = self.last_used = loop.time()
         deadline = now + timeout
         promise = _Promise(future, timeout, deadline)
+        # Not undone if encoding fails below: a timer that finds nothing is harmless.
         if deadline < self._timer_at:
             self._set_timer(deadline)
         if self._is_holding:
@@ -143,6 +144,7 @@ class InFlightRequests:
 
     def send_in_handshake(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
         """Write a request of the connection itself, which is never held back. ``timeout`` may be infinite."""
+        # ``last_used`` stays: a new login must not keep a connection open that no user needs.
         future: asyncio.Future[R] = self._loop.create_future()
         promise = _Promise(future, timeout, self._loop.time() + timeout)
         if promise.deadline < self._timer_at:
@@ -163,15 +165,18 @@ class InFlightRequests:
         protocol = self._protocol
         for frame in frames:
             request, response = protocol.receive(frame)
+            # Before the promise is fulfilled: the caller's next request must be held back already.
             throttle_ms = response.client_throttle_ms(request.version)
             if throttle_ms > 0:
                 self._throttle(throttle_ms)
             future = request.promise.future
+            # The caller may have cancelled (rule 1); the response still had to be taken from the stream.
             if not future.done():
                 future.set_result(response)
 
     def fail_all(self, written: Exception, held: Exception) -> None:
         """The connection is closed: fail the written requests and the held ones, and stop the timers."""
+        # Timers first: none may fire for a connection that is closed.
         for timer in (self._timer, self._throttle_timer):
             if timer is not None:
                 timer.cancel()
@@ -195,12 +200,14 @@ class InFlightRequests:
 
     def release_after_login(self) -> None:
         """Write the held requests, unless the broker throttles this client."""
+        # A throttle and a login may overlap. The one that ends last releases the requests.
         self._is_logging_in = False
         self._release()
 
     def _throttle(self, throttle_time_ms: int) -> None:
         seconds = min(throttle_time_ms / 1000, LONGEST_THROTTLE)
         until = self._loop.time() + seconds
+        # A later response with a shorter time must not end a longer throttle.
         if until > self.throttled_until:
             # Above a quota every response is throttled, so only the first one is news.
             level = logging.DEBUG if self._was_throttled else logging.INFO
@@ -224,6 +231,7 @@ class InFlightRequests:
             return
         self._is_holding = False
         held, self._held = self._held, deque()
+        # Each on its own: a request that the version cannot carry must not stop those behind it.
         for entry in held:
             try:
                 self._write_held(entry)
@@ -238,7 +246,9 @@ class InFlightRequests:
         request, version, promise = held
         if promise is None:
             self._write((self._protocol.encode_unanswered_request(request, version, self._client_id),))
+        # A cancelled request that was never sent is simply left out.
         elif not promise.future.done():
+            # The broker gets the whole timeout from the moment of writing: the time of the throttle is not its fault.
             promise.deadline = self._loop.time() + promise.timeout
             self._write((self._protocol.encode_request(request, version, self._client_id, promise),))
 
@@ -260,8 +270,10 @@ class InFlightRequests:
             # Responses may have arrived that the loop had no chance to read. Look again after it had one.
             self._set_timer(now + min(late, READ_TIME))
             return
+        # All, not only the oldest: a Fetch or JoinGroup with a long timeout may stand before a short request.
         for request in self._protocol.in_flight:
             if request.promise.deadline <= now + _TIMER_PRECISION:
+                # The connection is closed now, and ``fail_all`` has ended everything else (rule 2).
                 self._time_out(request)
                 return
         self._time_out_held(now)
