@@ -243,6 +243,7 @@ class Producer(Component):
         Raises SerializationError if ``values`` or ``keys`` are not iterables of the same length, IllegalStateError if
         the producer is not running, and KafkaTimeout if there is no room for ``max_block`` seconds.
         """
+        self._service.check()
         with _bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
             results: list[RecordMetadata | Exception | Delivery] = []
             for value, key in pairs_of(topic, values, keys):
@@ -319,7 +320,8 @@ class Producer(Component):
         """
         check_timeout(timeout)
         self._service.check()
-        return (await self._client.topic(topic, self.config.max_block if timeout is None else timeout)).partitions
+        asking = self._client.topic(topic, self.config.max_block if timeout is None else timeout)
+        return (await self._service.while_running(asking)).partitions
 
     async def _within(self, timeout: float, topic: str, what: str, call: Coroutine[Any, Any, T]) -> T:
         # asyncio.timeout instead of deadline(): this may run for each record, which takes about 15 µs altogether when

@@ -622,6 +622,35 @@ async def test_the_failure_of_a_task_is_raised_by_waiting_calls_and_by_later_cal
         await producer.close()
 
 
+async def test_the_failure_of_the_producer_ends_every_waiting_call(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    divisor = 2.0
+    producer = producer_of(cluster, buffer_memory=2_000, max_request_size=1_900, random=lambda: 1 / divisor)
+    await producer.start()
+    await producer.send("t", b"v")
+    divisor = 0.0
+    cluster.on(ProduceRequest).fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    accepted = producer.send_nowait("t", bytes(1_500))
+    pending = producer.send_nowait("later", b"v")
+    calls = [
+        producer.send("t", bytes(1_500)),
+        producer.put("t", bytes(1_500)),
+        producer.send_many("t", [bytes(1_500)]),
+        producer.drain(),
+        producer.flush(),
+        producer.partitions_for("later"),
+        accepted,
+        pending,
+    ]
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(result) for result in results] == [ZeroDivisionError] * len(calls)
+    metrics = producer.metrics()
+    assert metrics.buffered_bytes == metrics.batches_unsettled == metrics.senders_waiting == 0
+    with pytest.raises(ZeroDivisionError):
+        await producer.close()
+
+
 async def test_a_failed_delivery_that_is_not_awaited_is_logged_once(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -716,8 +745,9 @@ async def test_send_many_returns_the_partitioners_error_for_a_record(cluster: Em
                 RecordMetadata,
             ]
             assert "Picky" in str(results[1])
-    with pytest.raises(IllegalStateError, match="closed"):
-        await producer.send_many("t", [b"a"])
+    for values in ([b"a"], []):
+        with pytest.raises(IllegalStateError, match="closed"):
+            await producer.send_many("t", values)
 
 
 @pytest.mark.parametrize("batch_size", [100, 16_384])
