@@ -63,6 +63,7 @@ class Positions:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + limit
         chosen = self.select(partitions)
+        versions = {each.partition: each.position.version for each in chosen}
         lookup = group.offsets.fetch([each.partition for each in chosen], timeout=limit)
         committed = await self._core.service.while_running(lookup)
 
@@ -73,7 +74,9 @@ class Positions:
             else:
                 assigned.seek(found.offset, found.leader_epoch)
 
-        self._subscription.change(chosen, move, moves=True)
+        # A position that was moved during the lookup, for example by seek(), is newer than this call.
+        unmoved = [each for each in chosen if each.position.version == versions[each.partition]]
+        self._subscription.change(unmoved, move, moves=True)
         await self._wait(chosen, round(ends_at - loop.time(), 3))
 
     def set_paused(self, partitions: Partitions, paused: bool) -> None:

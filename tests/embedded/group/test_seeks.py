@@ -63,6 +63,19 @@ async def test_a_seek_to_the_committed_offsets_ends_within_its_timeout(cluster: 
         fault.remove()
 
 
+async def test_a_seek_during_a_seek_to_the_committed_offsets_wins(cluster: EmbeddedCluster) -> None:
+    fill(cluster, FIRST, 20)
+    fill(cluster, SECOND, 5)
+    async with member_of(cluster, auto_commit=False) as consumer:
+        await read_all(consumer, 25)
+        cluster.on(OffsetFetchRequest).delay(1.0)
+        seeking = asyncio.create_task(consumer.seek_to_committed([FIRST, SECOND]))
+        await asyncio.sleep(0.5)
+        consumer.seek(FIRST, 11)
+        await seeking
+        assert (await consumer.position(FIRST), await consumer.position(SECOND)) == (11, 0)
+
+
 async def test_marks_report_whether_they_are_new_and_keep_their_metadata(cluster: EmbeddedCluster) -> None:
     fill(cluster, FIRST, 5)
     async with member_of(cluster, auto_commit=False) as consumer:
