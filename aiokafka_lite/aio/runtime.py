@@ -18,7 +18,7 @@ class Runtime:
     """``clock`` returns seconds since the epoch, for record timestamps; ``random`` a number in [0, 1), for jitter.
 
     A test that passes both, and runs in virtual time, gets the same trace from the same seed. Raises
-    ConfigurationError if one of them is not a function.
+    Raises ConfigurationError if one of them is not a function.
     """
 
     clock: Callable[[], float] = time.time

@@ -123,7 +123,7 @@ def resource(kind: str, name: str | None) -> ConfigResource:
 
     if kind == Kind.BROKERS:
         if name is not None:
-            raise ValueError(f"brokers are all brokers and have no name; write: broker {name}")
+            raise ValueError(f"brokers means all brokers and takes no name; for one broker write: broker {name}")
         return ConfigResource.all_brokers()
     is_broker = kind in (Kind.BROKER, Kind.BROKER_LOGGER)
     if name is None:

@@ -130,7 +130,7 @@ class _Bounds(RebalanceListener):
             self.ends.update(await self.consumer.end_offsets(new))
 
     async def seek(self, reader: Consumer | RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """Seek to the offset, or to the nearest offset that a partition has; or to the time."""
+        """Seek to the start that the user gave: an offset, limited to those of the partition, or a time."""
         if self._start.offset is not None:
             firsts = await self.consumer.beginning_offsets(partitions)
             ends = await self.consumer.end_offsets(partitions)

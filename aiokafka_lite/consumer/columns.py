@@ -28,7 +28,7 @@ class Batch:
 
     Timestamps are in milliseconds, -1 if the log has none. Keys and values are None if they are null. Offsets rise,
     with gaps from compaction and transactions. The lists belong to the caller. Methods that need NumPy or Arrow raise
-    ConfigurationError without the extra ``arrow``.
+    Raises ConfigurationError without the extra ``arrow``.
     """
 
     topic: str
@@ -84,7 +84,7 @@ class Batch:
         key and value: binary; topic: string; partition: int32; offset: int64; timestamp: microseconds of UTC, null if
         there is none; timestampType: int32 (0 create time, 1 log append time, -1 none). ``headers=True`` adds a list of
         key (string) and value (binary), null for a record without headers. ``columns`` selects columns, in their order.
-        ConfigurationError for an unknown column, and without pyarrow.
+        Raises ConfigurationError for an unknown column, and without pyarrow.
         """
         return to_arrow(self, columns, headers=headers)
 

@@ -279,7 +279,7 @@ class GroupCoordinator:
     # Administration.
 
     def groups(self) -> list[Group]:
-        """The groups of this node, also for some minutes those that lost their last member and offset."""
+        """The groups of this node. A group that lost its last member and offset stays in the list for some minutes."""
         found = []
         recently = self._now_ms() - self._settings.number("offsets.retention.check.interval.ms")
         for hosted in self._hosted.values():

@@ -89,7 +89,7 @@ class MemberState(Enum):
 
     @property
     def sends_heartbeats(self) -> bool:
-        """While JoinGroup or SyncGroup is with the coordinator, it needs no heartbeats."""
+        """Whether heartbeats are sent. A coordinator that holds a JoinGroup or SyncGroup of the member needs none."""
         return self in (MemberState.STABLE, MemberState.REVOKING)
 
     @property

@@ -33,7 +33,7 @@ class Reading(Protocol):
     async def assigned(
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
     ) -> None:
-        """A generation is complete: read the added partitions from their committed offsets. ``owned`` has all."""
+        """Read the added partitions from their committed offsets. ``owned`` are all partitions of the generation."""
 
     def collect_marks(self) -> None:
         """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""

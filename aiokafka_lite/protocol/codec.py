@@ -167,7 +167,7 @@ def get_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 def _refuse(where: str, need: int, left: int) -> NoReturn:
     if need < 0:
-        raise ProtocolError(f"{where} has the length {need}")
+        raise ProtocolError(f"{where} has a negative length: {need}")
     raise ProtocolError(f"{where} claims {need} bytes, but {left} remain")
 
 

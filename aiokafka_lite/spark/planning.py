@@ -91,7 +91,7 @@ class Planner:
     ) -> dict[TopicPartition, int]:
         """The offsets of a bound. ``name`` is its option; ``latest`` has the ends of logs that are known already.
 
-        ConfigurationError if the bound names other partitions, or a time after the last record of a partition.
+        Raises ConfigurationError if the bound names other partitions, or a time after the last record of a partition.
         """
         bounds.check_all_named(partitions, bound, name)
         resolved, asked, at_end = _split(bound, partitions)

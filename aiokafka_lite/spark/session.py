@@ -55,7 +55,7 @@ class SparkCluster:
 def open_session(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
     """A session with the format registered, and with this package on its nodes. It is stopped at the end.
 
-    ConfigurationError without pyspark or Java.
+    Raises ConfigurationError without pyspark or Java.
     """
     builder = _builder(cluster, name)
     if cluster.remote is None:

@@ -114,7 +114,7 @@ class RecordBatch:
         if self.magic != 2:
             raise CorruptRecord(f"a batch has the unknown format {self.magic}")
         if length != self.size - _LOG_OVERHEAD:
-            raise CorruptRecord(f"a batch of {self.size} bytes claims the length {length}")
+            raise CorruptRecord(f"a batch of {self.size} bytes claims a length of {length}")
         if self.base_offset < 0 or self.last_offset_delta < 0 or self.last_offset > _INT64_MAX:
             raise CorruptRecord(f"a batch claims offsets {self.base_offset} to {self.last_offset}")
 
@@ -312,7 +312,7 @@ def _batch_length(view: memoryview, position: int) -> int:
         raise CorruptRecord(f"a batch has the unknown format {magic}")
     smallest = HEADER_SIZE - _LOG_OVERHEAD if magic == 2 else legacy.SMALLEST_LENGTH[magic]
     if length < smallest:
-        raise CorruptRecord(f"a batch of format {magic} claims the length {length}; the smallest is {smallest}")
+        raise CorruptRecord(f"a batch of format {magic} claims a length of {length}; the smallest is {smallest}")
     return length
 
 

@@ -106,7 +106,7 @@ class Columns(Protocol):
 def to_arrow(records: Columns, names: Sequence[str] | None = None, *, headers: bool = False) -> pyarrow.RecordBatch:
     """The columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted, as an Arrow record batch.
 
-    ConfigurationError for an unknown column, and without pyarrow.
+    Raises ConfigurationError for an unknown column, and without pyarrow.
     """
     pa, types = extra("pyarrow"), arrow_types()
     wanted = list(SPARK_COLUMNS if names is None else names) + (["headers"] if headers else [])
@@ -179,7 +179,7 @@ class ArrowDecoder:
     """Decodes packed batches into Arrow record batches with the columns ``names``, in that order.
 
     A record batch has about ``max_rows`` rows or ``max_bytes`` bytes, whichever is reached first; a batch of the log is
-    not split. Owner: one task. ConfigurationError without NumPy or pyarrow.
+    not split. Owner: one task. Raises ConfigurationError without NumPy or pyarrow.
     """
 
     def __init__(
