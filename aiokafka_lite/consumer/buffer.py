@@ -165,7 +165,7 @@ class Buffer:
         self.chunk.settle()
         self.start = self.chunk.position
         # The decoded rest is thrown away and decoded again later: time is cheaper than memory for a partition that
-        # nobody reads.
+        # no caller reads.
         batch, aborted = self._unpacked
         self.chunk = self._rest = self._unpacked = None
         if self.start < batch.next_offset:

@@ -33,7 +33,8 @@ from .bulk import Chooser
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .metrics import Counters
-from .partition import PartitionProducer, Sealed
+from .partition import PartitionProducer
+from .partition_batches import Sealed
 from .partitioner import DefaultPartitioner, Partitioner
 from .producer_ids import ProducerIds
 from .record import PreparedRecord

@@ -35,23 +35,15 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
 
 from ..aio.retry import Backoff
-from ..protocol.records.columns import EncodedRecords
 from ..protocol.schema import ZERO_UUID
 from ..protocol.state import next_state
 from ..types import TopicPartition
 from .batch import Batch, BatchFactory
 from .outcome import may_be_written
+from .partition_batches import PartitionBatches, Sealed
 from .producer_ids import MAX_SEQUENCE, NO_SEQUENCE, ProducerIdAndEpoch, ProducerIds, precedes
-from .record import PreparedRecord
-
-_new_tuple = tuple.__new__
-
-STALE_AFTER = 1.0
-"""Seconds after which a batch that is due but cannot be sent takes no more records. Its delivery timeout counts from
-its first record, so later records lose at most this much of theirs."""
 
 
 class PartitionState(Enum):
@@ -99,153 +91,6 @@ class Next(Enum):
     OFFER = "put the partition into the queue of its leader: it may have a batch to send"
     PAUSE = "refresh metadata, wait ``pause()`` seconds, and call ``resume()``"
     RESUME = "call ``resume()`` now: a newer leader is known"
-
-
-class Appended(NamedTuple):
-    """The place of an appended record.
-
-    ``batch`` is None if the open batch was full and the record may go to another partition (``may_move``). ``position``
-    is the record's index in the batch; 0 means that a batch was begun. ``sealed``: the batch before it was sealed, so
-    the partition may have a batch to send.
-    """
-
-    batch: Batch | None
-    position: int
-    sealed: bool
-
-
-class Sealed(NamedTuple):
-    """A batch of a partition was sealed, by an append or by a sender. ``size`` is in bytes, uncompressed."""
-
-    topic_partition: TopicPartition
-    size: int
-
-
-class PartitionBatches:
-    """The batches of a partition, in order: ``sent`` before ``unsent`` before ``open``.
-
-    ``broker`` is the node that sealed batches count for. All partitions of a producer share ``load``, the queued bytes
-    of each node, and ``sealed``, to which each sealed batch is added; the accumulator takes them out before its next
-    choice of a partition. ``now`` returns the loop's time in seconds.
-    """
-
-    __slots__ = (
-        "_batches",
-        "_load",
-        "_now",
-        "_sealed",
-        "broker",
-        "open",
-        "sent",
-        "topic_partition",
-        "unsent",
-    )
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        batches: BatchFactory,
-        load: Counter[int],
-        sealed: deque[Sealed],
-        now: Callable[[], float],
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.broker: int | None = None
-        self.open: Batch | None = None
-        # Lists, because a producer may have ten thousand idle partitions: an empty deque takes 760 bytes, a list 56.
-        self.unsent: list[Batch] = []
-        self.sent: list[Batch] = []
-        self._batches = batches
-        self._load = load
-        self._sealed = sealed
-        self._now = now
-
-    # Hot: runs for each record.
-    def append(self, record: PreparedRecord, sent_at: float | None = None, may_move: bool = False) -> Appended:
-        """Add a record to the open batch, or to a new one if there is none that takes it.
-
-        ``sent_at`` is the loop's time of the send for a record that was pending; None means now. With ``may_move`` a
-        record that the open batch does not take is not added: a record without a key may change its partition there
-        (KIP-480).
-        """
-        batch = self.open
-        if batch is not None:
-            _, key, value, headers, _, timestamp, size, _ = record
-            builder = batch.builder
-            # A batch that is due but cannot be sent still takes records for a moment. Otherwise each record of an
-            # outage would begin a batch of its own.
-            if (not batch.due or self._is_fresh(batch, sent_at)) and builder.append(timestamp, key, value, headers):
-                batch.reserved += size
-                return _new_tuple(Appended, (batch, builder.count - 1, False))
-            self.seal()
-            # Only here, between two batches: a record that may move in the middle of a batch would leave many small
-            # batches.
-            if may_move:
-                return Appended(None, 0, True)
-        return Appended(self._begin(record, sent_at), 0, batch is not None)
-
-    def _begin(self, record: PreparedRecord, sent_at: float | None) -> Batch:
-        """Begin a batch with this record. A record that cannot be encoded leaves no batch behind."""
-        batch = self._batches.new(self.topic_partition, self._now() if sent_at is None else sent_at)
-        batch.builder.append(record.timestamp, record.key, record.value, record.headers)
-        batch.reserved = record.size
-        # A pending record's timeout counts from its send. Records sent later have more time, so they get another batch.
-        batch.due = sent_at is not None and not self._is_fresh(batch, None)
-        self.open = batch
-        return batch
-
-    def append_encoded(self, records: EncodedRecords, size: int) -> Appended:
-        """Add a sealed batch of encoded records behind all others. ``size`` is what they hold of ``buffer_memory``."""
-        self.seal()
-        batch = self._batches.encoded(self.topic_partition, self._now(), records)
-        batch.reserved = size
-        self.open = batch
-        self.seal()
-        return Appended(batch, 0, True)
-
-    def seal(self) -> None:
-        """Seal the open batch: it takes no more records, and counts for the load of the leader of this moment."""
-        batch, self.open = self.open, None
-        if batch is None:
-            return
-        self.unsent.append(batch)
-        self._sealed.append(_new_tuple(Sealed, (self.topic_partition, batch.builder.uncompressed_size)))
-        # The batch remembers the broker, because the leader may change before the batch leaves. The load must be taken
-        # from the broker that it was added to.
-        if self.broker is not None:
-            batch.queued_for, batch.queued_bytes = self.broker, batch.builder.size
-            self._load[self.broker] += batch.queued_bytes
-
-    def expedite(self) -> bool:
-        """The open batch need not wait for more records. Returns whether there is an open batch."""
-        if self.open is None:
-            return False
-        self.open.due = True
-        return True
-
-    def _is_fresh(self, batch: Batch, sent_at: float | None) -> bool:
-        return (self._now() if sent_at is None else sent_at) - batch.opened < STALE_AFTER
-
-    @property
-    def batches(self) -> list[Batch]:
-        """All unsettled batches, the oldest first."""
-        return [*self.sent, *self.unsent, *([self.open] if self.open is not None else [])]
-
-    @property
-    def has_batches(self) -> bool:
-        """Whether any batch is unsettled. The topic of a partition without batches may be dropped."""
-        return self.open is not None or bool(self.unsent) or bool(self.sent)
-
-    @property
-    def next_size(self) -> int:
-        """The estimated bytes of the batch that ``take`` would return."""
-        batch = self.unsent[0] if self.unsent else self.open
-        return 0 if batch is None else batch.builder.size
-
-    def _left(self, batch: Batch) -> None:
-        if batch.queued_for is not None:
-            self._load[batch.queued_for] -= batch.queued_bytes
-            batch.queued_for = None
 
 
 class PartitionProducer(PartitionBatches):
@@ -379,8 +224,8 @@ class PartitionProducer(PartitionBatches):
 
     def sent_to(self, batch: Batch, topic_id: bytes) -> None:
         """The batch that was taken goes to the topic with this id; zero if it is sent by name."""
-        # A batch that was sent by name once keeps the zero id: if the topic was created again under that name, nobody
-        # knows which of both logs received the batch, so its numbers must stay.
+        # A batch that was sent by name once keeps the zero id: if the topic was created again under that name, it is
+        # unknown which of both logs received the batch, so its numbers must stay.
         if batch.sent_to != ZERO_UUID:
             batch.sent_to = topic_id
 

@@ -180,7 +180,7 @@ class Settlement:
         partition, batch = in_flight
         self._counters.retries += 1
         self._retrying.add(partition.topic_partition)
-        # INFO, not WARNING: a moved leader causes retries in every rolling restart, and nobody has to act.
+        # INFO, not WARNING: a moved leader causes retries in every rolling restart, and no operator has to act.
         self._client.outages.report(logger, _PLACE, error, "retrying %r: %s", batch, error, level=logging.INFO)
         self._dispatcher.act(partition, partition.failed(batch, error, unknown_sequence=unknown_sequence))
 

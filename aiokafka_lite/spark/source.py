@@ -313,6 +313,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start_of(start) is None:
             # The first batch: its end says where it began. After a restart, ``start`` is the result of a new lookup.
             begin = start_of(end) or begin
+            if begin == self._initial and any(offset > until.get(each, offset) for each, offset in begin.items()):
+                # A first batch whose end lacks its start was empty: Spark runs one if the first trigger finds no
+                # records. With "latest", the new lookup of the start is behind that end.
+                begin = until
         self._check_nothing_lost(begin, until)
         return input_partitions(ranges(begin, until), self._read)
 

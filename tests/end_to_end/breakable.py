@@ -167,6 +167,13 @@ class BreakableEmbedded(BreakableCluster):
         await self.start(*self._down)
 
 
+async def controller(client: Client) -> int:
+    """The node id of a broker that takes requests for the controller."""
+    while client.view.controller is None:
+        await client.refresh()
+    return client.view.controller.node_id
+
+
 class BreakableKafka(BreakableCluster):
     """Apache Kafka, a process for each node."""
 
@@ -197,7 +204,7 @@ class BreakableKafka(BreakableCluster):
             configs=[CreatableTopicConfig(name=setting, value=value) for setting, value in (configs or {}).items()],
         )
         async with self._client() as client:
-            answer = await client.send(CreateTopicsRequest(topics=[topic]), controller=True)
+            answer = await client.send(CreateTopicsRequest(topics=[topic]), node=await controller(client))
         for result in answer.topics:
             if result.error_code:
                 raise error_for(result.error_code, f"creating {name}: {result.error_message}")
@@ -232,11 +239,12 @@ class BreakableKafka(BreakableCluster):
         )
         election = ElectLeadersTopic(topic=topic, partitions=[partition])
         async with self._client() as client:
-            moved = await client.send(AlterPartitionReassignmentsRequest(topics=[wish]), controller=True)
+            node_id = await controller(client)
+            moved = await client.send(AlterPartitionReassignmentsRequest(topics=[wish]), node=node_id)
             for result in [each for answer in moved.responses for each in answer.partitions]:
                 if result.error_code:
                     raise error_for(result.error_code, f"reordering {topic}-{partition}: {result.error_message}")
-            elected = await client.send(ElectLeadersRequest(topic_partitions=[election]), controller=True)
+            elected = await client.send(ElectLeadersRequest(topic_partitions=[election]), node=node_id)
             for outcome in [each for answer in elected.replica_election_results for each in answer.partition_result]:
                 if outcome.error_code not in ELECTED:
                     raise error_for(outcome.error_code, f"electing {node} for {topic}-{partition}")

@@ -146,7 +146,7 @@ async def test_purchases_are_acknowledged_billed_archived_and_prepared(newest: K
         await prepares.until("prepared", 102)
         assert await prepares.end(signal.SIGINT) == 0, prepares.printed
     assert "this kitchen has {'purchases': (0, 1, 2)}" in prepares.printed
-    assert prepares.printed.endswith("what was marked is committed next\n")
+    assert prepares.printed.endswith("the marked offsets are committed next\n")
     assert await committed(newest, "kitchen") == 102
     await delete(newest, "purchases")
 

@@ -30,6 +30,7 @@ from aiokafka_lite import (
 from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.embedded import ClusterConfig
+from aiokafka_lite.group import MemberState
 from aiokafka_lite.protocol import messages
 from tests.embedded.producer.logs import values_of
 from tests.simulation.schedule import NODES, PARTITIONS, Step, schedule
@@ -137,7 +138,8 @@ class _Member(RebalanceListener):
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             owner = self._group.owners.get(partition)
-            if owner not in (None, self) and not self.dead and not self._world.split_brain:
+            stable = owner is not None and owner.consumer.membership is MemberState.STABLE
+            if owner not in (None, self) and stable and not self.dead and not self._world.split_brain:
                 self._world.anomaly(f"{self.name} was assigned {partition} while {owner.name} owned it")
             self._group.owners[partition] = self
 
@@ -171,9 +173,10 @@ class _World:
         self._frozen: set[int] = set()
         self._dead: set[str] = set()
         self._created = 0
-        # A coordinator that is cut off from the other brokers still answers its members' heartbeats, in Kafka as well.
-        # Then two members may own a partition. Commits to the old coordinator are refused.
-        self.split_brain = any(step.kind == "cut_network" for step in steps)
+        # Two members may own a partition for a while, in Kafka as well: if a coordinator that is cut off from other
+        # brokers still answers heartbeats, if a member's loop is blocked for longer than its session, and if a member
+        # of a cooperative group waits for the answer to JoinGroup. Commits of the old owner are refused.
+        self.split_brain = any(step.kind in ("cut_network", "block_loop") for step in steps)
 
     def anomaly(self, text: str) -> None:
         self._anomalies.append(f"{asyncio.get_running_loop().time():.3f} s: {text}")

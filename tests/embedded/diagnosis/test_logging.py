@@ -110,7 +110,9 @@ async def test_a_consumer(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFix
 
 
 async def test_a_member_of_a_group(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
-    member = "<Member MEMBER of billing STABLE generation=1 owned=2>"
+    member = "<Member MEMBER of billing {}>"
+    stable, rejoined = member.format("STABLE generation=1 owned=2"), member.format("STABLE generation=2 owned=2")
+    moved = f"INFO group.coordinator: {member} moved from {{}} after {{}}"
     async with (
         Consumer(**settings(cluster), topics=["orders"], group_id="billing") as consumer,
         doing(lambda: consumer.poll(timeout=1.0)),
@@ -118,8 +120,18 @@ async def test_a_member_of_a_group(cluster: EmbeddedCluster, caplog: pytest.LogC
     ):
         assert_lines(
             caplog,
-            [LOST, SILENT, NOT_FETCHED, f"INFO group.coordinator: {member}: CAUSE"],
-            [ANSWERS, WELL, FETCHED, f"INFO group.heartbeats: {member}: heartbeats succeeded after N FAILURES"],
+            [
+                *(LOST, SILENT, NOT_FETCHED, f"INFO group.coordinator: {stable}: CAUSE"),
+                f"WARNING group.heartbeats: {stable} loses its partitions:"
+                " no heartbeat succeeded for session_timeout = 45 s",
+                moved.format("FENCED generation=-1 owned=0", "STABLE", "SessionExpired"),
+                moved.format("JOINING generation=-1 owned=0", "FENCED", "Released"),
+            ],
+            [
+                *(ANSWERS, WELL, f"INFO group.heartbeats: {rejoined}: heartbeats succeeded after N FAILURES"),
+                moved.format("SYNCING generation=2 owned=0", "JOINING", "JoinAnswer"),
+                moved.format("STABLE generation=2 owned=2", "SYNCING", "SyncAnswer"),
+            ],
         )
 
 

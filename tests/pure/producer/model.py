@@ -10,7 +10,8 @@ from aiokafka_lite.aio.retry import Backoff
 from aiokafka_lite.config import ProducerConfig
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
 from aiokafka_lite.producer.batch import Batch, BatchFactory
-from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState, Sealed
+from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState
+from aiokafka_lite.producer.partition_batches import Sealed
 from aiokafka_lite.producer.producer_ids import ProducerIdAndEpoch, ProducerIds, advance
 from aiokafka_lite.producer.record import PreparedRecord
 from aiokafka_lite.protocol.records import BatchBuilder, RecordBatch

@@ -9,14 +9,8 @@ from random import Random
 import pytest
 
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode
-from aiokafka_lite.producer.partition import (
-    STALE_AFTER,
-    START,
-    Next,
-    PartitionProducer,
-    PartitionState,
-    Sealed,
-)
+from aiokafka_lite.producer.partition import START, Next, PartitionProducer, PartitionState
+from aiokafka_lite.producer.partition_batches import STALE_AFTER, Sealed
 from aiokafka_lite.producer.producer_ids import MAX_EPOCH, MAX_SEQUENCE, ProducerIdAndEpoch, ProducerIds, advance
 from aiokafka_lite.producer.record import PreparedRecord
 from tests.pure.producer.model import Simulation, a_batch, a_partition, append
