@@ -100,6 +100,17 @@ class _Failure:
             logger.error("records for %s were not delivered: %r", self._name, self._error)
 
 
+_logged_callbacks: set[tuple[str, type[Exception]]] = set()
+
+
+def _log_callback(function: object, error: Exception) -> None:
+    """Log an error of a callback, once per function and kind: it mostly repeats for every record."""
+    name = str(getattr(function, "__qualname__", type(function).__qualname__))
+    if (name, type(error)) not in _logged_callbacks:
+        _logged_callbacks.add((name, type(error)))
+        logger.error("the callback %s of Delivery.report failed; this error is not logged again", name, exc_info=error)
+
+
 def _listed(topics: Iterable[str]) -> str:
     """The first names, and how many more there are."""
     names = sorted(topics)
@@ -297,12 +308,19 @@ class Delivery:
             future.set_result(self._metadata(result))
 
     def report(self, function: Callable[[RecordMetadata, Exception | None], None]) -> None:
-        """Call ``function(metadata, error)`` when the record is settled, perhaps at once. It must not raise."""
+        """Call ``function(metadata, error)`` when the record is settled, perhaps at once.
+
+        An exception of the function is logged and affects no record: it is raised in the middle of a broker's answer,
+        which also settles the records of other callers.
+        """
         result = self._follow()
-        if result.settled:
-            function(self._metadata(result), result.error)
-        else:
+        if not result.settled:
             result.follow(partial(self.report, function))
+            return
+        try:
+            function(self._metadata(result), result.error)
+        except Exception as error:  # noqa: BLE001 - user code must not end the producer
+            _log_callback(function, error)
 
     def _metadata(self, result: BatchResult) -> RecordMetadata:
         timestamp = self._timestamp if result.log_append_time < 0 else result.log_append_time

@@ -298,3 +298,33 @@ async def test_an_async_serializer_may_make_a_subclass_of_bytes(cluster: Embedde
     async with producer_of(cluster, value_serializer=encode, key_serializer=encode) as producer:
         await producer.send("t", "value", key="key")
     assert values_of(cluster, "t") == [b"value"]
+
+
+def a_raising_callback(metadata: RecordMetadata, error: Exception | None) -> None:
+    raise KeyError("x")
+
+
+async def test_a_callback_that_raises_affects_no_record_and_not_the_producer(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t", 2)
+    async with producer_of(cluster) as producer:
+        deliveries = [producer.send_nowait("t", b"%d" % number, partition=number) for number in (0, 1)]
+        deliveries[0].report(a_raising_callback)
+        assert [(await delivery).offset for delivery in deliveries] == [0, 0]
+        deliveries[0].report(a_raising_callback)  # settled already: called at once
+        assert (await producer.send("t", b"2", partition=0)).offset == 1
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+        "the callback a_raising_callback of Delivery.report failed; this error is not logged again"
+    ]
+
+
+async def test_a_callback_that_raises_for_a_failed_record_ends_nothing_either(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        cluster.on(ProduceRequest).fail(ErrorCode.INVALID_RECORD)
+        failed = producer.send_nowait("t", b"1")
+        failed.report(a_raising_callback)
+        with pytest.raises(BrokerError):
+            await failed
+        assert (await producer.send("t", b"2")).offset == 0
