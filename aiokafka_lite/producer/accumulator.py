@@ -112,7 +112,8 @@ class Accumulator:
         ``sent_at`` is the loop's time of the send of a pending record that moves; None for a new record. Raises
         UnknownTopic, InvalidTopic and SerializationError for a wrong topic or partition, and the partitioner's error.
         """
-        topic = self.topics.get(record.topic)
+        name, key, value, _, number, _, _, _ = record
+        topic = self.topics.get(name)
         # A new record must not overtake pending ones of its topic. A pending record that moves (``sent_at``) is the
         # oldest one and goes on although the topic is not open yet.
         if topic is None or not (topic.is_open or sent_at is not None):
@@ -120,10 +121,9 @@ class Accumulator:
         # Before the choice, so that a sticky partitioner knows which of its batches are full.
         if self._sealed:
             self._report_sealed()
-        number = record.partition
         if number is None:
-            partition = topic.partitions[self._choose(topic, record.key, record.value)]
-            may_move = record.key is None
+            partition = topic.partitions[self._choose(topic, key, value)]
+            may_move = key is None
         # ``type``, not ``isinstance``: True is no partition. Negative numbers would index from the end.
         elif type(number) is int and 0 <= number < len(topic.partitions):
             partition, may_move = topic.partitions[number], False
@@ -134,7 +134,7 @@ class Accumulator:
             # The partition's batch is full. A record without a key may change its partition now.
             self._dispatcher.offer(partition)
             self._report_sealed()
-            partition = topic.partitions[self._choose(topic, None, record.value)]
+            partition = topic.partitions[self._choose(topic, None, value)]
             # Without ``may_move``: the second choice is final, or a partitioner that alternates would never place the
             # record.
             batch, position, sealed = partition.append(record, sent_at)

@@ -188,10 +188,10 @@ def record(value: bytes, key: bytes | None = None) -> PreparedRecord:
 def test_appending_returns_the_place_and_reserves_the_memory_of_the_record() -> None:
     partition = a_partition()
     first, second = partition.append(record(b"aa")), partition.append(record(b"bbb"))
-    assert (first.position, first.sealed) == (0, False)
-    assert (second.batch, second.position, second.sealed) == (first.batch, 1, False)
-    assert first.batch is not None
-    assert first.batch.reserved == 5
+    assert first == (partition.open, 0, False)
+    assert second == (partition.open, 1, False)
+    assert partition.open is not None
+    assert partition.open.reserved == 5
 
 
 def test_a_batch_that_is_sealed_by_a_sender_or_by_an_append_is_reported_once() -> None:
@@ -201,23 +201,23 @@ def test_a_batch_that_is_sealed_by_a_sender_or_by_an_append_is_reported_once() -
     assert partition.expedite()
     assert partition.take() is taken
     assert reported == deque([(partition.topic_partition, taken.builder.uncompressed_size)])
-    begun = partition.append(record(b"b"))
-    assert (begun.position, begun.sealed) == (0, False)
+    batch, *begun = partition.append(record(b"b"))
+    assert (batch, begun) == (partition.open, [0, False])
     assert len(reported) == 1
     filled = partition.append(record(bytes(100_000)))
-    assert (filled.position, filled.sealed) == (0, True)
-    assert begun.batch is not None
-    assert reported[-1].size == begun.batch.builder.uncompressed_size
+    assert filled == (partition.open, 0, True)
+    assert batch is not None
+    assert reported[-1].size == batch.builder.uncompressed_size
 
 
 def test_a_record_that_may_move_is_not_added_where_the_open_batch_is_full() -> None:
     partition = a_partition()
     full = append(partition, b"a")
     refused = partition.append(record(bytes(100_000)), may_move=True)
-    assert (refused.batch, refused.sealed) == (None, True)
+    assert refused == (None, 0, True)
     assert (partition.open, partition.unsent) == (None, [full])
     again = partition.append(record(b"b"), may_move=True)
-    assert (again.batch, again.sealed) == (partition.open, False)
+    assert again == (partition.open, 0, False)
 
 
 def test_a_batch_that_was_due_for_long_takes_no_more_records() -> None:
