@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
-ROUNDS = 5
+ROUNDS = 15
 
 JOB = """
 import asyncio, json, sys, time, logging
