@@ -31,6 +31,7 @@ from .deserializing import OnDeserializationError
 from .iteration import Batches, Records, poll
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from .position import OnOffsetReset, Reset
+from .position_wait import PositionWait
 from .positions import Positions
 from .rebalance import RebalanceHandle, RebalanceListener
 from .settings import ConsumerSettings, checked_topics, default_strategies, reading_options
@@ -59,7 +60,9 @@ class Consumer(Component, Generic[K, V]):
     keeps the offsets of the partitions given to ``assign``.
 
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
-    ``assign``, ``seek`` and ``pause`` may be called before the start.
+    ``assign``, ``seek`` and ``pause`` may be called before the start. With ``auto_offset_reset="latest"``, ``start()``
+    waits until the ends of the assigned partitions are known, so that every later record is read. It raises
+    KafkaTimeout after ``api_timeout``.
 
     With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records have what
     these return; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record that they refuse:
@@ -404,7 +407,7 @@ def _group_maker(
     from .commit_only import CommitOnlyGroup
     from .membership import Membership
 
-    def make(client: Client, subscription: Subscription) -> GroupSide:
+    def make(client: Client, subscription: Subscription, positions: PositionWait) -> GroupSide:
         if not topics:
             return CommitOnlyGroup(client, subscription, config, spawn=service.start_child)
         return Membership(
@@ -415,6 +418,7 @@ def _group_maker(
             strategies=strategies,
             listener=listener or RebalanceListener(),
             handle=RebalanceHandle(consumer),
+            positions=positions,
             spawn=service.start_child,
         )
 

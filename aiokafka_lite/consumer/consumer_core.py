@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +12,7 @@ from ..errors import IllegalStateError
 from ..types import TopicPartition
 from .core import ReadingCore
 from .position import PauseReason
+from .position_wait import PositionWait
 from .reader import Reader
 from .settings import ReadingOptions
 from .subscription import Subscription
@@ -22,14 +22,11 @@ if TYPE_CHECKING:
     from ..group.coordinator import Coordinator
     from .group_side import GroupSide
 
-MakeGroupSide = Callable[["Client", Subscription], "GroupSide"]
+MakeGroupSide = Callable[["Client", Subscription, PositionWait], "GroupSide"]
 
 
 class ConsumerCore(ReadingCore):
-    """Owner: the ``Consumer``. ``make_group`` makes the group's side, for a consumer with a ``group_id``.
-
-    ``positions_changed`` is set whenever a position may have become known, or can no longer become known.
-    """
+    """Owner: the ``Consumer``. ``make_group`` makes the group's side, for a consumer with a ``group_id``."""
 
     def __init__(
         self,
@@ -39,7 +36,7 @@ class ConsumerCore(ReadingCore):
         make_group: MakeGroupSide | None,
     ) -> None:
         super().__init__(service, options, topics if make_group is None and isinstance(topics, tuple) else ())
-        self.group = None if make_group is None else make_group(self.client, self.subscription)
+        self.group = None if make_group is None else make_group(self.client, self.subscription, self.positions)
         self.reader = Reader(
             self.subscription,
             options.consumer,
@@ -47,16 +44,20 @@ class ConsumerCore(ReadingCore):
             on_room=self.fetching.wake,
             tracker=None if self.group is None else self.group.tracker,
         )
-        self.positions_changed = asyncio.Event()
         self.reading: AbstractContextManager[None] = nullcontext() if self.group is None else self.group.tracker
         """Entered by each read, for as long as it waits."""
         self.is_subscribed = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
     async def start(self) -> None:
+        """As the base class, and find where the assigned partitions begin, so that later records are read.
+
+        Raises KafkaTimeout if a leader does not answer within ``api_timeout``.
+        """
         await super().start()
         if self.group is not None:
             self.group.start()
+        await self.positions.until_fixed(tuple(self.subscription.partitions), self.options.client.api_timeout)
 
     async def end(self, leave_group: bool | None) -> None:
         """Stop fetching, and commit and leave the group."""
@@ -145,5 +146,5 @@ class ConsumerCore(ReadingCore):
             self.group.on_removed(partitions)
 
     def on_ready(self) -> None:
+        super().on_ready()
         self.reader.notice()
-        self.positions_changed.set()

@@ -16,6 +16,7 @@ from ..cluster.metadata import ClusterView
 from ..types import TopicPartition
 from .fetching import Fetching
 from .position import Reset, ResetReason
+from .position_wait import PositionWait
 from .settings import ReadingOptions
 from .subscription import Subscription, SubscriptionObserver
 
@@ -38,6 +39,8 @@ class ReadingCore(SubscriptionObserver):
             Reset.of(options.consumer), options.consumer.max_partition_fetch_bytes, self, whole_topics
         )
         self.fetching = Fetching(self.client, self.subscription, options.consumer, service.start_child)
+        self.positions = PositionWait(self.client, self.subscription)
+        self._is_fetching = False
 
     async def start(self) -> None:
         """Connect, assign all partitions of the whole topics, and begin to fetch. Raises as ``Client.topic``."""
@@ -49,21 +52,26 @@ class ReadingCore(SubscriptionObserver):
             partitions = (TopicPartition(name, each.partition) for each in topic.partitions)
             self.subscription.extend([each for each in partitions if each not in self.subscription.partitions])
         self.client.on_view_change(self._view_changed)
+        self._is_fetching = True
         self.fetching.start()
 
     async def close(self) -> None:
         """Stop fetching."""
+        self._is_fetching = False
         await self.fetching.close()
 
     @property
     def is_running(self) -> bool:
         """Whether fetching may start tasks. The client outlives the component for a moment, and still reports then."""
-        return self.service.state is ServiceState.RUNNING
+        return self._is_fetching and self.service.state in (ServiceState.STARTING, ServiceState.RUNNING)
 
     def on_change(self) -> None:
         if self.is_running:
             self.fetching.changed()
         self.on_ready()
+
+    def on_ready(self) -> None:
+        self.positions.notify()
 
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
         self.on_moved([partition])

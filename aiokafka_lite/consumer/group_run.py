@@ -124,6 +124,7 @@ class GroupCore(ReadingCore):
             reader.settle()
 
     def on_ready(self) -> None:
+        super().on_ready()
         for reader in self._readers():
             reader.notice()
 
@@ -179,6 +180,8 @@ class GroupCore(ReadingCore):
                 assigned.seek(committed.offset, committed.leader_epoch)
 
         self.subscription.extend(added, prepare)
+        limit = min(self.options.client.api_timeout, self._config.time_to_revoke)
+        await self.positions.until_announced(list(added), limit)
         await self._begin_session(owned)
 
     def collect_marks(self) -> None:

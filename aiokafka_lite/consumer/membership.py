@@ -24,6 +24,7 @@ from .callbacks import call
 from .group_side import GroupSide
 from .partition import AssignedPartition
 from .position import PauseReason
+from .position_wait import PositionWait
 from .rebalance import RebalanceHandle, RebalanceListener
 from .subscription import Subscription
 
@@ -43,12 +44,15 @@ class Membership(GroupSide):
         strategies: Sequence[AssignmentStrategy | str],
         listener: RebalanceListener,
         handle: RebalanceHandle,
+        positions: PositionWait,
         spawn: Callable[..., anyio.CancelScope],
     ) -> None:
         super().__init__(config, subscription)
         self._topics = topics
         self._listener = listener
         self._handle = handle
+        self._positions = positions
+        self._position_timeout = min(client.config.api_timeout, config.time_to_revoke)
         self._started = False
         self.coordinator = Coordinator(
             client, config, client.config, strategies=strategies, reading=self, spawn=spawn
@@ -118,6 +122,7 @@ class Membership(GroupSide):
                 assigned.seek(committed.offset, committed.leader_epoch)
 
         partitions = self.subscription.extend(added, prepare, pause_reason=PauseReason.ASSIGNING)
+        await self._positions.until_announced(list(added), self._position_timeout)
         await call("on_assigned()", self._listener.on_assigned(self._handle, list(added)))
         kept = [each for each in partitions if each.position.pause_reason is PauseReason.ASSIGNING]
         self.subscription.change(kept, lambda each: each.position.pause_for(PauseReason.NONE))

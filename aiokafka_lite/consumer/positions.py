@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from ..aio.deadline import deadline
 from ..aio.service import ServiceState
 from ..arguments import check_timeout
 from ..arguments import offset as checked_offset
@@ -16,7 +15,6 @@ from .consumer_core import ConsumerCore
 from .offsets import LATEST, OffsetAndTimestamp, list_offsets
 from .partition import AssignedPartition
 from .position import Reset
-from .position_keeper import why_unknown
 
 Partitions = Iterable[TopicPartition] | None
 """Some of the assigned partitions; None means all of them."""
@@ -97,29 +95,8 @@ class Positions:
         return (await self._wait([assigned], self.limit(timeout)))[assigned.partition]
 
     async def _wait(self, chosen: Iterable[AssignedPartition], limit: float) -> dict[TopicPartition, int]:
-        """The positions of all of these, within ``limit`` seconds in all."""
-        positions: dict[TopicPartition, int] = {}
-        waiting = [each.partition for each in chosen]
-
-        def describe() -> str:
-            partition = waiting[len(positions)]
-            why = why_unknown(self._subscription[partition], self._core.client.view)
-            return f"the position of {partition} was not found within {limit:g} s: {why}"
-
-        with deadline(limit, describe):
-            for partition in waiting:
-                positions[partition] = await self._known_position(partition)
-        return positions
-
-    async def _known_position(self, partition: TopicPartition) -> int:
-        # The partition is looked up again after each wait: it may have been assigned again, in a new state.
-        while (offset := self._subscription[partition].offset) is None:
-            failure = self._subscription[partition].failure
-            if failure is not None:
-                raise failure
-            self._core.positions_changed.clear()
-            await self._core.service.while_running(self._core.positions_changed.wait())
-        return offset
+        partitions = [each.partition for each in chosen]
+        return await self._core.service.while_running(self._core.positions.until_known(partitions, limit))
 
     async def lag(self, partitions: Partitions, timeout: float | None) -> dict[TopicPartition, int]:
         self._core.service.check()

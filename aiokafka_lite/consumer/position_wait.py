@@ -1,0 +1,88 @@
+"""Waiting until the positions of partitions are known."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from ..aio.deadline import deadline
+from ..cluster.client import Client
+from ..errors import KafkaTimeout
+from ..types import TopicPartition
+from .partition import AssignedPartition
+from .position import PauseReason, Reset
+from .position_keeper import why_unknown
+from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
+
+
+class PositionWait:
+    """The calls that wait for positions of one subscription. Owner: the ``ReadingCore``, which calls ``notify``."""
+
+    def __init__(self, client: Client, subscription: Subscription) -> None:
+        self._client = client
+        self._subscription = subscription
+        self._changed = asyncio.Event()
+
+    def notify(self) -> None:
+        """A position may have become known, or can no longer become known."""
+        self._changed.set()
+
+    async def until_known(self, partitions: Iterable[TopicPartition], limit: float) -> dict[TopicPartition, int]:
+        """The positions of all of these, within ``limit`` seconds in all.
+
+        Raises KafkaTimeout, the failure of a partition, IllegalStateError for a partition that is not assigned.
+        """
+        positions: dict[TopicPartition, int] = {}
+        waiting = list(partitions)
+        with deadline(limit, lambda: self._describe(waiting[len(positions)], limit)):
+            for partition in waiting:
+                # The partition is looked up again after each wait: it may have been assigned again, in a new state.
+                while (offset := self._subscription[partition].offset) is None:
+                    failure = self._subscription[partition].failure
+                    if failure is not None:
+                        raise failure
+                    await self._until_changed()
+                positions[partition] = offset
+        return positions
+
+    async def until_fixed(self, partitions: Sequence[TopicPartition], limit: float) -> None:
+        """Wait until later records cannot change where these partitions begin. Raises KafkaTimeout.
+
+        A lookup of the end that is made late skips what was written in the meantime, so ``start`` and a rebalance
+        wait here before they announce the partitions. A partition that fails, leaves the assignment or is about to be
+        revoked is not waited for.
+        """
+        open_partitions: list[AssignedPartition] = []
+        with deadline(limit, lambda: self._describe(open_partitions[0].partition, limit)):
+            while open_partitions := [each for each in self._subscription.select(partitions) if _is_open(each)]:
+                await self._until_changed()
+
+    async def until_announced(self, partitions: Sequence[TopicPartition], limit: float) -> None:
+        """As ``until_fixed``, for a member: after ``limit`` seconds it continues, so that the group need not wait."""
+        try:
+            await self.until_fixed(partitions, limit)
+        except KafkaTimeout as error:
+            logger.warning("%s; records that are written before it is known may be skipped", error)
+
+    async def _until_changed(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _describe(self, partition: TopicPartition, limit: float) -> str:
+        why = why_unknown(self._subscription[partition], self._client.view)
+        return f"the position of {partition} was not found within {limit:g} s: {why}"
+
+
+def _is_open(assigned: AssignedPartition) -> bool:
+    """Whether the position is unknown and depends on the time of its lookup."""
+    position = assigned.position
+    depends_on_time = position.reset in (Reset.LATEST, Reset.BY_DURATION)
+    return (
+        not position.is_known
+        and assigned.failure is None
+        and depends_on_time
+        and position.pause_reason is not PauseReason.REVOKING
+    )
