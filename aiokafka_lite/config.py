@@ -148,7 +148,8 @@ class ClientConfig:
     connections_max_idle: float = 540.0
     """Seconds after which an unused connection is closed."""
     max_response_size: int = 128 * MIB
-    """The largest response in bytes that is accepted from a broker. A larger one is a ProtocolError."""
+    """The largest response in bytes that is accepted from a broker. A larger one is a ProtocolError. Until a connection
+    has logged in, 1 MiB at most is accepted."""
     allow_auto_create_topics: bool = True
     """Whether using a topic may create it, if the broker allows that."""
     security_protocol: str = "PLAINTEXT"

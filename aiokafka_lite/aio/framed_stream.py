@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 from ..errors import ConnectionLost, ProtocolError
-from ..protocol.framing import FrameSplitter
+from ..protocol.framing import FrameMemory, FrameSplitter
 
 Frame: TypeAlias = bytes | memoryview
 """A frame without its size. Its memory is not reused, so views of it may be kept."""
@@ -32,12 +32,13 @@ UNREAD_FRAMES = 128
 class FramedStream(asyncio.BufferedProtocol):
     """Frames in, bytes out, over one transport. A subclass implements ``frames_received`` and ``stream_ended``.
 
-    A frame that the splitter refuses aborts the connection: the bytes after a wrong size have no meaning.
+    A frame that the splitter refuses aborts the connection: the bytes after a wrong size have no meaning. ``memory``
+    bounds the frames that several streams receive together.
     """
 
-    def __init__(self, max_size: int, peer: str = "the peer") -> None:
+    def __init__(self, max_size: int, peer: str = "the peer", *, memory: FrameMemory | None = None) -> None:
         self.peer = peer
-        self._splitter = FrameSplitter(max_size, peer)
+        self._splitter = FrameSplitter(max_size, peer, memory=memory)
         self._transport: asyncio.Transport | None = None
         self._writing_paused = False
         self._drainers: deque[asyncio.Future[None]] = deque()
@@ -53,6 +54,10 @@ class FramedStream(asyncio.BufferedProtocol):
     def stream_ended(self, error: Exception | None) -> None:
         """The connection has ended. ``error`` is None if the peer ended it between two frames, or after ``close``."""
         raise NotImplementedError
+
+    def accept(self, max_size: int) -> None:
+        """Accept frames of up to ``max_size`` bytes from now on."""
+        self._splitter.accept(max_size)
 
     # Writing and closing.
 
@@ -135,6 +140,7 @@ class FramedStream(asyncio.BufferedProtocol):
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         self._lost.set()
+        self._splitter.end()
         for drainer in self._drainers:
             if not drainer.done():
                 drainer.set_exception(ConnectionLost(f"the connection to {self.peer} ended while writing", sent=True))
@@ -175,8 +181,8 @@ class FramedStreamReader(FramedStream):
     peer down. It continues when half of them have been read.
     """
 
-    def __init__(self, max_size: int, peer: str = "the peer") -> None:
-        super().__init__(max_size, peer)
+    def __init__(self, max_size: int, peer: str = "the peer", *, memory: FrameMemory | None = None) -> None:
+        super().__init__(max_size, peer, memory=memory)
         self._frames: deque[Frame] = deque()
         self._unread = 0
         self._reading_paused = False

@@ -43,6 +43,11 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
+MAX_BEFORE_READY = 1024 * 1024
+"""Bytes. The largest response that is accepted during the handshake: the peer has not proved anything yet, and a
+response of ApiVersions costs about 17 times its size in memory. Real ones have less than 4 KiB."""
+
+
 class Purpose(Enum):
     """The purpose of a connection. Each has its own to a broker, so that a long fetch never delays a heartbeat."""
 
@@ -94,7 +99,9 @@ class Connection:
         self._is_open = False
         self._retiring = False
         self._agreed: AgreedVersions | None = None
-        self._wire = _Wire(max_response_size, self.peer, on_frames=self._frames_received, on_end=self._stream_ended)
+        self._max_response_size = max_response_size
+        first_limit = min(max_response_size, MAX_BEFORE_READY)
+        self._wire = _Wire(first_limit, self.peer, on_frames=self._frames_received, on_end=self._stream_ended)
         self._requests = InFlightRequests(
             self.peer, client_id, write=self._wire.write, on_timeout=self.close, on_idle=self._close_if_retiring
         )
@@ -185,6 +192,7 @@ class Connection:
         self.opened_at = asyncio.get_running_loop().time()
         # No await from here on, so no caller sees a connection that is READY but refuses requests.
         self._requests.handshake_ended()
+        self._wire.accept(self._max_response_size)
         self._advance(ConnectionEvent.VERSIONS_KNOWN if login is None else ConnectionEvent.AUTHENTICATED)
         self._is_open = True
         logger.debug("%r is open", self)

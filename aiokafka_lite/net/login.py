@@ -17,7 +17,7 @@ from ..config import ClientConfig
 from ..errors import AuthenticationError, ConnectionLost, ErrorCode, UnsupportedVersion, error_for
 from ..protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
 from ..protocol.sasl import Derivation, Exchange, OAuthBearerExchange, PlainExchange, ScramExchange, derive
-from ..protocol.sasl.machine import Step, quoted
+from ..protocol.sasl.machine import Step
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
 from ..security import TokenProvider
@@ -90,7 +90,7 @@ class Login:
         handshakes = versions.supports(SaslHandshakeRequest.AUTHENTICATE_REQUESTS)
         if not handshakes or versions.maximum(SaslAuthenticateRequest) is None:
             raise UnsupportedVersion(f"{peer} does not support SaslAuthenticate requests, which came with Kafka 1.0")
-        await _choose_mechanism(self, ask, peer)
+        await _choose_mechanism(self, exchange, ask, peer)
         lifetime_ms = 0
         step = exchange.begin()
         then: Callable[[bytes], Step]
@@ -141,13 +141,13 @@ def _is_async(provider: TokenProvider) -> bool:
     return inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__)
 
 
-async def _choose_mechanism(login: Login, ask: Ask, peer: str) -> None:
+async def _choose_mechanism(login: Login, exchange: Exchange, ask: Ask, peer: str) -> None:
     response = await ask(SaslHandshakeRequest(mechanism=login.mechanism))
     match ErrorCode.of(response.error_code):
         case ErrorCode.NONE:
             return
         case ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(map(quoted, response.mechanisms[:10])) or "no mechanism"
+            offered = ", ".join(map(exchange.quoted, response.mechanisms[:10])) or "no mechanism"
             raise AuthenticationError(
                 f"{peer} does not offer sasl_mechanism={login.mechanism!r} on this port; it offers {offered}"
             )
@@ -166,7 +166,7 @@ async def _authenticate(
     response = await ask(SaslAuthenticateRequest(auth_bytes=message))
     if response.error_code == ErrorCode.NONE:
         return response
-    reason = quoted(response.error_message or "")
+    reason = exchange.quoted(response.error_message or "")
     if exchange.objection not in reason:
         reason = f"{reason}; {exchange.objection}" if reason else exchange.objection
     if ErrorCode.of(response.error_code) in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE):

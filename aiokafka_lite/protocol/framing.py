@@ -4,9 +4,13 @@ A reader either passes received bytes to ``feed``, or lets the transport write i
 ``received``, which saves one copy of a large frame. The rules:
 
 1. Small frames are copied out of one intake buffer. A frame larger than half of it is received in its own buffer.
-2. The size of a frame is only a claim. Memory grows with the received bytes, so a peer that announces 100 MB and sends
-   nothing costs one first chunk.
+2. The size of a frame is only a claim. Memory grows with the received bytes: a peer that announces 100 MB costs a small
+   first chunk, and never more than ``GROWTH`` times what it has sent.
 3. After a wrong size the stream is unusable: frames before it are still returned, then every call raises ``error``.
+4. After the end of the stream the buffers are dropped (``end``). A transport, its protocol and its connection refer to
+   one another, so buffers that stay would live until the next full garbage collection.
+5. A frame has at least the four bytes of a correlation id. Frames of size 0 exist only in the raw exchange of tokens
+   after SaslHandshake v0, which neither the client nor the embedded broker speaks.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ LEAST_FRAME = 4
 """Bytes. Every header has at least a correlation id."""
 
 INTAKE_SIZE = 64 * 1024
-FIRST_CHUNK = 1024 * 1024
+FIRST_CHUNK = 64 * 1024
+"""Bytes of the first buffer of a large frame."""
 GROWTH = 4
 """The buffer of a large frame grows by this factor, so all copying together is at most a third of its size."""
 
@@ -33,13 +38,42 @@ class WrongProtocol(ProtocolError):
     """The peer speaks another protocol, such as HTTP. A retry does not help."""
 
 
+class FrameMemory:
+    """A bound on the bytes that the large frames of several streams hold while they are being received.
+
+    Owned by the component that owns the connections, and shared by their splitters. A frame counts until it is complete
+    or its stream ends.
+    """
+
+    __slots__ = ("held", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+
+    def __repr__(self) -> str:
+        return f"<FrameMemory held={self.held} limit={self.limit}>"
+
+    def take(self, count: int) -> bool:
+        """Count ``count`` more bytes. False, and nothing is counted, if they do not fit."""
+        if self.held + count > self.limit:
+            return False
+        self.held += count
+        return True
+
+    def give_back(self, count: int) -> None:
+        """The bytes belong to a complete frame now, or are dropped."""
+        self.held -= count
+
+
 class FrameSplitter:
     """Returns whole frames of one stream. Owned by the reader of one connection.
 
     A frame is ``bytes``, or a read-only ``memoryview`` if it is large. The memory of a frame is never reused.
-    ``max_size`` is in bytes, without the size prefix. ``peer`` is for error texts.
+    ``max_size`` is in bytes, without the size prefix; ``accept`` changes it. ``peer`` is for error texts. ``memory`` is
+    shared with other streams; None is no bound on their sum.
 
-    Raises ``ProtocolError`` for a wrong size; see rule 3.
+    Raises ``ProtocolError`` for a wrong size, see rule 3, and for a frame that ``memory`` has no room for.
     """
 
     __slots__ = (
@@ -51,14 +85,18 @@ class FrameSplitter:
         "_large_size",
         "_large_view",
         "_limit",
+        "_memory",
         "error",
         "max_size",
         "peer",
     )
 
-    def __init__(self, max_size: int, peer: str, *, intake_size: int = INTAKE_SIZE) -> None:
+    def __init__(
+        self, max_size: int, peer: str, *, intake_size: int = INTAKE_SIZE, memory: FrameMemory | None = None
+    ) -> None:
         self.max_size = max_size
         self.peer = peer
+        self._memory = memory
         self.error: ProtocolError | None = None
         self._limit = -1  # so that the first size is checked for other protocols; max_size after that
         self._intake = bytearray(max(intake_size, 64))
@@ -76,6 +114,20 @@ class FrameSplitter:
     def waiting(self) -> int:
         """Received bytes of an incomplete frame. Not zero at the end of a stream that was cut off."""
         return self._end if self._large is None else SIZE_PREFIX + self._filled
+
+    def accept(self, max_size: int) -> None:
+        """Accept frames of up to ``max_size`` bytes from now on."""
+        self.max_size = max_size
+        if self._limit >= 0:
+            self._limit = max_size
+
+    def end(self) -> None:
+        """The stream has ended: drop the buffers (rule 4). Bytes that still come are refused."""
+        if self.error is None:
+            self.error = ProtocolError(f"{self.peer} sent bytes after the end of the stream")
+        self._release_large()
+        self._intake, self._end = bytearray(), 0
+        self._intake_view = memoryview(self._intake)
 
     def feed(self, data: Buffer) -> list[bytes | memoryview]:
         """Add the next bytes of the stream; return the frames that are now complete."""
@@ -126,8 +178,10 @@ class FrameSplitter:
             stop = start + SIZE_PREFIX + size
             if stop > end:
                 if size > len(intake) // 2:
-                    self._receive_in_place(size, view[start + SIZE_PREFIX : end])
                     self._end = 0
+                    self._receive_in_place(size, view[start + SIZE_PREFIX : end])
+                    if self.error and not frames:
+                        raise self.error
                     return frames
                 break
             frames.append(bytes(view[start + SIZE_PREFIX : stop]))
@@ -142,23 +196,41 @@ class FrameSplitter:
     def _receive_in_place(self, size: int, begun: memoryview) -> None:
         self._large_size = size
         self._filled = len(begun)
-        self._allocate(max(FIRST_CHUNK, len(begun)), begun)
+        self._grow(max(FIRST_CHUNK, len(begun) * GROWTH), begun)
 
-    def _allocate(self, room: int, begun: memoryview) -> None:
-        self._large = bytearray(min(self._large_size, room))
-        self._large_view = memoryview(self._large)
-        self._large_view[: len(begun)] = begun
+    def _grow(self, room: int, begun: memoryview) -> None:
+        """Continue in a larger buffer. Sets ``error`` if the shared memory has no room for it."""
+        room = min(self._large_size, room)
+        more = room - (0 if self._large is None else len(self._large))
+        if self._memory is not None and not self._memory.take(more):
+            self.error = ProtocolError(
+                f"{self.peer} sends a frame of {self._large_size} bytes, but frames of all connections that are not "
+                f"complete hold {self._memory.held} bytes already; together they may have {self._memory.limit}"
+            )
+            self._release_large()
+            return
+        grown = bytearray(room)
+        view = memoryview(grown)
+        view[: len(begun)] = begun
+        self._large, self._large_view = grown, view
 
     def _received_in_place(self, large: bytearray, count: int) -> list[bytes | memoryview]:
         self._filled += count
         if self._filled < len(large):
             return []
         if self._filled < self._large_size:
-            self._allocate(self._filled * GROWTH, self._large_view)
+            self._grow(self._filled * GROWTH, self._large_view)
+            if self.error:
+                raise self.error
             return []
         frame = self._large_view.toreadonly()
-        self._large, self._large_view = None, memoryview(b"")
+        self._release_large()
         return [frame]
+
+    def _release_large(self) -> None:
+        if self._large is not None and self._memory is not None:
+            self._memory.give_back(len(self._large))
+        self._large, self._large_view = None, memoryview(b"")
 
     def _check_size(self, size: int) -> ProtocolError | None:
         """The error of a wrong size, else None.

@@ -35,6 +35,9 @@ class Exchange(Protocol):
     def objection(self) -> str:
         """The broker's reason for refusing the login, printable. Empty if it gave none."""
 
+    def quoted(self, text: str) -> str:
+        """A broker's text for an error, with ``***`` in place of the secrets of this login."""
+
     def begin(self) -> Step:
         """The first step."""
 
@@ -49,5 +52,5 @@ LONGEST_QUOTE = 200
 
 
 def quoted(text: str) -> str:
-    """A broker's text in an error of the login."""
+    """A broker's text in an error of the login: printable and short. It may still have secrets; see ``redaction``."""
     return harmless(text, LONGEST_QUOTE)

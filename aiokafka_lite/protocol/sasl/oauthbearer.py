@@ -10,7 +10,8 @@ import json
 import re
 
 from ...errors import AuthenticationError
-from .machine import Step, quoted
+from .machine import Step
+from .redaction import Redactor
 
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 """RFC 6750, section 2.1. Other characters could end the field early and add more fields."""
@@ -26,6 +27,7 @@ class OAuthBearerExchange:
             raise AuthenticationError(
                 "the token must consist of letters, digits and -._~+/, with = only at its end, as bearer tokens do"
             )
+        self.quoted = Redactor(token).quoted
         self._message = b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
         self.objection = ""
 
@@ -40,7 +42,7 @@ class OAuthBearerExchange:
             raise AuthenticationError(f"the broker refused the token: {self.objection}")
         if not message:
             return None
-        self.objection = _reason(message)
+        self.objection = self.quoted(_reason(message))
         return _ACKNOWLEDGED
 
     def derived(self, key: bytes) -> Step:
@@ -55,4 +57,4 @@ def _reason(message: bytes) -> str:
     except (ValueError, RecursionError):
         said = None
     status = said.get("status") if isinstance(said, dict) else None
-    return quoted(status if isinstance(status, str) and status else text)
+    return status if isinstance(status, str) and status else text

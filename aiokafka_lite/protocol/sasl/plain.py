@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...errors import AuthenticationError
 from .machine import Step
+from .redaction import Redactor
 
 
 class PlainExchange:
@@ -12,6 +13,7 @@ class PlainExchange:
     objection = ""
 
     def __init__(self, username: str, password: str) -> None:
+        self.quoted = Redactor(password).quoted
         self._message = b"\0" + username.encode() + b"\0" + password.encode()
 
     def __repr__(self) -> str:

@@ -18,9 +18,11 @@ import binascii
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
 
 from ...errors import AuthenticationError
-from .machine import Derivation, Step, quoted
+from .machine import Derivation, Step
+from .redaction import Redactor
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
@@ -37,6 +39,7 @@ class ScramExchange:
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
         self._hash_name = HASHES[mechanism]
         self._password = password.encode()
+        self.quoted = Redactor(password).quoted
         self._nonce = nonce.encode()
         self._first = b"n=" + _escaped(username) + b",r=" + self._nonce
         self._messages = b""  # all messages without the proof: both sides sign them
@@ -57,7 +60,7 @@ class ScramExchange:
         return self._challenge(message) if self._server_signature is None else self._server_final(message)
 
     def _challenge(self, message: bytes) -> Step:
-        nonce, salt, iterations = _server_first(message)
+        nonce, salt, iterations = _server_first(message, self.quoted)
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AuthenticationError("the broker's nonce does not begin with the client's nonce")
         if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
@@ -79,7 +82,7 @@ class ScramExchange:
         attribute, _, rest = message.partition(b"=")
         value = rest.split(b",")[0]
         if attribute == b"e":
-            self.objection = quoted(value.decode("utf-8", "replace"))
+            self.objection = self.quoted(value.decode("utf-8", "replace"))
             raise AuthenticationError(f"the broker refused the credentials: {self.objection}")
         if attribute != b"v":
             raise AuthenticationError("the broker's last message is neither a signature nor an error")
@@ -99,7 +102,7 @@ def _escaped(username: str) -> bytes:
     return username.replace("=", "=3D").replace(",", "=2C").encode()
 
 
-def _server_first(message: bytes) -> tuple[bytes, bytes, int]:
+def _server_first(message: bytes, quoted: Callable[[str], str]) -> tuple[bytes, bytes, int]:
     """Nonce, salt and iterations of ``r=...,s=...,i=...``. Extensions after them are ignored."""
     if message.startswith(b"m="):
         raise AuthenticationError("the broker requires an extension of SCRAM that is not supported")

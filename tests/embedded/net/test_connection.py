@@ -19,7 +19,7 @@ from aiokafka_lite.errors import (
     ProtocolError,
     UnsupportedVersion,
 )
-from aiokafka_lite.net.connection import Connection
+from aiokafka_lite.net.connection import MAX_BEFORE_READY, Connection
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.net.in_flight import LONGEST_THROTTLE
 from aiokafka_lite.protocol.connection import RequestHeader, encode_response
@@ -31,6 +31,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseBroker,
 )
 from aiokafka_lite.protocol.state import ConnectionState
 from aiokafka_lite.types import Node, TopicPartition
@@ -67,6 +68,28 @@ def only_versions(served: Served, header: RequestHeader, request: Any) -> None:
 
 
 # Opening.
+
+
+@pytest.mark.parametrize("limit", [MAX_BEFORE_READY, 100 * MAX_BEFORE_READY])
+async def test_a_large_response_before_the_handshake_has_ended_is_refused(limit: int) -> None:
+    def flood(served: Served, header: RequestHeader, request: Any) -> None:
+        served.transport.write((MAX_BEFORE_READY + 1).to_bytes(4, "big") + bytes(100))
+
+    with pytest.raises(ProtocolError, match="announced a frame of 1048577 bytes; at most 1048576 are accepted"):
+        await open_to(Peer(flood), max_response_size=limit)
+
+
+async def test_a_large_response_after_the_handshake_is_accepted() -> None:
+    def many_brokers(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+            return
+        brokers = [MetadataResponseBroker(node_id=number, host="h" * 20_000, port=9092) for number in range(70)]
+        served.answer(header, MetadataResponse(brokers=brokers, topics=[]))
+
+    connection = await open_to(Peer(many_brokers), max_response_size=2 * MAX_BEFORE_READY)
+    assert len((await connection.send(ask("orders"))).brokers) == 70
+    await end(connection)
 
 
 async def test_it_opens_names_the_client_and_sends_requests() -> None:

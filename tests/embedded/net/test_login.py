@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -467,6 +468,53 @@ async def test_a_slow_key_derivation_does_not_block_the_loop() -> None:
     began = time.perf_counter()
     assert await login.key(step) == key
     assert time.perf_counter() - began < 0.01, "the same key is not derived twice"
+
+
+ECHOES = [
+    "bad password hunter2!",
+    "hunter2",
+    f"cannot use {base64.b64encode(PLAIN).decode()}",
+    f"Basic {base64.urlsafe_b64encode(b'alice:hunter2').decode()}",
+]
+
+
+@pytest.mark.parametrize("said", ECHOES)
+@pytest.mark.parametrize("code", [58, 34, 1, 87])
+async def test_a_password_that_the_broker_echoes_is_hidden(
+    said: str, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    door = Doorkeeper()
+    door.refusal = SaslAuthenticateResponse(error_code=code, error_message=said, auth_bytes=b"")
+    error = await refused(door)
+    for text in (str(error), repr(error), caplog.text):
+        assert "***" in text
+        assert "hunter2" not in text
+        assert "aHVudGVyM" not in text
+        assert "odW50ZXIy" not in text
+        assert "h1bnRlcj" not in text
+
+
+@pytest.mark.parametrize("length", [4, 20, 300, 5000])
+async def test_a_token_that_the_broker_echoes_is_hidden_although_it_is_cut(
+    length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = "T0K3N." + "".join(chr(ord("a") + number * 7 % 26) for number in range(length))
+    door = Doorkeeper(mechanisms=("OAUTHBEARER",))
+    said = f"invalid header: n,,^Aauth=Bearer {token}"
+    door.refusal = SaslAuthenticateResponse(error_code=58, error_message=said, auth_bytes=b"")
+    error = await refused(door, Login("OAUTHBEARER", token_provider=lambda: token))
+    assert "T0K3N" not in str(error) + repr(error) + caplog.text
+    assert "invalid header" in str(error)
+
+
+async def test_a_scram_error_that_quotes_the_password_is_hidden() -> None:
+    exchange = await Login("SCRAM-SHA-256", username="alice", password=PASSWORD).exchange()
+    exchange.begin()
+    with pytest.raises(AuthenticationError) as failed:
+        exchange.received(b"e=wrong password hunter2")
+    assert str(failed.value) == "the broker refused the login: wrong password ***"
 
 
 async def test_no_secret_is_in_any_log_line(caplog: pytest.LogCaptureFixture) -> None:

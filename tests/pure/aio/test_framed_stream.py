@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
+import tracemalloc
 
 import pytest
 
@@ -92,6 +94,28 @@ async def test_an_end_within_a_frame_is_a_lost_connection(part: bytes) -> None:
     with pytest.raises(ConnectionLost, match="near's peer closed the connection within a frame"):
         await near.read_frame()
     await near.wait_closed()
+
+
+async def test_a_connection_that_ends_within_a_frame_keeps_no_buffer() -> None:
+    """Without a garbage collection: stream, transport and connection refer to one another."""
+    gc.disable()
+    tracemalloc.start()
+    kept = []
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(5):
+            near, far, far_transport = pipe()
+            far_transport.write(struct.pack(">i", 15_000_000) + bytes(3_000_000))
+            far_transport.close()
+            with pytest.raises(ConnectionLost, match="within a frame"):
+                await near.read_frame()
+            await finish(near, far)
+            kept.append((near, far))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert after - before < 1_000_000
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"HTTP"])

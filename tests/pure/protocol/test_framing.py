@@ -13,6 +13,7 @@ from aiokafka_lite.errors import ProtocolError
 from aiokafka_lite.protocol.framing import (
     FIRST_CHUNK,
     GROWTH,
+    FrameMemory,
     FrameSplitter,
     close_frame,
     frame,
@@ -88,14 +89,14 @@ def test_a_frame_does_not_change_when_more_bytes_arrive() -> None:
 
 
 def test_a_large_frame_is_received_in_place() -> None:
-    """Once the size is known, the buffer is the remaining part of the frame."""
+    """Once a share of the frame has come, the buffer is the remaining part of the frame."""
     target = splitter()
-    target.feed(struct.pack(">i", 300_000) + b"x" * 10)
+    target.feed(struct.pack(">i", 200_000) + b"x" * 50_000)
     room = target.get_buffer()
-    assert len(room) == 300_000 - 10
+    assert len(room) == 200_000 - 50_000
     room[:] = b"y" * len(room)
     [found] = target.received(len(room))
-    assert bytes(found) == b"x" * 10 + b"y" * (300_000 - 10)
+    assert bytes(found) == b"x" * 50_000 + b"y" * 150_000
 
 
 @pytest.mark.parametrize("size", [FIRST_CHUNK - 1, FIRST_CHUNK, FIRST_CHUNK + 1, 4 * MIB, 4 * MIB + 1, 9 * MIB])
@@ -118,6 +119,57 @@ def test_a_size_alone_allocates_no_more_than_a_first_chunk() -> None:
         tracemalloc.stop()
     assert after_size < FIRST_CHUNK + 64 * 1024
     assert later < 2 * MIB * (GROWTH + 1) + FIRST_CHUNK
+
+
+def test_the_end_of_the_stream_drops_its_buffers() -> None:
+    """A frame that was cut off must not stay in memory until the next full garbage collection."""
+    target = splitter()
+    tracemalloc.start()
+    try:
+        target.feed(struct.pack(">i", 99 * MIB) + b"x" * (5 * MIB))
+        target.end()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 64 * 1024
+    with pytest.raises(ProtocolError, match="kafka-1:9092 sent bytes after the end of the stream"):
+        target.get_buffer()
+
+
+def test_the_memory_of_several_streams_has_one_bound() -> None:
+    memory = FrameMemory(limit=600 * 1024)
+    streams = [FrameSplitter(100 * MIB, f"peer {number}", memory=memory) for number in range(3)]
+    started = struct.pack(">i", 50 * MIB) + b"x" * (100 * 1024)
+    streams[0].feed(started)
+    streams[1].feed(started)
+    with pytest.raises(ProtocolError, match="peer 2 sends a frame of 52428800 bytes, but frames of all connections"):
+        streams[2].feed(started)
+    assert 0 < memory.held <= memory.limit
+    streams[0].end()
+    other = FrameSplitter(100 * MIB, "another peer", memory=memory)
+    assert other.feed(started) == []
+    assert memory.held <= memory.limit
+
+
+@pytest.mark.parametrize("cut", [7, 50_000, 10**7])
+def test_a_complete_frame_no_longer_counts(cut: int) -> None:
+    memory = FrameMemory(limit=3 * MIB)
+    target = FrameSplitter(100 * MIB, "peer", memory=memory)
+    stream = frame(bytes(2 * MIB)) if cut > 7 else frame(bytes(100_000))
+    for _ in range(5):
+        assert len(feed_in_place(target, stream, cut)) == 1
+        assert memory.held == 0
+    target.end()
+    assert memory.held == 0
+
+
+def test_the_largest_size_can_be_raised() -> None:
+    target = splitter(1000)
+    assert target.feed(frame(bytes(1000))) != []
+    target.accept(MIB)
+    assert target.feed(frame(bytes(5000))) != []
+    with pytest.raises(ProtocolError, match="at most 1048576 are accepted"):
+        target.feed(struct.pack(">i", MIB + 1))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_oauthbearer_sends_the_token_in_one_message() -> None:
     ],
 )
 def test_the_reason_for_a_refused_token_is_acknowledged(message: bytes, objection: str) -> None:
-    exchange = OAuthBearerExchange("token")
+    exchange = OAuthBearerExchange("eyJh.eyJz.c2ln")
     exchange.begin()
     assert exchange.received(message) == b"\x01"
     assert exchange.objection == objection
