@@ -14,6 +14,9 @@ from tests.end_to_end.test_groups import OURS, new_group, settled, write
 from tests.waiting import DEADLINE
 
 PARTITIONS = 6
+EACH = 5
+HALF = PARTITIONS // 2 * EACH
+"""The records of the three partitions that Java's member has in the end; the others have as many."""
 JAVAS = {
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
@@ -22,9 +25,14 @@ JAVAS = {
 
 @asynccontextmanager
 async def java_member(kafka: Kafka, topic: str, group: str, strategy: str) -> AsyncIterator[list[int]]:
-    """A member by Kafka's console consumer, which ends after ten records; its values are in the list after that."""
+    """A member by Kafka's console consumer, which ends after HALF records; its values are in the list after that.
+
+    It ends when it has read all of its records, so that no other member reads one of them. It reads from the beginning:
+    with Java's default, "latest", it skips what the test writes before it has asked for the end of its partitions.
+    """
     values: list[int] = []
-    reading = ("--topic", topic, "--group", group, "--max-messages", "10", "--timeout-ms", "40000")
+    reading = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", str(HALF))
+    reading += ("--timeout-ms", str(int(DEADLINE * 1000)))
     settings = (f"partition.assignment.strategy={JAVAS[strategy]}", "heartbeat.interval.ms=500")
     running = asyncio.create_task(
         asyncio.to_thread(kafka.tool, "console-consumer", *reading, *_each("--command-property", settings))
@@ -61,11 +69,11 @@ async def test_our_leader_leaves_java_members_and_ours_what_they_have(kafka: Kaf
             await settled(lambda: len(first.assignment) == 3, first)
             # The partitions of the third member are shared out, and the others keep theirs: Java's data was read.
             assert not javas & {each.partition for each in first.assignment}
-            await write(kafka, topic, PARTITIONS, 5)
-            seen = await drain(first, 15)
+            await write(kafka, topic, PARTITIONS, EACH)
+            seen = await drain(first, HALF)
         await settled(lambda: len(first.assignment) == PARTITIONS, first)
-    assert len(values) == 10
-    assert len(seen) == 15
+    assert len(values) == HALF
+    assert len(seen) == HALF
 
 
 @pytest.mark.parametrize("strategy", JAVAS)
@@ -83,8 +91,8 @@ async def test_a_leader_by_java_leaves_our_members_what_they_have(kafka: Kafka, 
                 await second.close()
                 await settled(lambda: len(first.assignment) == 3, first)
                 assert kept < set(first.assignment)  # so Java has read what ours said that it owns
-                await write(kafka, topic, PARTITIONS, 5)
-                assert len(await drain(first, 15)) == 15
+                await write(kafka, topic, PARTITIONS, EACH)
+                assert len(await drain(first, HALF)) == HALF
 
 
 def needs_the_embedded_cluster(kafka: Kafka) -> None:

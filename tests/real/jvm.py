@@ -46,6 +46,23 @@ _TOOLS = {
 
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
+TOOL_TIMEOUT = 300.0
+"""Seconds after which one of Kafka's tools counts as hanging."""
+
+_A_YEAR_MS = str(365 * 24 * 3600 * 1000)
+NOTHING_EXPIRES = {
+    "log.retention.check.interval.ms": _A_YEAR_MS,
+    "log.initial.task.delay.ms": _A_YEAR_MS,
+    "offsets.retention.check.interval.ms": str(2**31 - 1),
+}
+"""Settings of a broker that deletes nothing while tests run.
+
+Tests write records with timestamps of years ago. With the default settings, a broker deletes them when it looks for
+expired records: 30 seconds after its start and every five minutes from then on, so in the middle of some test. Every
+ten minutes it also removes groups without members and offsets. Releases before 3.8 look after 30 seconds in any case:
+tests give their topics ``retention.ms=-1`` as well.
+"""
+
 CLUSTER_ID = "q1Jm0nZ8T6eLk3v5w7x9yA"  # any 16 bytes in URL-safe base 64
 
 
@@ -332,6 +349,7 @@ class JvmKafka:
             "transaction.state.log.num.partitions": "3",
             "group.initial.rebalance.delay.ms": "0",
             "log.cleaner.dedupe.buffer.size": "2097152",
+            **NOTHING_EXPIRES,
             **self._settings,
         }
 
@@ -358,7 +376,7 @@ def run_tool(version: str, name: str, bootstrap_servers: str, *arguments: str, s
     home = jars(version)
     option = "--broker-list" if name == "console-producer" and release(version) < (2, 5) else "--bootstrap-server"
     command = java_command(home, _tool_class(home, name), option, bootstrap_servers, *arguments, heap=256, quiet=True)
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{name} of Kafka {version} failed with {done.returncode}: {done.stderr}{done.stdout}")
     return done.stdout

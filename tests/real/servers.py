@@ -6,7 +6,7 @@ import os
 from typing import Protocol
 
 from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, engine_problem, without_reaper
-from tests.real.jvm import JavaMissing, JvmKafka, java_problem, release, run_tool
+from tests.real.jvm import NOTHING_EXPIRES, JavaMissing, JvmKafka, java_problem, release, run_tool
 from tests.real.releases import NEWEST
 
 IN_CI = os.environ.get("CI") == "true"
@@ -129,6 +129,6 @@ def _container(version: str) -> Server:
     name = image(version)
     assert name is not None, "_container_problem has looked for it"
     try:
-        return KafkaContainer(name).start()
+        return KafkaContainer(name, settings=NOTHING_EXPIRES).start()
     except EngineMissing as error:
         raise Unavailable(str(error)) from error

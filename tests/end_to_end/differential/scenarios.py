@@ -92,9 +92,9 @@ class Scenario:
 
 def _records(scenario: Scenario) -> None:
     random = scenario.random
-    create(scenario, "plain", 3)
-    create(scenario, "a", 1, random.choice(_SETTINGS))
-    create(scenario, "b", 2, random.choice(_SETTINGS))
+    create(scenario, "plain", 3, _KEEP)
+    create(scenario, "a", 1, _KEEP | random.choice(_SETTINGS))
+    create(scenario, "b", 2, _KEEP | random.choice(_SETTINGS))
     choices = [produce] * 6 + [fetch] * 4 + [list_offsets] * 3
     choices += [offset_for_leader_epoch, init_producer_id, metadata, delete_records, fetch_session, describe_producers]
     for _ in range(60):
@@ -104,10 +104,13 @@ def _records(scenario: Scenario) -> None:
         random.choice(choices)(scenario)
 
 
+_KEEP = {"retention.ms": "-1"}
+"""The records are dated 2023: a broker deletes them as soon as it looks for expired records."""
+
 _SETTINGS: list[dict[str, str]] = [
     {"message.timestamp.type": "LogAppendTime"},
     {"cleanup.policy": "compact"},
-    {"cleanup.policy": "compact,delete", "retention.ms": "-1"},
+    {"cleanup.policy": "compact,delete"},
     {"max.message.bytes": "1000"},
     {"compression.type": "gzip"},
     {"compression.type": "uncompressed"},
