@@ -34,7 +34,7 @@ class CommitOnlyGroup(GroupSide):
         super().__init__(config, subscription)
         self._client = client
         self._spawn = spawn
-        self.offsets = Offsets(client, config, client.config, collect=self.collect_marks)
+        self.offsets = Offsets(client, config, client.config, collect=self.collect_marks, on_mark=self.tracker.marked)
 
     def start(self) -> None:
         if self.config.auto_commit:

@@ -303,11 +303,15 @@ class Consumer(Component, Generic[K, V]):
         """
         return self._core.require_group().offsets
 
-    def mark(self, record: Record[K, V], metadata: str = "") -> bool:
-        """Everything up to this record is processed. False if it was marked before, or is not assigned."""
-        checked_record(record)
-        partition = TopicPartition(record.topic, record.partition)
-        return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
+    def mark(self, record: Record[K, V] | None = None, metadata: str = "") -> bool:
+        """Everything up to this record is processed; without a record, everything that was returned.
+
+        False if the record was marked before, or its partition is not assigned any longer. Then its new owner reads it
+        again, and the next ``commit()`` has the partition in ``refused``. Partitions of which everything is marked do
+        not keep a rebalance waiting.
+        """
+        group = self._core.require_group()
+        return group.tracker.mark_all() if record is None else group.mark(checked_record(record), metadata)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
@@ -319,9 +323,8 @@ class Consumer(Component, Generic[K, V]):
         now, are in the result and in the log, not an exception: ``raise_for_refused()`` raises them.
         """
         self._service.check()
-        return await self._service.while_running(
-            self.offsets.commit(offsets, timeout=self._positions.limit(timeout))
-        )
+        group = self._core.require_group()
+        return await self._service.while_running(group.commit(offsets, self._positions.limit(timeout)))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -349,7 +352,8 @@ class Consumer(Component, Generic[K, V]):
     def __aiter__(self) -> Records[K, V]:
         """Iterate over records until the consumer is closed. Raises the error of a partition that cannot be read."""
         self._service.check()
-        return self._records
+        # Members check which iterations are in use; the others may share one.
+        return self._records if self._core.group is None else Records(self._core)
 
     async def __anext__(self) -> Record[K, V]:
         self._service.check()

@@ -44,8 +44,6 @@ class ConsumerCore(ReadingCore):
             on_room=self.fetching.wake,
             tracker=None if self.group is None else self.group.tracker,
         )
-        self.reading: AbstractContextManager[None] = nullcontext() if self.group is None else self.group.tracker
-        """Entered by each read, for as long as it waits."""
         self.is_subscribed = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
@@ -74,6 +72,13 @@ class ConsumerCore(ReadingCore):
         """Raise where a read could never return anything. A member that owns nothing at the moment may wait."""
         if not self.is_subscribed and not self.subscription.partitions:
             raise IllegalStateError("there is nothing to read: give topics to the consumer, or assign() partitions")
+
+    def reading(self, iteration: object = None) -> AbstractContextManager[None]:
+        """To be entered by each read, for as long as it waits. ``iteration`` is the iterator that reads, if any.
+
+        Raises IllegalStateError for a consumer of a group that another task reads.
+        """
+        return nullcontext() if self.group is None else self.group.tracker.reading(iteration)
 
     # The group.
 

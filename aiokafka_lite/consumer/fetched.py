@@ -143,6 +143,12 @@ class Chunk:
         index = self._end - length_hint(self._iterated)
         return self.offsets[index - 1] if index - self.index >= 2 else None
 
+    @property
+    def last_taken(self) -> int:
+        """The offset of the last delivered record, also during an iteration; -1 before the first one."""
+        index = self.index if self._iterated is None else self._end - length_hint(self._iterated)
+        return self.offsets[index - 1] if index else -1
+
     def settle(self) -> None:
         """Note how far an iteration came. The iterator of ``iterate`` must not be used after this."""
         if self._iterated is not None:

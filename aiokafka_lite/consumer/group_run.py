@@ -187,6 +187,9 @@ class GroupCore(ReadingCore):
     def collect_marks(self) -> None:
         pass  # a handler marks by itself
 
+    def marked(self, partition: TopicPartition, offset: int) -> None:
+        pass  # a session ends when its claims return
+
     def idle_for(self, now: float) -> float:
         return 0.0  # a claim may work on one record without a bound; heartbeats show that the process is alive
 
@@ -204,6 +207,7 @@ class GroupCore(ReadingCore):
             )
             for each in self.subscription.select(sorted(owned))
         ]
+        self.coordinator.offsets.drop_refused()  # marks belong to a session
         cancelled = asyncio.Event()
         session = ConsumerGroupSession(
             [reader.assigned.partition for reader in readers], self.coordinator, cancelled, self._is_current

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..config import GroupConfig
 from ..group.coordinator import Coordinator
 from ..group.events import NO_MEMBER, Identity
-from ..group.offsets import Offsets
+from ..group.offsets import CommitResult, Offsets
 from ..group.topic_watcher import Topics
-from ..types import TopicPartition
+from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .poll_tracker import PollTracker
 from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class GroupSide:
     def __init__(self, config: GroupConfig, subscription: Subscription) -> None:
         self.config = config
         self.subscription = subscription
-        self.tracker = PollTracker(subscription, mark=self._mark, on_poll=self.on_poll)
+        self.tracker = PollTracker(subscription, mark=self._mark, refuse=self._refuse, on_poll=self.on_poll)
+        self._warned = False
 
     def start(self) -> None:
         """Begin; the consumer's client is connected."""
@@ -79,7 +83,32 @@ class GroupSide:
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
         """These partitions leave the assignment."""
-        self.tracker.forget(partitions)
+        self.tracker.take_away(partitions)
+
+    # Marks and commits.
+
+    def mark(self, record: Record[K, V], metadata: str) -> bool:
+        """Everything up to this record is processed. False if it was marked before, or cannot be committed."""
+        partition = TopicPartition(record.topic, record.partition)
+        if record.offset <= self.tracker.lost.get(partition, -1):
+            return self._refuse(partition, record.offset + 1)
+        return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout: float
+    ) -> CommitResult:
+        """Commit these offsets, or all marks."""
+        in_hand = self.tracker.in_hand
+        result = await self.offsets.commit(offsets, timeout=timeout)
+        if offsets is None and in_hand and not (result.committed or result.refused or self._warned):
+            self._warned = True
+            logger.warning(
+                "group %s: commit() had nothing to commit: records of %s were returned, and nothing is marked; request "
+                "the next records first, or call mark(record), or mark() for all of them",
+                self.config.group_id,
+                ", ".join(map(str, in_hand)),
+            )
+        return result
 
     def collect_marks(self) -> None:
         """Mark the processed records that are not marked yet."""
@@ -87,3 +116,6 @@ class GroupSide:
 
     def _mark(self, partition: TopicPartition, offset: int, *, leader_epoch: int | None) -> None:
         self.offsets.mark(partition, offset, leader_epoch=leader_epoch)
+
+    def _refuse(self, partition: TopicPartition, offset: int) -> bool:
+        return self.offsets.refuse(partition, offset)

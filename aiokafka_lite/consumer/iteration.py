@@ -1,6 +1,6 @@
 """The ways to read from a ``Consumer``: single records, lists, and batches of columns.
 
-Each read is inside ``core.reading``, so that the group knows whether the user reads. Nothing is taken from the reader
+Each read is inside ``core.reading()``, so that the group knows whether the user reads. Nothing is taken from the reader
 before the last await of a read: a cancelled read loses no record.
 """
 
@@ -20,37 +20,40 @@ from ..types import K, Record, TopicPartition, V
 from .columns import Batch
 from .consumer_core import ConsumerCore
 from .deserializing import Deserializing, Source
-from .reader import SelectedPartitions
+from .reader import Cursor, SelectedPartitions
 
 T = TypeVar("T")
 
 
 class Records(Generic[K, V]):
-    """The iteration over single records; all iterations over a consumer share this one."""
+    """An iteration over single records."""
 
-    __slots__ = ("_core", "_reader")
+    __slots__ = ("__weakref__", "_core", "_cursor")
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
-        self._reader = core.reader
+        # An object of its own: the reader keeps it, and a group must see when the user drops this iteration.
+        self._cursor = Cursor()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Record[K, V]:
-        for record in self._reader.current:  # hot: most records are returned here, with nothing else looked at
+        cursor = self._cursor
+        for record in cursor.current:  # hot: most records are returned here, with nothing else looked at
             return record  # type: ignore[return-value]  # its key and value are what K and V say
-        core, reader, deserializing = self._core, self._reader, self._core.options.deserializing
-        with core.reading:
+        core, reader, deserializing = self._core, self._core.reader, self._core.options.deserializing
+        with core.reading(self):
             while await _may_read(core):
+                reader.serve(cursor)
                 if deserializing is not None:
                     if deserializing.iterate(reader):
-                        return next(reader.current)  # type: ignore[return-value]
+                        return next(cursor.current)  # type: ignore[return-value]
                     records = await _until_closed(core, deserializing.take(reader, 1))
                     if records:
                         return records[0]
                 elif reader.iterate():
-                    return next(reader.current)  # type: ignore[return-value]
+                    return next(cursor.current)  # type: ignore[return-value]
                 await _until_closed(core, reader.wait())
         raise StopAsyncIteration
 
@@ -58,7 +61,7 @@ class Records(Generic[K, V]):
 class Batches:
     """The iteration over batches that ``Consumer.batches`` returns."""
 
-    __slots__ = ("_core", "_max_records", "_timeout")
+    __slots__ = ("__weakref__", "_core", "_max_records", "_timeout")
 
     def __init__(self, core: ConsumerCore, max_records: int, timeout: float) -> None:
         whole("max_records", max_records, 1)
@@ -73,7 +76,7 @@ class Batches:
 
     async def __anext__(self) -> Batch:
         core, reader = self._core, self._core.reader
-        with core.reading:
+        with core.reading(self):
             if self._timeout > 0 and not reader.is_full(self._max_records):
                 await self._fill()
             while await _may_read(core):
@@ -105,7 +108,7 @@ async def poll(
     reader, deserializing = core.reader, core.options.deserializing
     if reader.must_yield:
         await asyncio.sleep(0)
-    with core.reading:
+    with core.reading():
         if deserializing is not None:
             return await _poll_deserialized(core, deserializing, max_records, timeout, only)
         records = cast("list[Record[Any, Any]]", reader.take(max_records, only))

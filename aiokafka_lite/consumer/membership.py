@@ -48,6 +48,7 @@ class Membership(GroupSide):
         spawn: Callable[..., anyio.CancelScope],
     ) -> None:
         super().__init__(config, subscription)
+        self.marked = self.tracker.marked
         self._topics = topics
         self._listener = listener
         self._handle = handle

@@ -2,16 +2,19 @@
 
 The contract: asking for the next record, list or batch means that everything handed out before is processed. So a
 record in the user's hands is never committed, and a rebalance takes partitions away only between two reads, unless the
-user takes longer than the other members can wait.
+user takes longer than the other members can wait. A mark of everything that was handed out of a partition says the same
+earlier.
 """
 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
+from ..errors import IllegalStateError
 from ..types import TopicPartition
 from .fetched import Chunk
 from .partition import AssignedPartition
@@ -27,75 +30,171 @@ class Mark(Protocol):
 class PollTracker:
     """A context manager around each read: entering it means that the user has come back. Owner: the consumer.
 
-    The ``Reader`` reports what it hands out; ``on_poll`` is called when the user comes back.
+    The ``Reader`` reports what it hands out, and the group's offsets what is marked. ``on_poll`` is called when the
+    user comes back, ``refuse`` with a partition that was lost and the offset that the user wants to mark.
     """
 
-    def __init__(self, subscription: Subscription, *, mark: Mark, on_poll: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        *,
+        mark: Mark,
+        refuse: Callable[[TopicPartition, int], object],
+        on_poll: Callable[[], None],
+    ) -> None:
         self._subscription = subscription
         self._mark = mark
+        self._refuse = refuse
         self._on_poll = on_poll
-        self._handed: dict[TopicPartition, AssignedPartition] = {}
-        """The partitions with records in the user's hands."""
+        self._handed: dict[TopicPartition, tuple[AssignedPartition, int]] = {}
+        """The partitions with records that the last read handed out, and the offset of the last one."""
+        self._marked: dict[TopicPartition, int] = {}
+        """The marks of these partitions since then."""
+        self.lost: dict[TopicPartition, int] = {}
+        """Partitions that were taken away with records in the user's hands, and the last offset, until the next read.
+
+        The partition may be assigned again meanwhile. Its records are then read again, so a mark of the old ones must
+        not be committed.
+        """
         self._read: set[TopicPartition] = set()
         """The partitions of which records were processed since they were assigned."""
         self._iterated: tuple[AssignedPartition, Chunk] | None = None
-        self._waiting = 0
-        """Reads that wait for records now."""
-        self._returned = asyncio.Event()
+        self._processed = asyncio.Event()
         self._idle_since: float | None = None
         self._seen: object = None
+        self._waiting: set[asyncio.Task[object]] = set()
+        """The tasks that wait for records now."""
+        self._iteration: weakref.ref[object] | None = None
+        """The iteration that was used last, while the user holds it, and the task that read by it."""
+        self._iterating: asyncio.Task[object] | None = None
+
+    # Reads.
+
+    def reading(self, iteration: object = None) -> Self:
+        """To be entered for a read by this iteration, if any. Raises IllegalStateError if another task reads.
+
+        The reader of a group must be one task: its next read commits the records of the last one, and a record that
+        another task still works on would be lost if that task fails. Reads that follow one another may come from
+        different tasks: a task that waits for records, or holds an iteration with a record in hand, reads still. A task
+        that polled is not known to work on its records.
+        """
+        if iteration is None and self._iteration is None and not self._waiting:
+            return self  # hot: the usual poll
+        task = asyncio.current_task()
+        other = self._other_reader(iteration, task)
+        if other is not None:
+            raise IllegalStateError(
+                f"another task reads this consumer: {other.get_name()!r} waits for records or works on one, and this "
+                f"read would commit that record as processed; read in one task, or mark() the record first; 'Many at "
+                f"once' in the documentation of groups shows how to process records concurrently"
+            )
+        if iteration is not None:
+            self._iteration, self._iterating = weakref.ref(iteration), task
+        elif self._iterating is not task:
+            self._iteration = self._iterating = None
+        return self
+
+    def _other_reader(self, iteration: object, task: asyncio.Task[object] | None) -> asyncio.Task[object] | None:
+        for each in self._waiting:
+            if each is not task and _lives(each):
+                return each
+        held = None if self._iteration is None else self._iteration()
+        if held is None or held is iteration or self._iterating is task or not _lives(self._iterating):
+            return None
+        return self._iterating if self.in_hand else None
 
     def __enter__(self) -> None:
-        self._waiting += 1
+        self._waiting.add(_current_task())
         self._mark_handed()
-        self._returned.set()
+        self._processed.set()
         self._on_poll()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._waiting -= 1
+        self._waiting.discard(_current_task())
         self._idle_since = asyncio.get_running_loop().time()
 
     # Reported by the reader.
 
-    def hand_out(self, assigned: AssignedPartition) -> None:
-        """Records of this partition are in the user's hands now."""
-        self._handed[assigned.partition] = assigned
+    def hand_out(self, assigned: AssignedPartition, last: int) -> None:
+        """Records of this partition, up to the offset ``last``, are in the user's hands now."""
+        self._handed[assigned.partition] = assigned, last
 
     def begin_iteration(self, assigned: AssignedPartition, chunk: Chunk) -> None:
         """The user iterates over this chunk; taking the records one by one is not reported."""
+        self._handed[assigned.partition] = assigned, -1
         self._iterated = assigned, chunk
 
     def end_iteration(self) -> None:
         """The iteration is about to be settled."""
         self._mark_iterated()
+        if self._iterated is not None:
+            assigned, chunk = self._iterated
+            if assigned.partition in self._handed:
+                self._handed[assigned.partition] = assigned, chunk.last_taken
         self._iterated = None
+
+    # Reported by the group's offsets.
+
+    def marked(self, partition: TopicPartition, offset: int) -> None:
+        """Everything before this offset is processed."""
+        if partition in self._handed:
+            self._marked[partition] = offset
+            self._processed.set()
 
     # Asked by the membership.
 
     def idle_for(self, now: float) -> float:
         """Seconds since the user was last seen to read; ``now`` is the loop's time."""
         # An iteration over buffered records does not pass through __enter__: its position shows that the user reads.
+        self._waiting = {each for each in self._waiting if not each.done()}
         seen = None if self._iterated is None else (id(self._iterated[1]), self._iterated[1].position)
         if self._waiting or seen != self._seen or self._idle_since is None:
             self._seen, self._idle_since = seen, now
         return now - self._idle_since
 
     async def wait_until_processed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wait until no record of these partitions is in the user's hands."""
+        """Wait until no record of these partitions is in the user's hands. The partitions are not read meanwhile."""
         wanted = set(partitions)
-        while wanted & self._handed.keys():
-            self._returned.clear()
-            await self._returned.wait()
+        while wanted.intersection(self.in_hand):
+            self._processed.clear()
+            await self._processed.wait()
+
+    @property
+    def in_hand(self) -> list[TopicPartition]:
+        """The partitions with records that were handed out and are not known to be processed."""
+        return [each for each in self._handed if self._marked.get(each, -1) <= self._last(each)]
+
+    def _last(self, partition: TopicPartition) -> int:
+        """The offset of the last record of this partition that was handed out."""
+        if self._iterated is not None and self._iterated[0].partition == partition:
+            return self._iterated[1].last_taken
+        return self._handed[partition][1]
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """The positions were moved, or the partitions revoked: records in the user's hands are never marked."""
         for partition in partitions:
             self._handed.pop(partition, None)
+            self._marked.pop(partition, None)
             self._read.discard(partition)
 
+    def take_away(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions leave the assignment."""
+        in_hand = set(self.in_hand)
+        self.lost.update((each, self._last(each)) for each in partitions if each in in_hand)
+        self.forget(partitions)
+
     # Marking.
+
+    def mark_all(self) -> bool:
+        """Everything that was handed out is processed. False if some of it belongs to lost partitions."""
+        for partition, last in self.lost.items():
+            self._refuse(partition, last + 1)
+        for partition, (assigned, _) in self._handed.items():
+            self._read.add(partition)
+            self._mark_position(assigned)
+        return not self.lost
 
     def collect_marks(self) -> None:
         """Mark everything that is known to be processed, before a commit."""
@@ -109,15 +208,16 @@ class PollTracker:
                 self._mark_position(assigned)
 
     def _mark_handed(self) -> None:
-        for partition, assigned in self._handed.items():
+        for partition, (assigned, _) in self._handed.items():
             self._read.add(partition)
-            if self._subscription.holds(assigned):
-                self._mark_position(assigned)
+            self._mark_position(assigned)
         self._handed.clear()
+        self._marked.clear()
+        self.lost.clear()
 
     def _mark_position(self, assigned: AssignedPartition) -> None:
         offset = assigned.offset
-        if offset is not None:
+        if offset is not None and self._subscription.holds(assigned):
             self._mark(assigned.partition, offset, leader_epoch=assigned.buffer.next_epoch)
 
     def _mark_iterated(self) -> None:
@@ -128,3 +228,14 @@ class PollTracker:
         offset = chunk.in_hand
         if offset is not None and self._subscription.holds(assigned):
             self._mark(assigned.partition, offset, leader_epoch=chunk.leader_epoch)
+
+
+def _current_task() -> asyncio.Task[object]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+def _lives(task: asyncio.Task[object] | None) -> bool:
+    """Whether the task still runs, and is not about to end by a cancellation."""
+    return task is not None and not task.done() and not task.cancelling()

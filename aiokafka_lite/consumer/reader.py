@@ -2,8 +2,9 @@
 
 Rules of this file:
 
-1. ``current`` is an iterator over decoded records that costs nothing per record: no check, no call into this module.
-   So every change of what may be delivered (seek, pause, assignment) calls ``settle`` first, which removes it.
+1. ``Cursor.current`` is an iterator over decoded records that costs nothing per record: no check, no call into this
+   module. So every change of what may be delivered (seek, pause, assignment) calls ``settle`` first, which removes it.
+   Only one cursor has one at a time.
 2. A position moves when a record is returned, never before. A method that awaits takes nothing before its last await.
 3. A turn ends between batches only. In the middle of a batch it would leave one unpacked batch per partition in memory.
 4. What stands in the way of more records is raised once nothing was taken: records before an error are returned first.
@@ -36,6 +37,15 @@ Only = Collection[TopicPartition] | None
 """The partitions to read from; None means all."""
 
 
+class Cursor:
+    """What one iteration of the user takes its records from. Owner: the iteration; the ``Reader`` fills it."""
+
+    __slots__ = ("current",)
+
+    def __init__(self) -> None:
+        self.current: Iterator[Record] = NOTHING
+
+
 class Reader:
     """Takes records from the buffers of a subscription. Owner: the consumer.
 
@@ -52,7 +62,7 @@ class Reader:
         on_room: Callable[[AssignedPartition], None],
         tracker: PollTracker | None = None,
     ) -> None:
-        self.current: Iterator[Record] = NOTHING
+        self._cursor = Cursor()
         self._subscription = subscription
         self._check_crc = config.check_crcs
         self._max_size = config.max_decompressed_size
@@ -95,7 +105,7 @@ class Reader:
 
     def settle(self) -> None:
         """Stop the iteration over records, and note how far it came."""
-        self.current = NOTHING
+        self._cursor.current = NOTHING
         if self._iterated is not None:
             # Before the chunk is settled: the tracker reads the position from the iterator that ``settle`` removes.
             if self._tracker is not None:
@@ -103,24 +113,29 @@ class Reader:
             self._iterated.settle()
             self._iterated = None
 
+    def serve(self, cursor: Cursor) -> None:
+        """Fill this cursor from now on, and no other one."""
+        if cursor is not self._cursor:
+            self.settle()
+            self._cursor = cursor
+
     def iterate(self) -> bool:
-        """Make ``current`` an iterator over the next records. False if there are none. Raises as ``take``."""
+        """Give the cursor an iterator over the next records. False if there are none. Raises as ``take``."""
         chunk = self._next()
         if chunk is None:
             return False
         self._begin_iteration(chunk, len(chunk))
-        self.current = chunk.iterate()
+        self._cursor.current = chunk.iterate()
         return True
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
-        """Make ``current`` an iterator over the next records of a peeked chunk, with these keys and values."""
+        """Give the cursor an iterator over the next records of a peeked chunk, with these keys and values."""
         self._begin_iteration(chunk, len(values))
-        self.current = chunk.iterate_with(keys, values)
+        self._cursor.current = chunk.iterate_with(keys, values)
 
     def _begin_iteration(self, chunk: Chunk, count: int) -> None:
-        # All records of the chunk count now, because taking them from ``current`` is not noticed.
+        # All records of the chunk count now, because taking them from the cursor is not noticed.
         self._count(count)
-        self._hand_out()
         self._iterated = chunk
         if self._tracker is not None and self._served is not None:
             self._tracker.begin_iteration(self._served, chunk)
@@ -137,7 +152,7 @@ class Reader:
                 break
             batch = take(chunk, max_records - len(records))
             self._count(len(batch))
-            self._hand_out()
+            self._hand_out(chunk)
             records += batch
         return records
 
@@ -152,7 +167,7 @@ class Reader:
             if chunk is None or (batches and not continues(batches[0], chunk)):
                 break
             batches.append(take(chunk, left))
-            self._hand_out()
+            self._hand_out(chunk)
             left -= len(batches[-1])
         if not batches:
             return None
@@ -177,7 +192,7 @@ class Reader:
             chunk.advance(count)
             self._count(count)
             self._served = assigned
-            self._hand_out()
+            self._hand_out(chunk)
         return True
 
     def refuse(self, assigned: AssignedPartition) -> None:
@@ -249,9 +264,9 @@ class Reader:
         self._subscription.end_turn(assigned)
         self._on_room(assigned)
 
-    def _hand_out(self) -> None:
+    def _hand_out(self, chunk: Chunk) -> None:
         if self._tracker is not None and self._served is not None:
-            self._tracker.hand_out(self._served)
+            self._tracker.hand_out(self._served, chunk.last_taken)
 
     def _count(self, records: int) -> None:
         self._turn_left -= records

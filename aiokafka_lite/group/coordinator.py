@@ -116,6 +116,7 @@ class Coordinator:
             identity=lambda: self.member.identity if self.member.generation >= 0 else None,
             is_rebalancing=lambda: self.member.state.is_rebalancing,
             collect=reading.collect_marks,
+            on_mark=reading.marked,
             on_refused=lambda identity, code: self._post(CommitRefused(identity, code)),
             on_error=on_error,
         )

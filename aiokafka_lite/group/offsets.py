@@ -9,7 +9,9 @@ Rule 3: Only assigned partitions can be marked and committed. The broker checks 
         this client alone can see that another member reads a partition now.
 Rule 4: Commits of one member are sent one at a time. Two at once could overtake each other when they are retried, and
         the older one would win.
-Rule 5: A refused commit is a result and not an exception: the partition's new owner continues at the last accepted
+Rule 5: A mark that cannot be committed any more, because its partition was revoked or lost, is refused by the next
+        commit of all marks that the user asks for. The automatic commits leave it for that one.
+Rule 6: A refused commit is a result and not an exception: the partition's new owner continues at the last accepted
         offset.
 """
 
@@ -64,8 +66,8 @@ class Offsets:
 
     ``identity`` returns the identity to commit under, None while there is no membership. ``is_rebalancing`` returns
     whether that identity is about to change. ``collect`` is called before marked offsets are committed, so that the
-    reader can mark what is processed. ``on_refused`` is called with errors about the membership, ``on_error`` with
-    every error.
+    reader can mark what is processed; ``on_mark`` after each mark and each commit of the user. ``on_refused`` is called
+    with errors about the membership, ``on_error`` with every error.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Offsets:
         identity: Callable[[], Identity | None] = lambda: NO_MEMBER,
         is_rebalancing: Callable[[], bool] = lambda: False,
         collect: Callable[[], None] = lambda: None,
+        on_mark: Callable[[TopicPartition, int], None] = lambda partition, offset: None,
         on_refused: Callable[[Identity, ErrorCode], None] = lambda identity, code: None,
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
@@ -86,6 +89,7 @@ class Offsets:
         self._identity = identity
         self._is_rebalancing = is_rebalancing
         self._collect = collect
+        self._on_mark = on_mark
         self._on_refused = on_refused
         self._on_error = on_error
         self._channel = CoordinatorChannel(client, config.group_id)
@@ -93,6 +97,9 @@ class Offsets:
         self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # its keys are the assigned partitions
         # Partitions whose next mark counts even if it goes backwards, because the user moved the position.
         self._backwards: set[TopicPartition] = set()
+        self._refused: dict[TopicPartition, int] = {}  # rule 5: the offsets that were marked
+        self._reported: dict[TopicPartition, OffsetAndMetadata | None] = {}  # marks whose refusal the user has seen
+        self._attempt = _CommitAttempt({})  # the commit that runs, or ran last (rule 4)
         self._one_at_a_time = asyncio.Lock()  # rule 4
 
     def __repr__(self) -> str:
@@ -113,11 +120,22 @@ class Offsets:
         self._committed[partition] = committed
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """The partitions are no longer assigned. Marks that are not committed are dropped."""
+        """The partitions are no longer assigned. Marks that are not committed are refused (rule 5)."""
         for partition in partitions:
-            self._committed.pop(partition, None)
-            self._marked.pop(partition, None)
+            marked, committed = self._marked.pop(partition, None), self._committed.pop(partition, None)
+            if marked is not None and marked != committed and marked is not self._reported.pop(partition, None):
+                self.refuse(partition, marked.offset)
+            self._attempt.dropped.add(partition)
             self._backwards.discard(partition)
+
+    def refuse(self, partition: TopicPartition, offset: int) -> bool:
+        """The user marked this offset too late: the next commit of the user has it in ``refused``. Returns False."""
+        self._refused[partition] = offset
+        return False
+
+    def drop_refused(self) -> None:
+        """No commit reports the refused marks so far: the session that they belong to is over."""
+        self._refused.clear()
 
     def last_marked(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """The last mark of an assigned partition, else its committed offset, else None."""
@@ -128,17 +146,19 @@ class Offsets:
     def mark(self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None) -> bool:
         """All records before ``offset`` are processed. False if it is behind the mark, or the partition not assigned.
 
-        Raises TypeError or ValueError for a wrong argument.
+        The next ``commit()`` refuses a partition that is not assigned. Raises TypeError or ValueError for a wrong
+        argument.
         """
         partition = self._checked(partition, offset, metadata, leader_epoch)
         if partition not in self._committed:
-            return False
+            return self.refuse(partition, offset)
         if partition not in self._backwards:
             known = self._marked.get(partition) or self._committed[partition]
             if known is not None and offset <= known.offset:
                 return False
         self._backwards.discard(partition)
         self._marked[partition] = OffsetAndMetadata(offset, metadata, leader_epoch)
+        self._on_mark(partition, offset)
         return True
 
     def reset(
@@ -179,7 +199,7 @@ class Offsets:
             await asyncio.sleep(interval)
             self._collect()
             if self._to_commit():
-                await self.commit(timeout=max(interval, self._client_config.request_timeout))
+                await self.commit_marked(timeout=max(interval, self._client_config.request_timeout))
 
     async def commit_marked(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
@@ -187,7 +207,13 @@ class Offsets:
         """Commit the marks of these partitions, or of all, that are not committed yet. As ``commit`` otherwise."""
         self._collect()
         wanted = None if partitions is None else list(partitions)
-        return await self._commit(lambda: self._to_commit(wanted), timeout)
+        before = self._to_commit(wanted)
+
+        def dropped() -> dict[TopicPartition, KafkaError]:
+            """Marks that were dropped during the commit: it may have waited for another one."""
+            return {each: _too_late(each, at.offset) for each, at in before.items() if each not in self._marked}
+
+        return await self._commit(lambda: self._to_commit(wanted), timeout, dropped)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
@@ -198,7 +224,11 @@ class Offsets:
         been applied. Raises TypeError or ValueError for a wrong argument.
         """
         if offsets is None:
-            return await self.commit_marked(timeout=timeout)
+            result = await self.commit_marked(timeout=timeout)
+            self._reported.update((each, self._marked.get(each)) for each in result.refused)
+            late = {partition: _too_late(partition, offset) for partition, offset in self._refused.items()}
+            self._refused.clear()
+            return CommitResult(result.committed, {**late, **result.refused})
         given = checked_offsets(offsets)
         before = {partition: self._marked.get(partition) for partition in given}
         result = await self._commit(lambda: given, timeout)
@@ -206,10 +236,14 @@ class Offsets:
             # Otherwise the next automatic commit would undo a commit that goes back. A mark made meanwhile is newer.
             if partition in self._committed and self._marked.get(partition) is before[partition]:
                 self._marked[partition] = offset
+                self._on_mark(partition, offset.offset)
         return result
 
     async def _commit(
-        self, choose: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]], timeout: float | None
+        self,
+        choose: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]],
+        timeout: float | None,
+        dropped: Callable[[], dict[TopicPartition, KafkaError]] = dict,
     ) -> CommitResult:
         check_timeout(timeout)
         limit = self._client_config.api_timeout if timeout is None else timeout
@@ -217,7 +251,7 @@ class Offsets:
         try:
             with deadline(limit, lambda: f"within {limit:g} s"):
                 async with self._one_at_a_time:
-                    attempt = _CommitAttempt(dict(choose()))
+                    self._attempt = attempt = _CommitAttempt(dict(choose()))
                     await _repeat(lambda: self._try_commit(attempt), self._client.retry_backoff())
         except KafkaTimeout as timed_out:
             if not attempt.offsets and not attempt.committed:
@@ -225,7 +259,8 @@ class Offsets:
             for partition in attempt.offsets:
                 cause = attempt.last_error.get(partition, "no answer")
                 attempt.refused[partition] = KafkaTimeout(f"{partition} was not committed {timed_out}: {cause}")
-        result = CommitResult(attempt.committed, attempt.refused)
+        late = {each: error for each, error in dropped().items() if each not in attempt.committed}
+        result = CommitResult(attempt.committed, {**late, **attempt.refused})
         self._report(result)
         return result
 
@@ -240,9 +275,9 @@ class Offsets:
 
     async def _try_commit(self, attempt: _CommitAttempt) -> bool:
         """Send one request for the remaining offsets. True if some are to be retried."""
-        for partition in [each for each in attempt.offsets if each not in self._committed]:  # rule 3
-            del attempt.offsets[partition]
-            attempt.refused[partition] = IllegalStateError(f"{partition} is not assigned to this consumer any longer")
+        for partition in [each for each in attempt.offsets if each not in self._committed or each in attempt.dropped]:
+            late = _too_late(partition, attempt.offsets.pop(partition).offset)  # rule 3
+            attempt.refused[partition] = late
         if not attempt.offsets:
             return False
         identity, view, sent = self._identity(), self._client.view, dict(attempt.offsets)
@@ -280,6 +315,8 @@ class Offsets:
         if code is ErrorCode.NONE:
             del attempt.offsets[partition]
             attempt.committed[partition] = offset
+            if self._refused.get(partition, offset.offset + 1) <= offset.offset:
+                del self._refused[partition]  # assigned again, and committed by now
             if partition in self._committed:
                 self._committed[partition] = offset
         elif code in _MEMBERSHIP_ERRORS and (identity != self._identity() or self._is_rebalancing()):
@@ -362,6 +399,12 @@ class Offsets:
         return bool(lookup.missing)
 
 
+def _too_late(partition: TopicPartition, offset: int) -> IllegalStateError:
+    return IllegalStateError(
+        f"offset {offset} was not committed: {partition} is not assigned to this consumer any longer"
+    )
+
+
 @dataclass(slots=True)
 class _CommitAttempt:
     """A commit in progress: the offsets that remain to be sent, and the results so far."""
@@ -371,6 +414,7 @@ class _CommitAttempt:
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     last_error: dict[TopicPartition, str] = field(default_factory=dict)
     by_name: bool = False  # the coordinator does not know a topic id
+    dropped: set[TopicPartition] = field(default_factory=set)  # lost since; they may be assigned again
 
     def fail(self, error: KafkaError, *, is_final: bool) -> None:
         """The request itself failed."""

@@ -9,7 +9,8 @@ from ..types import OffsetAndMetadata, TopicPartition
 
 
 class Reading(Protocol):
-    """The reader's side of a membership. Calls come one at a time, except ``stop``, ``idle_for`` and ``collect_marks``.
+    """The reader's side of a membership. Calls come one at a time, except ``stop``, ``idle_for``, ``marked`` and
+    ``collect_marks``.
 
     A partition is revoked in four steps: ``stop``, ``wait_until_done``, ``finish``, ``revoked``. A lost partition has
     two: ``stop`` and ``lost``.
@@ -37,6 +38,9 @@ class Reading(Protocol):
 
     def collect_marks(self) -> None:
         """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""
+
+    def marked(self, partition: TopicPartition, offset: int) -> None:
+        """Everything before ``offset`` is processed: the user marked or committed it."""
 
     def idle_for(self, now: float) -> float:
         """Seconds since the user last asked for records; 0 while it waits for some. ``now`` is the loop's time."""
