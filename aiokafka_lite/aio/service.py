@@ -112,7 +112,7 @@ class Service:
         self._unusable = asyncio.Event()  # failed or ended; tasks may still be ending
         self._ended = asyncio.Event()
         self._close_scope: anyio.CancelScope | None = None
-        self._interruptible: set[_Interruptible] = set()
+        self._interruptible: dict[_Interruptible, None] = {}  # in the order of the calls
 
     # The lifetime.
 
@@ -209,7 +209,7 @@ class Service:
         task = asyncio.current_task()
         assert task is not None
         waiting = _Interruptible(task)
-        self._interruptible.add(waiting)
+        self._interruptible[waiting] = None
         try:
             return await awaitable
         except asyncio.CancelledError:
@@ -217,7 +217,7 @@ class Service:
                 self._raise_unusable("was closed during the call")
             raise
         finally:
-            self._interruptible.discard(waiting)
+            del self._interruptible[waiting]
 
     def start_child(
         self, function: Callable[[*Ts], Coroutine[Any, Any, object]], *args: *Ts, name: str | None = None

@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+import anyio._backends._asyncio as anyio_asyncio
 
 T = TypeVar("T")
 
@@ -53,12 +56,52 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = None) -> T:
     """Run a coroutine in virtual time, with the ``random`` module seeded, and return its result.
 
-    Restores the state of ``random``. Raises TimeoutError if all tasks wait and no timer is set.
+    The same seed gives the same run, in any process, if ``main`` itself does not depend on the time of day, on threads
+    or on the order of a set. Restores the state of ``random``. Raises TimeoutError if all tasks wait and no timer is
+    set.
     """
     state = random.getstate()
     random.seed(seed)
     try:
-        with asyncio.Runner(loop_factory=VirtualTimeLoop, debug=debug) as runner:
+        with _ordered_cancellation(), asyncio.Runner(loop_factory=VirtualTimeLoop, debug=debug) as runner:
             return runner.run(main)
     finally:
         random.setstate(state)
+
+
+class _OrderedSet(dict[Hashable, None]):
+    """A set that is iterated in the order of its additions."""
+
+    __slots__ = ()
+
+    def add(self, item: Hashable) -> None:
+        self[item] = None
+
+    def remove(self, item: Hashable) -> None:
+        del self[item]
+
+    def discard(self, item: Hashable) -> None:
+        self.pop(item, None)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(list(super().__iter__()))
+
+
+@contextmanager
+def _ordered_cancellation() -> Iterator[None]:
+    """Make anyio cancel the tasks of a scope in the order in which they entered it.
+
+    anyio keeps them in a set. Their order there follows from their memory addresses, which differ in every run.
+    """
+    scope: Any = anyio_asyncio.CancelScope
+    initialize: Callable[..., None] = scope.__init__
+
+    def initialize_ordered(self: Any, *args: Any, **settings: Any) -> None:
+        initialize(self, *args, **settings)
+        self._tasks, self._child_scopes = _OrderedSet(), _OrderedSet()
+
+    scope.__init__ = initialize_ordered
+    try:
+        yield
+    finally:
+        scope.__init__ = initialize

@@ -96,7 +96,7 @@ class BrokerNode:
         self.rack = rack
         self.state = NodeState.STOPPED
         self.clock_skew = 0.0
-        self.connections: set[ServerConnection] = set()
+        self.connections: dict[ServerConnection, None] = {}  # in order, so that stopping repeats in virtual time
         self.faults = cluster.faults
         self.history = cluster.history
         self.connection_ids = cluster.connection_ids
@@ -200,15 +200,15 @@ class BrokerNode:
             stream.abort()
             return
         connection = ServerConnection(self, stream)
-        self.connections.add(connection)
+        self.connections[connection] = None
         try:
             self._cluster.spawn(connection.serve, f"node {self.node_id} connection {connection.connection_id}")
         except IllegalStateError:
-            self.connections.discard(connection)
+            self.connections.pop(connection, None)
             stream.abort()
 
     def disconnected(self, connection: ServerConnection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
 
     def stop(self, *, abruptly: bool) -> None:
         """Stop listening and close every connection. The logs stay."""

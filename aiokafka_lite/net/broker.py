@@ -84,7 +84,7 @@ class Broker:
         self._login = login
         self._random = random
         self._connections: dict[Purpose, Connection] = {}
-        self._ending: set[Connection] = set()
+        self._ending: dict[Connection, None] = {}  # in order, so that closing repeats in virtual time
         self._wanted: dict[Purpose, asyncio.Future[Connection]] = {}
         self._connecting = False
         self._attempt_scope: anyio.CancelScope | None = None
@@ -200,7 +200,7 @@ class Broker:
         """Wait until the transports are closed, two seconds at most. Call it after ``close``."""
         for connection in tuple(self._ending):
             await connection.wait_closed()
-            self._ending.discard(connection)
+            self._ending.pop(connection, None)
 
     # Connecting.
 
@@ -261,7 +261,7 @@ class Broker:
         offered = connection.versions.offered(ApiVersionsRequest)
         if self._oldest_first and offered is not None and offered.last >= _NAMES_SOFTWARE:
             self._oldest_first = False  # it closed for another reason; the next connection names the client again
-        self._ending.discard(connection)
+        self._ending.pop(connection, None)
         retired = self._connections.get(purpose)
         if retired is not None:
             self._end(retired)
@@ -319,8 +319,8 @@ class Broker:
             self._backoff.connection_lost(connection.opened_at)
 
     def _end(self, connection: Connection) -> None:
-        self._ending = {other for other in self._ending if not other.gone}
-        self._ending.add(connection)
+        self._ending = {other: None for other in self._ending if not other.gone}
+        self._ending[connection] = None
 
     def _close_idle(self) -> None:
         """Close the idle connections, and set the timer to when the next one could be idle."""

@@ -185,6 +185,8 @@ class _World:
         self._dead.add(client_id)
 
     def client(self, kind: Callable[..., Any], **settings: Any) -> Any:
+        if kind is Producer:
+            settings["clock"] = asyncio.get_running_loop().time
         return kind(
             self.cluster.bootstrap_servers,
             connector=self.cluster.connector,
@@ -207,7 +209,7 @@ class _World:
     async def run(self) -> Result:
         complaints: list[str] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(str(context)))
-        config = ClusterConfig(broker_session_timeout=3.0, history_limit=1_000_000)
+        config = ClusterConfig(broker_session_timeout=3.0, history_limit=1_000_000, wall_clock=asyncio.get_running_loop().time)
         async with EmbeddedCluster(brokers=3, tcp=False, seed=self._seed, config=config) as self.cluster:
             await self.cluster.create_topic(TOPIC, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
             async with self.client(Admin) as self._admin:
