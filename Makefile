@@ -8,7 +8,7 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo test test-fast test-long test-matrix lint format bench docs clean
+.PHONY: help demo test test-fast test-long test-matrix soak soak-real old-bugs lint format bench docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -17,6 +17,9 @@ help:
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
+	@echo "make soak         the simulation: random faults in virtual time, SEEDS=1000 fresh seeds on all cores"
+	@echo "make soak-real    random faults on three real brokers for MINUTES=10"
+	@echo "make old-bugs     puts old bugs back, one at a time; the simulation has to find each of them"
 	@echo "make lint         ruff, house rules (words, sizes, import circles), mypy, import-linter"
 	@echo "make bench        the benchmarks        make docs   the documentation, in site/"
 
@@ -73,6 +76,18 @@ test-long: .venv/.development
 test-matrix: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) tests/end_to_end --kafka=all --junitxml=.venv/matrix.xml $(PYTEST_ARGS)
 	@.venv/bin/python docs/count_tests.py .venv/matrix.xml
+
+SEEDS ?= 1000
+MINUTES ?= 10
+
+soak: .venv/.development
+	@nice .venv/bin/python -m tests.simulation --fresh $(SEEDS) --workers 0
+
+soak-real: .venv/.development
+	@.venv/bin/python -m tests.real.soak --minutes $(MINUTES)
+
+old-bugs: .venv/.development
+	@nice .venv/bin/python -m tests.simulation.old_bugs
 
 bench: .venv/.bench
 	@.venv/bin/python -m benchmarks

@@ -229,7 +229,7 @@ class Updater:
         self._never_asked.clear()
         answer = connection.send_nowait(
             MetadataRequest(
-                topics=[MetadataRequestTopic(name=name) for name in asked],
+                topics=[MetadataRequestTopic(name=name) for name in sorted(asked)],
                 allow_auto_topic_creation=self.creates_topics,
             ),
             timeout=self._config.request_timeout,

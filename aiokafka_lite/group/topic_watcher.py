@@ -148,7 +148,7 @@ def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:
     """
     racks = {node_id: node.rack for node_id, node in view.nodes.items()}
     found: dict[str, list[frozenset[str]]] = {}
-    for name in names:
+    for name in sorted(names):
         topic = view.topics.get(name)
         if topic is None or not topic.partitions or not (topic.error is ErrorCode.NONE or topic.error.retriable):
             continue

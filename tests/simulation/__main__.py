@@ -1,39 +1,121 @@
-"""Search seeds for broken promises: ``python -m tests.simulation 0-1000``. A failure prints its shrunk schedule."""
+"""Search seeds for broken promises: ``python -m tests.simulation 0-1000``.
+
+A failing seed is printed with its broken promises and its shrunk schedule. ``--fresh 100`` takes seeds that were never
+run, ``--trace`` prints the trace hash of each seed, and ``--exchanges`` every request of one seed.
+"""
 
 from __future__ import annotations
 
-import logging
+import argparse
+import multiprocessing
+import os
+import resource
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from tests.simulation.schedule import Step, schedule, shrink
-from tests.simulation.world import simulate
+from tests.simulation.workload import workload
+from tests.simulation.world import Result, simulate
 
-
-def _fails(seed: int, steps: list[Step]) -> bool:
-    return bool(simulate(seed, steps).anomalies)
+MOST_MEMORY = 700
+"""MiB that a process may have in memory after any number of seeds."""
+SHOWN = 5
+MOST_SHRINKING = 60.0
+"""Seconds to shrink a schedule; then it is printed as short as it is."""
 
 
 def main() -> int:
-    logging.disable(logging.CRITICAL)
-    first, _, last = (sys.argv[1] if len(sys.argv) > 1 else "0-100").partition("-")
-    began, failed = time.monotonic(), 0
-    seeds = range(int(first), int(last) if last else int(first) + 1)
-    for seed in seeds:
-        result = simulate(seed)
-        if not result.anomalies:
-            continue
-        failed += 1
-        print(f"seed {seed}: {len(result.anomalies)} broken promises")
-        for anomaly in result.anomalies[:5]:
-            print(f"  {anomaly}")
-        fewer = shrink(schedule(seed), partial(_fails, seed))
-        print("  shrunk schedule:")
-        for step in fewer:
-            print(f"    {step}")
-    print(f"{len(seeds)} seeds, {failed} failed, {time.monotonic() - began:.0f} s")
+    options = _options()
+    began = time.monotonic()
+    deadline = began + options.seconds if options.seconds else float("inf")
+    ran, failed, virtual = 0, 0, 0.0
+    for seed, result in _run(options.seeds, options.workers, deadline, with_exchanges=options.exchanges):
+        ran += 1
+        virtual += result.seconds
+        if options.trace:
+            print(f"seed {seed}: trace {result.trace}")
+        for line in result.exchanges:
+            print(f"  {line}")
+        if result.anomalies:
+            failed += 1
+            _print_failure(seed, result, shrinks=options.shrink)
+            if failed >= options.failures:
+                break
+    rest = f", {len(options.seeds) - ran} not run: the time was over" if ran < len(options.seeds) else ""
+    seconds = time.monotonic() - began
+    print(f"{ran} seeds, {failed} failed, {virtual / 3600:.1f} hours of virtual time in {seconds:.0f} s{rest}")
     return bool(failed)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.split("\n")[0])
+    parser.add_argument("seeds", nargs="?", type=_seeds, default=range(100), help="a number, or a range like 0-100")
+    parser.add_argument("--fresh", type=int, metavar="COUNT", help="this many seeds that depend on the time of day")
+    parser.add_argument("--workers", type=int, default=1, help="processes; 0 is one for each core")
+    parser.add_argument("--seconds", type=float, help="start no further seed after this time")
+    parser.add_argument("--failures", type=int, default=5, help="stop after this many failed seeds")
+    parser.add_argument("--trace", action="store_true", help="print the trace hash of each seed")
+    parser.add_argument("--exchanges", action="store_true", help="print every request")
+    parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="print the whole schedule")
+    options = parser.parse_args()
+    if options.fresh:
+        first = int(time.time()) * 1000
+        options.seeds = range(first, first + options.fresh)
+    options.workers = options.workers or os.cpu_count() or 1
+    return options
+
+
+def _seeds(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last) if last else int(first) + 1)
+
+
+def _run(
+    seeds: Iterable[int], workers: int, deadline: float, *, with_exchanges: bool
+) -> Iterator[tuple[int, Result]]:
+    """The results of the seeds, in order as long as there is one worker."""
+    if workers == 1:
+        for seed in seeds:
+            if time.monotonic() > deadline:
+                return
+            yield _simulate(deadline, with_exchanges, seed)
+        return
+    with multiprocessing.get_context("fork").Pool(workers, os.nice, (10,)) as pool:
+        run = partial(_simulate, deadline, with_exchanges)
+        for seed, result in pool.imap_unordered(run, seeds):
+            if result.trace:
+                yield seed, result
+
+
+def _simulate(deadline: float, with_exchanges: bool, seed: int) -> tuple[int, Result]:
+    if time.monotonic() > deadline:
+        return seed, Result([], "", 0.0)
+    result = simulate(seed, with_exchanges=with_exchanges)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    if memory > MOST_MEMORY:
+        result.anomalies.append(f"the process has taken {memory} MiB")
+    return seed, result
+
+
+def _print_failure(seed: int, result: Result, *, shrinks: bool) -> None:
+    print(f"seed {seed}: {len(result.anomalies)} broken promises")
+    for anomaly in result.anomalies[:SHOWN]:
+        print(f"  {anomaly[:600]}")
+    steps = schedule(seed)
+    if shrinks:
+        steps = shrink(steps, partial(_fails, seed, time.monotonic() + MOST_SHRINKING))
+    print(f"  {'shrunk ' if shrinks else ''}schedule:")
+    for step in steps:
+        print(f"    {step}")
+    for each in (*workload(seed).writers, *workload(seed).groups):
+        print(f"    {each}")
+    sys.stdout.flush()
+
+
+def _fails(seed: int, deadline: float, steps: list[Step]) -> bool:
+    return time.monotonic() < deadline and bool(simulate(seed, steps).anomalies)
 
 
 if __name__ == "__main__":

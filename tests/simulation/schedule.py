@@ -12,25 +12,38 @@ from random import Random
 
 NODES = (1, 2, 3)
 PARTITIONS = 4
-
-REQUESTS = (
-    "Produce", "Fetch", "Metadata", "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup",
-    "OffsetCommit", "OffsetFetch", "ListOffsets", "InitProducerId", "ApiVersions",
-)  # fmt: skip
+GROUPS = (0, 1, 2)
 
 CODES = {
-    "Produce": ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT", "UNKNOWN_TOPIC_OR_PARTITION"),
-    "Fetch": ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_SERVER_ERROR", "FENCED_LEADER_EPOCH", "KAFKA_STORAGE_ERROR"),
+    "Produce": (
+        "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
+        "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE",
+    ),
+    "Fetch": (
+        "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_SERVER_ERROR", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH",
+        "KAFKA_STORAGE_ERROR", "OFFSET_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID",
+    ),
+    "Metadata": ("LEADER_NOT_AVAILABLE",),
     "FindCoordinator": ("COORDINATOR_NOT_AVAILABLE",),
-    "JoinGroup": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "UNKNOWN_MEMBER_ID"),
-    "SyncGroup": ("NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
-    "Heartbeat": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS"),
-    "OffsetCommit": ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "REBALANCE_IN_PROGRESS"),
-    "OffsetFetch": ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"),
-    "ListOffsets": ("LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER"),
+    "JoinGroup": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "UNKNOWN_MEMBER_ID"),
+    "SyncGroup": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"),
+    "Heartbeat": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"),
+    "LeaveGroup": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
+    "OffsetCommit": (
+        "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS",
+        "REQUEST_TIMED_OUT",
+    ),
+    "OffsetFetch": ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "UNSTABLE_OFFSET_COMMIT"),
+    "ListOffsets": ("LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE"),
     "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
-}
-"""Error codes that a healthy cluster may answer with at any time."""
+    "CreateTopics": ("NOT_CONTROLLER", "REQUEST_TIMED_OUT"),
+    "DeleteTopics": ("NOT_CONTROLLER", "REQUEST_TIMED_OUT"),
+    "CreatePartitions": ("NOT_CONTROLLER",),
+    "DeleteRecords": ("NOT_LEADER_OR_FOLLOWER",),
+    "ListGroups": ("COORDINATOR_NOT_AVAILABLE",),
+    "ApiVersions": (),
+}  # fmt: skip
+"""The requests that faults hit, and the error codes that a healthy cluster may answer each with at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,52 +61,91 @@ class Step:
     def __str__(self) -> str:
         parts = [f"{name}={value}" for name in ("node", "partition", "request", "fault", "amount")
                  if (value := getattr(self, name))]  # fmt: skip
-        return f"after {self.after:g} s: {self.kind} {' '.join(parts)}"
+        return f"after {self.after:g} s: {self.kind} {' '.join(parts)}".rstrip()
 
 
 def schedule(seed: int) -> list[Step]:
     """The steps of a seed. The same seed always gives the same steps."""
     random = Random(seed)
-    return [_step(random) for _ in range(random.randrange(4, 24))]
+    return [_step(random) for _ in range(random.randrange(4, 28))]
 
 
 def _step(random: Random) -> Step:
     after = random.choice((0.0, 0.001, 0.05, 0.5, 2.0, 5.0))
     kind = random.choice(_KINDS)
-    return Step(after, kind, **_ARGUMENTS.get(kind, _node)(random))
+    return Step(after, kind, **_ARGUMENTS.get(kind, _nothing)(random))
+
+
+def _nothing(random: Random) -> dict[str, object]:
+    return {}
 
 
 def _node(random: Random) -> dict[str, object]:
     return {"node": random.choice(NODES)}
 
 
+def _partition(random: Random) -> dict[str, object]:
+    return {"partition": random.randrange(PARTITIONS)}
+
+
+def _member(random: Random) -> dict[str, object]:
+    """A group, by its number in the workload, and how long something takes."""
+    return {"node": random.choice(GROUPS), "amount": random.choice((0.5, 3.0, 12.0))}
+
+
+def _amount(*amounts: float) -> Callable[[Random], dict[str, object]]:
+    return lambda random: {"amount": random.choice(amounts)}
+
+
+def _node_and(*amounts: float) -> Callable[[Random], dict[str, object]]:
+    return lambda random: {"node": random.choice(NODES), "amount": random.choice(amounts)}
+
+
 def _request(random: Random) -> dict[str, object]:
-    request = random.choice(REQUESTS)
-    fault = random.choice(("disconnect", "apply_then_disconnect", "truncate", "delay", "drop", "fail"))
-    if fault == "fail" and request not in CODES:
-        fault = "disconnect"
+    request = random.choice(tuple(CODES))
+    fault = random.choice(("disconnect", "apply_then_disconnect", "truncate", "delay", "drop", "fail", "fail"))
     if fault == "fail":
-        fault = random.choice(CODES[request])
+        fault = random.choice(CODES[request] or ("disconnect",))
     return {"request": request, "fault": fault, "amount": random.choice((0.0, 1.0, 7.0, 30.0))}
 
 
-_KINDS = (
-    *["request"] * 6, "kill", "start", "freeze", "thaw", "move_leader", "move_leader", "move_coordinator", "shrink_isr",
-    "cut_network", "heal_network", "skew_clock", "member_joins", "member_leaves", "member_dies", "slow_member",
-    "block_loop", "cancel_send", "create_topic",
-)  # fmt: skip
+_STEPS: tuple[tuple[int, str, Callable[[Random], dict[str, object]]], ...] = (
+    # How often, what, and with what arguments.
+    (9, "request", _request),
+    (2, "cut_connections", _node_and(0, 1, 5, 40, 200, 1000)),
+    (1, "repeat_answer", _node),
+    (1, "latency", _node_and(0.0, 0.02, 0.3, 2.0)),
+    (1, "kill", _node),
+    (1, "start", _nothing),
+    (1, "freeze", _node),
+    (1, "thaw", _nothing),
+    (2, "move_leader", _partition),
+    (1, "move_coordinator", _nothing),
+    (1, "shrink_isr", _partition),
+    (1, "cut_network", _node),
+    (1, "heal_network", _nothing),
+    (1, "skew_clock", _node_and(-3600.0, 3600.0)),
+    (1, "jump_clock", _amount(-3600.0, 3600.0)),
+    (1, "block_loop", _amount(0.2, 3.0, 15.0)),
+    (2, "member_joins", _member),
+    (1, "member_leaves", _member),
+    (1, "member_dies", _member),
+    (1, "member_raises", _member),
+    (1, "member_cancelled", _member),
+    (2, "member_slow", _member),
+    (1, "member_pauses", _member),
+    (1, "member_seeks", _member),
+    (1, "member_unsubscribes", _member),
+    (1, "cancel_send", _nothing),
+    (1, "create_topic", _nothing),
+    (1, "delete_topic", _nothing),
+    (1, "add_partition", _nothing),
+    (1, "delete_records", _nothing),
+    (1, "look_around", _nothing),
+)
 
-_ARGUMENTS: dict[str, Callable[[Random], dict[str, object]]] = {
-    "request": _request,
-    "move_leader": lambda random: {"partition": random.randrange(PARTITIONS)},
-    "shrink_isr": lambda random: {"partition": random.randrange(PARTITIONS)},
-    "skew_clock": lambda random: {"node": random.choice(NODES), "amount": random.choice((-3600.0, 3600.0))},
-    "slow_member": lambda random: {"node": random.choice((0, 1, 2)), "amount": random.choice((3.0, 12.0))},
-    "block_loop": lambda random: {"amount": random.choice((0.2, 3.0, 15.0))},
-    "member_joins": lambda random: {"node": random.choice((0, 1, 2))},
-    "member_leaves": lambda random: {"node": random.choice((0, 1, 2))},
-    "member_dies": lambda random: {"node": random.choice((0, 1, 2))},
-}
+_KINDS = [kind for times, kind, _ in _STEPS for _ in range(times)]
+_ARGUMENTS = {kind: arguments for _, kind, arguments in _STEPS}
 
 
 def shrink(steps: list[Step], fails: Callable[[list[Step]], bool]) -> list[Step]:

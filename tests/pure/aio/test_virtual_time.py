@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 
+import anyio
 import pytest
 
 from aiokafka_lite.aio import virtual_time
@@ -70,3 +71,27 @@ def test_a_deadlock_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(TimeoutError, match="stands still"):
         run(main())
+
+
+def test_the_tasks_of_a_group_are_cancelled_in_the_order_in_which_they_began() -> None:
+    ended: list[int] = []
+
+    async def wait(number: int) -> None:
+        try:
+            if number % 2:
+                with anyio.CancelScope():
+                    await asyncio.sleep(10.0)
+            else:
+                await asyncio.sleep(10.0)
+        finally:
+            ended.append(number)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(wait, number)
+            await asyncio.sleep(1.0)
+            tasks.cancel_scope.cancel()
+
+    run(main())
+    assert ended == list(range(100))

@@ -1,0 +1,150 @@
+"""What a simulation noted, and whether it keeps the promises. The checks read the journal and the cluster's history.
+
+Sends are checked by ``tests.end_to_end.history``: values are unique, so each record in a log belongs to one send.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka_lite import ErrorCode, TopicPartition
+from aiokafka_lite.embedded.faults import Exchange
+from aiokafka_lite.protocol.messages import (
+    FetchRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    ProduceRequest,
+    SyncGroupRequest,
+)
+from tests.end_to_end.history import Found, History, violations
+from tests.simulation.workload import WriterPlan
+
+SESSION_TIMEOUT = 6.0
+MAX_POLL_INTERVAL = 10.0
+
+MOST_REQUESTS = 60
+"""The most requests of one kind that a client may send to one broker in a second of virtual time.
+
+Produce and Fetch are not bounded by it: their number follows from the records."""
+MOST_FETCHES = 150
+"""The same for Fetch: every answer has records, or takes ``fetch_max_wait``, unless a fault answers at once."""
+
+_IN_THE_GROUP = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+@dataclass(eq=False)
+class GroupJournal:
+    """What the members of one group did. ``owners`` has the member that each partition was assigned to last."""
+
+    group_id: str
+    owners: dict[TopicPartition, str] = field(default_factory=dict)
+    done: defaultdict[TopicPartition, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    """When the work on each record was done for the first time, by offset."""
+
+    def note_done(self, partition: TopicPartition, offset: int, now: float) -> None:
+        self.done[partition].setdefault(offset, now)
+
+    def missing(self, logs: Mapping[TopicPartition, Sequence[object]]) -> dict[str, list[int]]:
+        """The offsets that no member has processed."""
+        return {
+            str(partition): gaps
+            for partition, log in logs.items()
+            if (gaps := [offset for offset in range(len(log)) if offset not in self.done[partition]])
+        }
+
+    def done_before(self, partition: TopicPartition, offset: int) -> float | None:
+        """When all records before ``offset`` were done; None if some are not."""
+        done = self.done[partition]
+        times = [done.get(each) for each in range(offset)]
+        return None if None in times else max((each for each in times if each is not None), default=0.0)
+
+
+def log_anomalies(
+    plan: WriterPlan, history: History, logs: Mapping[TopicPartition, Sequence[bytes | None]]
+) -> Iterator[str]:
+    """The sends of a writer against the logs."""
+    prefix = f"{plan.name}-".encode()
+    found = [
+        Found(partition, offset, value)
+        for partition, values in logs.items()
+        for offset, value in enumerate(values)
+        if value is not None and value.startswith(prefix)
+    ]
+    for violation, evidence in violations(history, found, plan.promises):
+        yield f"writer {plan.name} {dict(plan.settings)}: {violation.value}: {evidence}"
+
+
+def commit_anomalies(
+    group: GroupJournal,
+    exchanges: Iterable[Exchange],
+    topics: Mapping[bytes, str],
+    logs: Mapping[TopicPartition, Sequence[object]],
+) -> Iterator[str]:
+    """Every commit that a member sent: all records before its offset were done when it arrived."""
+    for exchange in exchanges:
+        request = exchange.request
+        if not isinstance(request, OffsetCommitRequest) or request.group_id != group.group_id:
+            continue
+        for topic in request.topics:
+            for each in topic.partitions:
+                name = topic.name or topics.get(bytes(topic.topic_id), "")
+                partition = TopicPartition(name, each.partition_index)
+                if partition not in logs:
+                    continue
+                done = group.done_before(partition, each.committed_offset)
+                if done is None or done > exchange.at:
+                    yield (
+                        f"{exchange.client_id} committed {partition} up to {each.committed_offset} at "
+                        f"{exchange.at:.3f} s, before all records up to there were done"
+                    )
+
+
+def rate_anomalies(exchanges: Iterable[Exchange]) -> Iterator[str]:
+    """No client sends requests at full speed, whatever goes wrong."""
+    counts: Counter[tuple[str | None, int, type, int]] = Counter()
+    for exchange in exchanges:
+        if not isinstance(exchange.request, ProduceRequest):
+            counts[exchange.client_id, exchange.node_id, type(exchange.request), int(exchange.at)] += 1
+    for (client, node, request, second), count in counts.items():
+        if count > (MOST_FETCHES if request is FetchRequest else MOST_REQUESTS):
+            yield f"{client} sent {count} {request.__name__} to broker {node} in second {second}"
+
+
+def may_have_lost(
+    owner: str, now: float, exchanges: Sequence[Exchange], coordinator: int, *, cut_off: Callable[[int], bool]
+) -> bool:
+    """Whether the coordinator may have given a member's partitions to another one before the member could see it.
+
+    That is so if the member was not in contact with the coordinator for a session timeout; if it did not join again
+    within the rebalance timeout; or if it was in contact with an old coordinator that is cut off from the cluster.
+    """
+    rebalancing_since = now
+    contact: Exchange | None = None
+    for exchange in reversed(exchanges):
+        if exchange.client_id != owner:
+            continue
+        code = _group_code(exchange)
+        if code not in _IN_THE_GROUP:
+            continue
+        contact = contact or exchange
+        if code is not ErrorCode.REBALANCE_IN_PROGRESS:
+            break
+        rebalancing_since = exchange.at
+    return (
+        contact is None
+        or now - contact.at >= SESSION_TIMEOUT
+        or now - rebalancing_since >= MAX_POLL_INTERVAL
+        or (contact.node_id != coordinator and cut_off(contact.node_id))
+    )
+
+
+def _group_code(exchange: Exchange) -> ErrorCode | None:
+    """The error code of the answer to a request of a member; None for other requests, and without an answer."""
+    if not isinstance(exchange.request, HeartbeatRequest | JoinGroupRequest | SyncGroupRequest):
+        return None
+    response: Any = exchange.response
+    return None if response is None else ErrorCode.of(response.error_code)

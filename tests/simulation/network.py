@@ -1,0 +1,136 @@
+"""The network between the clients and the cluster of a simulation: every byte passes through it.
+
+It can delay the bytes of a broker, cut a connection after any byte, and deliver a broker's answer twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from aiokafka_lite.aio.memory_pipe import MemoryTransport, memory_pipe
+from aiokafka_lite.net.connector import Connector
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class Network:
+    """A connector. Brokers are named by their port."""
+
+    def __init__(self, inner: Connector) -> None:
+        self._inner = inner
+        self._links: dict[_Link, None] = {}
+        self._latency: dict[int, float] = {}
+
+    @property
+    def open_links(self) -> int:
+        """The connections that are open."""
+        return len(self._links)
+
+    async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[MemoryTransport, P]:
+        link = _Link(port, self._links, lambda: self._latency.get(port, 0.0))
+        await self._inner.connect(host, port, lambda: link.to_broker)
+        near, _ = memory_pipe(protocol_factory, lambda: link.to_client, server_address=(host, port))
+        self._links[link] = None
+        return near
+
+    def set_latency(self, port: int, seconds: float) -> None:
+        """Delay the bytes of a broker, in both directions."""
+        self._latency[port] = seconds
+
+    def cut(self, port: int, after: int) -> None:
+        """Cut each open connection of a broker after ``after`` more bytes, counted in both directions together."""
+        for link in list(self._links):
+            if link.port == port:
+                link.cut(after)
+
+    def repeat_answer(self, port: int) -> None:
+        """Deliver the next answer on each open connection of a broker twice."""
+        for link in self._links:
+            if link.port == port:
+                link.repeats = True
+
+    def heal(self) -> None:
+        self._latency.clear()
+
+
+class _Link:
+    """One connection: a pipe to the client, a pipe to the broker, and what passes between them."""
+
+    def __init__(self, port: int, links: dict[_Link, None], latency: Callable[[], float]) -> None:
+        self.port = port
+        self.repeats = False
+        self._links = links
+        self._latency = latency
+        self._left: int | None = None  # bytes until the cut
+        self._last = 0.0
+        self._delayed: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
+        self.to_client = _Side(self)
+        self.to_broker = _Side(self)
+
+    def cut(self, after: int) -> None:
+        self._left = after if self._left is None else min(self._left, after)
+        if after == 0:
+            self._abort()
+
+    def forward(self, side: _Side, data: bytes) -> None:
+        """Bytes arrived at one side; they leave at the other."""
+        if side is self.to_broker and self.repeats:
+            self.repeats = False
+            data += data
+        self._then(self._deliver, side, data)
+
+    def end(self, side: _Side) -> None:
+        self._links.pop(self, None)
+        self._then(self._end, side)
+
+    def _then(self, function: Callable[..., None], *arguments: object) -> None:
+        loop = asyncio.get_running_loop()
+        self._last = max(self._last, loop.time() + self._latency())
+        if self._last <= loop.time() and not self._delayed:
+            function(*arguments)
+        else:  # timers of the same time may fire in any order, so each one runs the first entry
+            self._delayed.append((function, arguments))
+            loop.call_at(self._last, self._run_next)
+
+    def _run_next(self) -> None:
+        function, arguments = self._delayed.popleft()
+        function(*arguments)
+
+    def _deliver(self, side: _Side, data: bytes) -> None:
+        other = self.to_client if side is self.to_broker else self.to_broker
+        if self._left is None or len(data) < self._left:
+            self._left = None if self._left is None else self._left - len(data)
+            other.transport.write(data)
+            return
+        other.transport.write(data[: self._left])
+        other.transport.close()
+        side.transport.abort()
+
+    def _end(self, side: _Side) -> None:
+        other = self.to_client if side is self.to_broker else self.to_broker
+        other.transport.close()
+
+    def _abort(self) -> None:
+        self.to_client.transport.abort()
+        self.to_broker.transport.abort()
+
+
+class _Side(asyncio.Protocol):
+    """One end of a link."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, link: _Link) -> None:
+        self._link = link
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._link.forward(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.end(self)

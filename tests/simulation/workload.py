@@ -1,0 +1,114 @@
+"""What runs during a simulation, as data made from a seed: two producers and three groups, and how they behave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.end_to_end.history import Promises
+
+FIXED = "orders"
+"""A topic whose partitions stay the same."""
+GROWING = "grown"
+"""A topic that gets more partitions during the run."""
+SCRATCH = "scratch"
+"""The prefix of topics that are created and deleted during the run."""
+
+RECORDS = 110
+
+
+@dataclass(frozen=True, slots=True)
+class WriterPlan:
+    """A producer: its settings, the call it uses, its pauses, and how its user code misbehaves."""
+
+    name: str
+    settings: Mapping[str, Any]
+    promises: Promises
+    call: str
+    pauses: tuple[float, ...]
+    user_code: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """A group: its settings, what it subscribes to, how its members read, and how they commit."""
+
+    group_id: str
+    settings: Mapping[str, Any]
+    topics: tuple[str, ...] | re.Pattern[str]
+    reading: str
+    committing: str
+    is_static: bool
+
+    @property
+    def reads_all(self) -> bool:
+        return not isinstance(self.topics, re.Pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Everything that runs."""
+
+    writers: tuple[WriterPlan, ...]
+    groups: tuple[GroupPlan, ...]
+
+
+def workload(seed: int) -> Workload:
+    """The workload of a seed. The same seed always gives the same workload."""
+    random = Random(seed ^ 0x30B)
+    return Workload(
+        tuple(_writer(random, name) for name in ("a", "b")), tuple(_group(random, number) for number in range(3))
+    )
+
+
+_GUARANTEES: tuple[tuple[dict[str, Any], Promises], ...] = (
+    ({}, Promises()),
+    ({}, Promises()),
+    ({}, Promises()),
+    ({"idempotence": False}, Promises(once=False)),
+    ({"idempotence": False, "max_in_flight_requests_per_connection": 1}, Promises(once=False)),
+    ({"acks": 1}, Promises(lossless=False, once=False)),
+    ({"acks": 0}, Promises(lossless=False, once=False)),
+)
+
+
+def _writer(random: Random, name: str) -> WriterPlan:
+    settings, promises = random.choice(_GUARANTEES)
+    settings = {
+        "linger": random.choice((0.0, 0.02)),
+        "batch_size": random.choice((200, 5_000)),
+        "delivery_timeout": random.choice((6.0, 30.0, 120.0)),
+        "compression": random.choice(("none", "none", "gzip")),
+        **settings,
+    }
+    return WriterPlan(
+        name=name,
+        settings=settings,
+        promises=promises,
+        call=random.choice(("send", "send", "put", "send_nowait")),
+        pauses=random.choice(((0.0, 0.01, 0.1, 0.5), (0.0, 0.0, 2.0), (0.05,))),
+        user_code=random.choice(("", "", "serializer", "callback", "interceptor")),
+    )
+
+
+def _group(random: Random, number: int) -> GroupPlan:
+    reading = ("iterate", "poll", "handler")[number] if random.random() < 0.7 else "iterate"
+    committing = "mark" if reading == "handler" else random.choice(("auto", "auto", "mark", "offsets", "auto_mark"))
+    is_static = random.random() < 0.25
+    strategy = random.choice(("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky"))
+    topics = random.choice(((FIXED,), (FIXED, GROWING), re.compile(f"{FIXED}|{GROWING}|{SCRATCH}-.*")))
+    return GroupPlan(
+        group_id=f"{strategy}-{number}",
+        settings={
+            "strategies": [strategy],
+            "auto_commit": committing.startswith("auto"),
+            "isolation_level": random.choice(("read_uncommitted", "read_committed")),
+        },
+        topics=topics,
+        reading=reading,
+        committing=committing,
+        is_static=is_static,
+    )
