@@ -13,10 +13,11 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ..aio.hedged import hedged
-from ..errors import ConnectionLost, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, error_for
+from ..errors import ConnectionLost, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..net.broker import Broker
 from ..protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator
 from ..types import Node
+from .checks import check_endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -171,4 +172,8 @@ def _node(answer: FindCoordinatorResponse | FindCoordinatorResponseCoordinator, 
     if answer.error_code:
         message = f": {answer.error_message}" if answer.error_message else ""
         raise error_for(answer.error_code, f"no coordinator of {key}{message}")
+    try:
+        check_endpoint(answer)
+    except ProtocolError as error:
+        raise ProtocolError(f"no coordinator of {key}: {error}") from None
     return Node(answer.node_id, answer.host, answer.port)

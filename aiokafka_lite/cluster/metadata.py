@@ -31,6 +31,7 @@ from ..errors import ErrorCode
 from ..protocol.messages import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ..protocol.schema import ZERO_UUID
 from ..types import Node, TopicPartition
+from .checks import MAX_LEADER_EPOCH, is_connectable
 
 NO_TOPICS: MappingProxyType[str, TopicView] = MappingProxyType({})
 NO_NODES: Mapping[int, Node] = MappingProxyType({})
@@ -170,7 +171,7 @@ def merge(
     now: float | None = None,
     epochs_reliable: bool = True,
 ) -> ClusterView:
-    """The next snapshot after an answer.
+    """The next snapshot after an answer, which ``checks.check_metadata`` has accepted.
 
     ``asked`` are the requested names, None for all topics. Topics outside the answer stay while they are in ``keep``;
     after an answer about all topics they get the error UNKNOWN_TOPIC_OR_PARTITION, since that answer is complete.
@@ -184,7 +185,9 @@ def merge(
     if asked is None:
         topics = {name: _gone(topic) for name, topic in topics.items()}
     for answer in response.topics:
-        if answer.name is not None:  # null only in answers to requests by topic id, which are not sent here
+        # The name is null only in answers to requests by topic id, which are not sent here. A topic that was not asked
+        # for would be dropped by the next answer anyway.
+        if answer.name and (asked is None or answer.name in asked):
             topics[answer.name] = _merge_topic(view.topics.get(answer.name), answer, epochs_reliable)
     # Dicts of thousands of identical objects compare in microseconds, and all snapshots then share one dict.
     unchanged = topics == view.topics
@@ -208,15 +211,15 @@ def merge_leader(
     """The next snapshot after a hint about a new leader in a Produce or Fetch error (KIP-951).
 
     Returns the same snapshot if the hint is not newer or cannot be used: a leader below zero, an epoch that is not
-    above the known one, an unknown partition, or a broker without an address. ``endpoints`` came with the hint.
+    above the known one, an unknown partition, or a broker without a usable address. ``endpoints`` came with the hint.
     """
     topic = view.topics.get(topic_partition[0])
     partition = None if topic is None else topic.partition(topic_partition[1])
-    if topic is None or partition is None or leader < 0 or leader_epoch < 0:
+    if topic is None or partition is None or leader < 0 or not 0 <= leader_epoch <= MAX_LEADER_EPOCH:
         return view
     if partition.leader_epoch is not None and leader_epoch <= partition.leader_epoch:
         return view
-    hinted = {endpoint.node_id: _node(endpoint) for endpoint in endpoints}
+    hinted = {endpoint.node_id: _node(endpoint) for endpoint in endpoints if is_connectable(endpoint)}
     if leader not in hinted and leader not in view.nodes:
         return view
     moved = dataclasses.replace(partition, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)

@@ -43,6 +43,7 @@ from ..protocol.framing import WrongProtocol
 from ..protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ..types import TopicPartition
 from .brokers import Brokers
+from .checks import check_metadata
 from .metadata import ClusterView, Endpoint, merge, merge_leader
 from .tickets import Tickets
 from .topics import MissingTopics, TrackedTopics
@@ -79,6 +80,8 @@ class Updater:
         self._all_topics_ticket = 0  # the newest ticket that asks for all tracked topics
         self._wanted: dict[str, int] = {}  # the newest ticket that asks for this topic
         self._never_asked: set[str] = set()  # demanded and unknown: not paced (rule 2)
+        self.left_out: set[str] = set()
+        """Topics that the last answer about them did not mention. They were asked for, so they are paced."""
 
         self._pace = Backoff(config.retry_backoff, config.retry_backoff_max, random=runtime.random)
         self._not_before = 0.0
@@ -100,7 +103,7 @@ class Updater:
         else:
             for name in topics:
                 self._wanted[name] = ticket
-                if name not in self.view.topics:
+                if name not in self.view.topics and name not in self.left_out:
                     self._never_asked.add(name)
         self._wake.set()
         return ticket
@@ -241,6 +244,7 @@ class Updater:
             if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
                 self._brokers.mark_all_unreachable(self.view)
             return None
+        check_metadata(response)
         self._brokers.mark_reachable(broker)
         self._accept(response, ticket, asked, connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS))
         return True
@@ -275,6 +279,8 @@ class Updater:
             logger.warning("cluster id changed from %s to %s", self.view.cluster_id, view.cluster_id)
         for name in [name for name, wanted in self._wanted.items() if wanted <= ticket]:
             del self._wanted[name]
+        self.left_out = {name for name in self.left_out - asked if name in self.tracked or name in self._wanted}
+        self.left_out |= asked.difference(topic.name for topic in response.topics)
         if changed:
             self._pace.reset()
         self._not_before = now + self._pace.next()

@@ -236,6 +236,10 @@ class ServerConnection:
             case Outcome.ANSWER:
                 assert fault.function is not None
                 return await self._wait_for(fault.function(request))
+            case Outcome.ALTER:
+                assert fault.alteration is not None
+                response = await self._handle_measured(context, request)
+                return None if response is None else fault.alteration(response)
             case Outcome.DROP:
                 return None
             case Outcome.DISCONNECT:

@@ -18,6 +18,8 @@ from .request_parts import TopicName, partitions_of
 
 Answer = Callable[[Any], Response | Awaitable[Response | None] | None]
 
+Alter = Callable[[Any], Response]
+
 HISTORY_BYTES = 64 * 1024 * 1024
 """Bytes of request frames that the history keeps in memory; the oldest exchanges are dropped first."""
 
@@ -33,6 +35,7 @@ class Outcome(Enum):
     TRUNCATE = "handled; the response is truncated and the connection closed"
     REPLY_BYTES = "not handled; raw bytes, with their size prefix, instead of a response"
     ANSWER = "a function of the test makes the response"
+    ALTER = "handled; a function of the test changes the response"
 
 
 class Fault:
@@ -67,6 +70,7 @@ class Fault:
         self.bytes = b""
         self.size = 0
         self.function: Answer | None = None
+        self.alteration: Alter | None = None
         self._remove = remove
 
     def __repr__(self) -> str:
@@ -125,6 +129,11 @@ class Fault:
         """Answer with the result of ``function(request)``, which may be a coroutine function; None is no response."""
         self.function = function
         return self._with(Outcome.ANSWER, times)
+
+    def alter(self, function: Alter, times: int | None = 0) -> Fault:
+        """Handle the request and answer with ``function(response)``, which may change the response or make another."""
+        self.alteration = function
+        return self._with(Outcome.ALTER, times)
 
     def _with(self, outcome: Outcome, times: int | None) -> Fault:
         self.outcome = outcome

@@ -348,7 +348,8 @@ async def _connect(connector: Connector, host: str, port: int, wire: _Wire) -> N
         await connector.connect(host, port, lambda: wire)
     except KafkaError:
         raise
-    except OSError as error:
+    # A port outside the range is an OverflowError, a NUL in the host a ValueError.
+    except (OSError, OverflowError, ValueError) as error:
         raise ConnectionLost(f"cannot connect to {wire.peer}: {error}", sent=False) from error
 
 

@@ -179,6 +179,10 @@ def _refuse_long_string(where: str, length: int) -> NoReturn:
     raise ProtocolError(f"{where} is a string of {length} bytes; at most {LONGEST_STRING} are allowed")
 
 
+def _refuse_count(where: str, count: int, most: int) -> NoReturn:
+    raise ProtocolError(f"{where} claims {count} elements; at most {most} are accepted")
+
+
 def _refuse_tag(where: str, tag: int, read: int, given: int) -> NoReturn:
     raise ProtocolError(f"tag {tag} ({where}) has {given} bytes, but its value has {read}")
 
@@ -250,6 +254,7 @@ class _Source:
             "refuse": _refuse,
             "refuse_null": _refuse_null,
             "refuse_long_string": _refuse_long_string,
+            "refuse_count": _refuse_count,
             "refuse_tag": _refuse_tag,
             "refuse_flag": _refuse_flag,
             "lacks_field": _lacks_field,
@@ -541,6 +546,8 @@ def _get_array(source: _Source, spec: Spec, where: str, label: str) -> None:
         source(f"pos += n * {least}")
         return
     source(f"if n * {least} > size - pos or n < 0: {check}")
+    if spec.most is not None:
+        source(f"if n > {spec.most}: refuse_count({label!r}, n, {spec.most})")
     items, item = source.name("items"), source.name("item")
     source(f"{items} = {where} = []")
     source(f"for {source.name('count')} in range(n):")

@@ -55,7 +55,8 @@ class Spec(NamedTuple):
 
     ``wire`` is a ``struct`` format character for numbers ("b", "h", "i", "q", "d", "?", "16s" for a UUID, "H" and "I"
     unsigned), or "string", "bytes", "records", "array", "struct". ``item`` is an array's element (a Spec or a struct
-    class) or the struct's class. A ``default`` of MISSING means that the constructor requires the field.
+    class) or the struct's class. A ``default`` of MISSING means that the constructor requires the field. ``most``
+    bounds the count of an array when it is decoded.
     """
 
     wire: str
@@ -65,6 +66,7 @@ class Spec(NamedTuple):
     item: Any = None
     tag: int | None = None
     ignorable: bool = False
+    most: int | None = None
 
     def is_nullable(self, version: int) -> bool:
         """Whether the field may be null in this version."""
@@ -80,9 +82,10 @@ def _field(
     item: Any = None,
     tag: int | None = None,
     ignorable: bool = False,
+    most: int | None = None,
 ) -> Any:
     null = None if nullable is None else Versions.parse(nullable)
-    spec = Spec(wire, Versions.parse(versions), null, default, item, tag, ignorable)
+    spec = Spec(wire, Versions.parse(versions), null, default, item, tag, ignorable, most)
     if isinstance(default, list) or dataclasses.is_dataclass(default):
         made = type(default)
         return dataclasses.field(default_factory=made, metadata={"spec": spec})
@@ -181,6 +184,7 @@ def array(
     default: list[T] = ...,
     tag: int | None = ...,
     ignorable: bool = ...,
+    most: int | None = ...,
 ) -> list[T]: ...
 @overload
 def array(
@@ -191,6 +195,7 @@ def array(
     default: list[T] | None = ...,
     tag: int | None = ...,
     ignorable: bool = ...,
+    most: int | None = ...,
 ) -> list[T] | None: ...
 def array(
     item: Any,
@@ -200,10 +205,11 @@ def array(
     default: Any = REQUIRED,
     tag: int | None = None,
     ignorable: bool = False,
+    most: int | None = None,
 ) -> Any:
     if not isinstance(item, type):  # a field function, as in array(int32)
         item = item().metadata["spec"]
-    return _field("array", versions, default, nullable=nullable, item=item, tag=tag, ignorable=ignorable)
+    return _field("array", versions, default, nullable=nullable, item=item, tag=tag, ignorable=ignorable, most=most)
 
 
 @overload

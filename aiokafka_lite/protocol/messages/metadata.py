@@ -31,6 +31,12 @@ from ..schema import (
 
 UNKNOWN_OPERATIONS = -(2**31)
 
+MAX_BROKERS = 10_000
+"""Brokers in a response, as in librdkafka. More are refused before they are decoded, which would block the loop."""
+
+MAX_PARTITIONS = 100_000
+"""Partitions of a topic, as in librdkafka."""
+
 
 @struct
 class MetadataResponseBroker:
@@ -66,7 +72,7 @@ class MetadataResponseTopic:
     name: str | None = string(nullable="12+")
     topic_id: bytes = uuid("10+", default=ZERO_UUID, ignorable=True)
     is_internal: bool = boolean("1+", default=False, ignorable=True)
-    partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
+    partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition, most=MAX_PARTITIONS)
     topic_authorized_operations: int = int32("8+", default=UNKNOWN_OPERATIONS)
 
 
@@ -77,7 +83,7 @@ class MetadataResponse(Response):
     CLIENT_THROTTLES = since(6)
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
-    brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
+    brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker, most=MAX_BROKERS)
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)
     controller_id: int = int32("1+", default=-1, ignorable=True)
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
@@ -130,7 +136,7 @@ class DescribeClusterResponse(Response):
     endpoint_type: int = int8("1+", default=1)
     cluster_id: str = string()
     controller_id: int = int32(default=-1)
-    brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
+    brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker, most=MAX_BROKERS)
     cluster_authorized_operations: int = int32(default=UNKNOWN_OPERATIONS)
 
 

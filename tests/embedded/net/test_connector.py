@@ -86,6 +86,12 @@ async def test_an_invalid_host_name_is_a_kafka_error() -> None:
         await TcpConnector().connect("a" * 70 + ".example", 9092, asyncio.Protocol)
 
 
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", -1), ("127.0.0.1", 70_000), ("::1", 2**31), ("a\0b", 9092)])
+async def test_an_address_that_no_socket_accepts_is_a_kafka_error(host: str, port: int) -> None:
+    with pytest.raises(ConnectionLost, match=r"cannot (connect|resolve)"):
+        await TcpConnector().connect(host, port, asyncio.Protocol)
+
+
 async def test_ipv6_literals_need_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, AssertionError("not asked"))  # type: ignore[arg-type]
     with pytest.raises(ConnectionLost, match=r"\[::1\]:1: "):

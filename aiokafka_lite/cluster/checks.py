@@ -1,0 +1,95 @@
+"""What an answer about the cluster must satisfy before the client uses it. The codec checks bytes; this checks meaning.
+
+Each function raises ProtocolError, which names the wrong value. The answer is refused as a whole then: the last good
+snapshot stays, another broker is asked, and requests are paced as after any failure. docs/responses.md lists the rules
+for all responses.
+
+Legal, although unusual: a leader that is not listed (its broker is down), a partition without replicas, and gaps in the
+numbers of partitions (Kafka with ZooKeeper leaves out a new partition whose replicas are all down).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..errors import ProtocolError
+from ..protocol.messages import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from ..protocol.messages.metadata import MAX_PARTITIONS
+from ..protocol.schema import ZERO_UUID
+from ..types import printable
+
+MAX_LEADER_EPOCH = 2**30
+"""An epoch grows by one with each change of the leader. One near the end of the numbers is wrong, and dangerous: no
+right answer could have a higher one, so the client would ignore them all."""
+
+
+class Address(Protocol):
+    """A broker's id and address in a response."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+def check_metadata(response: MetadataResponse) -> None:
+    """Raise ProtocolError unless brokers, topics and partitions make sense."""
+    seen = set()
+    for broker in response.brokers:
+        check_endpoint(broker)
+        if broker.node_id in seen:
+            raise _senseless(f"broker {broker.node_id} is listed twice")
+        seen.add(broker.node_id)
+    for topic in response.topics:
+        _check_topic(topic)
+
+
+def check_endpoint(endpoint: Address) -> None:
+    """Raise ProtocolError unless a client can connect to this broker."""
+    wrong = _wrong_in(endpoint)
+    if wrong:
+        raise _senseless(wrong)
+
+
+def is_connectable(endpoint: Address) -> bool:
+    """Whether a client can connect to this broker, for hints: a wrong hint is ignored."""
+    return not _wrong_in(endpoint)
+
+
+def _wrong_in(endpoint: Address) -> str:
+    if endpoint.node_id < 0:
+        return f"a broker has the id {endpoint.node_id}"
+    if not endpoint.host:
+        return f"broker {endpoint.node_id} has no host"
+    if not 1 <= endpoint.port <= 65535:
+        return f"broker {endpoint.node_id} has the port {endpoint.port}; ports are from 1 to 65535"
+    return ""
+
+
+def _check_topic(topic: MetadataResponseTopic) -> None:
+    if not topic.name and topic.topic_id == ZERO_UUID:
+        raise _senseless("a topic has neither a name nor an id")
+    # Cheap in the usual case: numbers in order and without a gap.
+    if all(_is_usual(number, partition) for number, partition in enumerate(topic.partitions)):
+        return
+    where = f"topic {printable(topic.name or topic.topic_id.hex())}"
+    seen = set()
+    for partition in topic.partitions:
+        number = partition.partition_index
+        if partition.leader_epoch > MAX_LEADER_EPOCH:
+            raise _senseless(f"{where} has the leader epoch {partition.leader_epoch} in partition {number}")
+        if not 0 <= number < MAX_PARTITIONS:
+            raise _senseless(f"{where} has a partition {number}; numbers are from 0 to {MAX_PARTITIONS - 1}")
+        if number in seen:
+            raise _senseless(f"{where} has partition {number} twice")
+        seen.add(number)
+
+
+def _is_usual(number: int, partition: MetadataResponsePartition) -> bool:
+    return partition.partition_index == number and partition.leader_epoch <= MAX_LEADER_EPOCH
+
+
+def _senseless(what: str) -> ProtocolError:
+    return ProtocolError(f"the answer makes no sense: {what}")

@@ -1,0 +1,86 @@
+"""An answer about the cluster that makes no sense is refused, with an error that names what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite.cluster.checks import MAX_LEADER_EPOCH, check_metadata, is_connectable
+from aiokafka_lite.cluster.metadata import ClusterView, merge, merge_leader
+from aiokafka_lite.errors import ProtocolError
+from aiokafka_lite.protocol.codec import decode_message, encode_message
+from aiokafka_lite.protocol.messages import MetadataResponse, MetadataResponseBroker
+from aiokafka_lite.protocol.messages.metadata import MAX_BROKERS, MAX_PARTITIONS
+from aiokafka_lite.protocol.schema import ZERO_UUID
+from aiokafka_lite.types import TopicPartition
+from tests.pure.cluster.test_metadata import ID_A, broker, known, partition, response, topic
+
+LAST = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (response(topic(partition(LAST))), "topic orders has a partition 2147483647; numbers are from 0 to 99999"),
+        (response(topic(partition(-1))), "topic orders has a partition -1"),
+        (response(topic(partition(0), partition(MAX_PARTITIONS))), "topic orders has a partition 100000"),
+        (response(topic(partition(0), partition(1), partition(0))), "topic orders has partition 0 twice"),
+        (response(topic(partition(0, epoch=LAST))), "topic orders has the leader epoch 2147483647 in partition 0"),
+        (response(topic(partition(), name="", topic_id=ZERO_UUID)), "a topic has neither a name nor an id"),
+        (response(nodes=(1, -1)), "a broker has the id -1"),
+        (response(nodes=(1, 2, 1)), "broker 1 is listed twice"),
+    ],
+)
+def test_what_makes_no_sense_is_named(answer: MetadataResponse, what: str) -> None:
+    with pytest.raises(ProtocolError, match=what):
+        check_metadata(answer)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 70_000, LAST])
+def test_a_port_outside_the_range_is_refused(port: int) -> None:
+    answer = MetadataResponse(brokers=[broker(1), broker(2, port)], topics=[])
+    with pytest.raises(ProtocolError, match=f"broker 2 has the port {port}; ports are from 1 to 65535"):
+        check_metadata(answer)
+
+
+def test_a_broker_without_a_host_is_refused() -> None:
+    nowhere = MetadataResponseBroker(node_id=2, host="", port=9092)
+    assert not is_connectable(nowhere)
+    with pytest.raises(ProtocolError, match="broker 2 has no host"):
+        check_metadata(MetadataResponse(brokers=[broker(1), nowhere], topics=[]))
+
+
+def test_what_is_unusual_and_legal_is_accepted() -> None:
+    check_metadata(response(topic(partition(leader=99), partition(1, leader=-1, epoch=-1)), nodes=(1, 5000)))
+    check_metadata(response(topic(partition(1), partition(0), partition(7, replica_nodes=[], isr_nodes=[]))))
+    check_metadata(response(topic(error=3), topic(partition(epoch=MAX_LEADER_EPOCH), name="other")))
+
+
+def test_topics_that_were_not_asked_for_are_ignored() -> None:
+    answer = response(topic(partition(), name="other"))
+    view = merge(known(topic(partition())), answer, asked={"orders"}, keep={"orders"})
+    assert set(view.topics) == {"orders"}
+
+
+@pytest.mark.parametrize(("port", "epoch"), [(-1, 5), (70_000, 5), (9092, LAST)])
+def test_a_hint_that_makes_no_sense_is_ignored(port: int, epoch: int) -> None:
+    view = known(topic(partition(leader=1, epoch=3)))
+    endpoint = MetadataResponseBroker(node_id=7, host="kafka", port=port)
+    assert merge_leader(view, TopicPartition("orders", 0), 7, epoch, [endpoint]) is view
+
+
+@pytest.mark.parametrize("version", [1, 9, 13])
+def test_more_brokers_than_any_cluster_has_are_refused_before_they_are_decoded(version: int) -> None:
+    encoded = bytearray()
+    encode_message(response(nodes=tuple(range(MAX_BROKERS + 1))), version, encoded)
+    with pytest.raises(ProtocolError, match="brokers claims 10001 elements; at most 10000 are accepted"):
+        decode_message(MetadataResponse, version, encoded)
+
+
+def test_as_many_brokers_as_are_allowed_become_a_snapshot() -> None:
+    answer = response(nodes=tuple(range(5000)))
+    check_metadata(answer)
+    assert len(merge(ClusterView(), answer, asked=set()).nodes) == 5000
+
+
+def test_a_topic_id_is_not_required() -> None:
+    check_metadata(response(topic(partition(), topic_id=ZERO_UUID), topic(partition(), name="other", topic_id=ID_A)))
