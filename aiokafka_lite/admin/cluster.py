@@ -141,7 +141,7 @@ async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:
 
 
 async def _describe_by_metadata(peer: Peer) -> ClusterDescription:
-    answer = await peer.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    answer = await peer.send(MetadataRequest(topics=[]))
     listed = sorted(answer.brokers, key=lambda each: each.node_id)
     nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in listed}
     return ClusterDescription(answer.cluster_id, nodes.get(answer.controller_id), tuple(nodes.values()))

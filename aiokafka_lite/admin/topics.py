@@ -248,7 +248,7 @@ class Topics:
         """All topics that this client may see, in order of their names. ``internal`` includes Kafka's own topics."""
 
         async def ask(peer: Peer) -> tuple[TopicListing, ...]:
-            answer = await peer.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+            answer = await peer.send(MetadataRequest(topics=None))
             return tuple(
                 TopicListing(each.name or "", _uuid(each.topic_id), len(each.partitions), each.is_internal)
                 for each in sorted(answer.topics, key=lambda each: each.name or "")
@@ -468,7 +468,7 @@ def _nothing(item: object) -> None:
 async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, TopicDescription | KafkaError]:
     """Describe topics by name, all if None. Some hundreds at a time, which bounds the size of a response."""
     if names is None:
-        answer = await peer.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        answer = await peer.send(MetadataRequest(topics=None))
         return {each.name or "": _described(each, each.name) for each in answer.topics}
     answers: dict[str, TopicDescription | KafkaError] = {}
     sendable = []

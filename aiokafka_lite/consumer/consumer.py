@@ -210,7 +210,7 @@ class Consumer(Component, Generic[K, V]):
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
         """
         self._service.check()
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=None)
         sending = self._core.client.send(request, timeout=self._positions.limit(timeout))
         response = await self._service.while_running(sending)
         return frozenset(each.name for each in response.topics if each.name is not None and not each.is_internal)

@@ -113,7 +113,7 @@ class TopicWatcher:
         early = Backoff(config.retry_backoff, config.metadata_max_age, random=self._client.runtime.random)
         while True:
             try:
-                response = await self._client.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+                response = await self._client.send(MetadataRequest(topics=None))
             except KafkaError as error:
                 if not is_retriable_by_member(error):
                     raise

@@ -251,7 +251,8 @@ class Connection:
         the version. The promise may be dropped or cancelled.
 
         Raises ConnectionLost(sent=False) when the connection is closed, IllegalStateError when it is not open yet,
-        UnsupportedVersion, and ValueError for a request that the version cannot carry.
+        UnsupportedVersion, also if the request needs a newer version than the broker has, and ValueError for a request
+        that no version can carry.
         """
         if not self._is_open:
             raise _unusable(self)

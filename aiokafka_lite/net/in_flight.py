@@ -125,7 +125,8 @@ class InFlightRequests:
     def send(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
         """Write a request, or hold it back, and return the promise of its response.
 
-        Raises ConnectionLost when the transport is closed, and ValueError when the version cannot carry the request.
+        Raises ConnectionLost when the transport is closed, UnsupportedVersion when only a newer version can carry the
+        request, and ValueError when none can.
         """
         loop = self._loop
         future: asyncio.Future[R] = loop.create_future()

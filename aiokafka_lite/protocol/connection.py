@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ..errors import ProtocolError
+from ..errors import ProtocolError, UnsupportedVersion
 from . import messages  # messages.REQUESTS imports every message, so only the broker's side uses it
 from .codec import Buffer, decode_message, encode_message, get_uvarint
+from .encode_errors import describe_encode_error
 from .framing import close_frame, open_frame
 from .messages import ApiVersionsRequest, ApiVersionsResponse
 from .schema import Message, Request, Response
@@ -69,8 +70,8 @@ class ClientProtocol(Generic[P]):
     def encode_request(self, request: Request[Any], version: int, client_id: str | None, promise: P) -> bytearray:
         """Return the whole frame, ready to write; ``receive`` returns ``promise`` with the response.
 
-        Frames must be written in call order. Raises ``ValueError`` when the version cannot carry the request; the
-        request is not in flight then.
+        Frames must be written in call order. Raises ``UnsupportedVersion`` when a later version could carry the request
+        and this one cannot, and ``ValueError`` when none can; the request is not in flight then.
         """
         correlation_id = self._next
         out = self.encode_unanswered_request(request, version, client_id)
@@ -82,10 +83,23 @@ class ClientProtocol(Generic[P]):
         correlation_id = self._next
         out = open_frame()
         encode_request_header(type(request), version, correlation_id, client_id, out)
-        encode_message(request, version, out)
+        try:
+            encode_message(request, version, out)
+        except ValueError as error:
+            self._explain(request, version, error)
+            raise
         close_frame(out)
         self._next = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
         return out
+
+    def _explain(self, request: Request[Any], version: int, error: ValueError) -> None:
+        """Raise ``UnsupportedVersion`` if only the version is to blame: the peer supports no newer one."""
+        newer = range(version + 1, type(request).versions.last + 1)
+        if any(describe_encode_error(request, each) is None for each in newer):
+            name = type(request).__name__.removesuffix("Request")
+            raise UnsupportedVersion(
+                f"{self.peer} supports {name} up to version {version}, which cannot carry this request: {error}"
+            ) from error
 
     def receive(self, frame: Buffer) -> tuple[InFlight[P], Response]:
         """Decode a response. Return the request that it answers, which is no longer in flight, and the response.

@@ -191,7 +191,7 @@ async def _selected(client: Client, read: Read, must_exist: bool) -> tuple[Topic
 
 
 async def _all_topics(client: Client) -> list[str]:
-    answer = await client.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    answer = await client.send(MetadataRequest(topics=None))
     return sorted(topic.name for topic in answer.topics if topic.name and not topic.is_internal)
 
 

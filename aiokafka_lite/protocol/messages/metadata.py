@@ -103,7 +103,8 @@ class MetadataRequestTopic:
 class MetadataRequest(Request[MetadataResponse]):
     """Request some topics, all (``topics=None``), or none (``[]``, which means all in version 0).
 
-    Below v4, a broker with auto-creation creates every unknown topic of the request.
+    Below v4, a broker with auto-creation creates every unknown topic of the request. A request for all topics or none
+    creates nothing, so it leaves the switch at its default, which every version can carry.
     """
 
     RELIABLE_EPOCHS = since(9)  # before Kafka 2.4, brokers may return outdated leader epochs

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aiokafka_lite.errors import ErrorCode, ProtocolError
+from aiokafka_lite.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from aiokafka_lite.protocol.connection import (
     ClientProtocol,
     InFlight,
@@ -150,10 +150,12 @@ def test_an_unanswered_request_is_not_in_flight() -> None:
 
 def test_a_request_that_cannot_be_encoded_is_not_in_flight() -> None:
     client = ClientProtocol[str]("broker 1")
-    with pytest.raises(ValueError, match=r"HeartbeatRequest\.group_instance_id v0"):
-        client.encode_request(
-            HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i"), 0, "", "promise"
-        )
+    static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
+    says = r"broker 1 supports Heartbeat up to version 0, .* HeartbeatRequest\.group_instance_id v0"
+    with pytest.raises(UnsupportedVersion, match=says):
+        client.encode_request(static, 0, "", "promise")
+    with pytest.raises(ValueError, match=r"HeartbeatRequest\.generation_id v0"):
+        client.encode_request(HeartbeatRequest(group_id="g", generation_id=2**31, member_id="m"), 0, "", "promise")
     assert not client.in_flight
     assert client.next_correlation_id == 0
 
