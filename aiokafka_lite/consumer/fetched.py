@@ -66,6 +66,7 @@ class Chunk:
     __slots__ = (
         "_end",
         "_iterated",
+        "header_count",
         "headers",
         "index",
         "keys",
@@ -87,6 +88,7 @@ class Chunk:
         self.keys: Sequence[bytes | None] = columns.keys
         self.values: Sequence[bytes | None] = columns.values
         self.headers: Sequence[tuple[Header, ...]] = columns.headers
+        self.header_count = columns.header_count
         self.timestamp_type: TimestampType = batch.timestamp_type
         self.leader_epoch: int | None = batch.leader_epoch if batch.leader_epoch >= 0 else None
         self.start = position
@@ -182,7 +184,7 @@ def decode(
             batch.verify_crc()
         if is_hidden(batch, aborted, max_size):
             return
-        for columns in batch.chunks(max_size):
+        for columns in batch.chunks(max_size, start_offset=position):
             chunk = Chunk(partition, batch, columns, position)
             position = max(position, chunk.next_offset)
             if len(chunk):
@@ -217,7 +219,8 @@ def corrupt(partition: TopicPartition, position: int, reason: str, batch: Record
 
 def _is_abort_marker(batch: RecordBatch, max_size: int) -> bool:
     """Whether a control batch says "aborted": its one record's key is (int16 version, int16 type)."""
-    for key in batch.columns(max_size).keys:
+    for columns in batch.chunks(max_size, max_records=1):
+        key = columns.keys[0]
         if key is None or len(key) < 4:
             raise ProtocolError(f"the control record at offset {batch.base_offset} has no type")
         return int.from_bytes(key[2:4], "big") == ABORT_MARKER

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from ..aio.retry import Backoff
 from ..config import ConsumerConfig
 from ..errors import KafkaError
+from ..protocol.records import MAX_HEADERS
 from ..types import Record, TopicPartition
 from .columns import Batch, continues, joined, take
 from .fetched import Chunk
@@ -135,7 +136,7 @@ class Reader:
 
     def _begin_iteration(self, chunk: Chunk, count: int) -> None:
         # All records of the chunk count now, because taking them from the cursor is not noticed.
-        self._count(count)
+        self._count(count + chunk.header_count)
         self._iterated = chunk
         if self._tracker is not None and self._served is not None:
             self._tracker.begin_iteration(self._served, chunk)
@@ -143,24 +144,28 @@ class Reader:
     def take(self, max_records: int, only: Only = None) -> list[Record]:
         """Up to ``max_records`` of what is buffered, of as many partitions as that takes.
 
+        There are fewer if they have ``MAX_HEADERS`` headers together: a header costs as much as a record.
         Raises the error of a partition, unless there are records to return first: then the next call raises it.
         """
         records: list[Record] = []
-        while len(records) < max_records:
+        headers = 0
+        while len(records) < max_records and headers < MAX_HEADERS:
             chunk = self._next_after(records, only)
             if chunk is None:
                 break
             batch = take(chunk, max_records - len(records))
-            self._count(len(batch))
+            self._count(len(batch) + chunk.header_count)
             self._hand_out(chunk)
             records += batch
+            headers += chunk.header_count
         return records
 
     def take_batch(self, max_records: int) -> Batch | None:
         """Up to ``max_records`` of one partition; None if nothing is buffered. Raises as ``take``."""
         batches: list[Batch] = []
         left = max_records
-        while left > 0:
+        headers = 0
+        while left > 0 and headers < MAX_HEADERS:
             chunk = self._next_after(batches)
             # A batch of columns has one partition, leader epoch and timestamp type; another chunk begins the next
             # batch.
@@ -169,9 +174,10 @@ class Reader:
             batches.append(take(chunk, left))
             self._hand_out(chunk)
             left -= len(batches[-1])
+            headers += chunk.header_count
         if not batches:
             return None
-        self._count(max_records - left)
+        self._count(max_records - left + headers)
         return joined(batches)
 
     def peek(self, only: Only = None) -> tuple[AssignedPartition, Chunk] | None:

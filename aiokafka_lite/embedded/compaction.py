@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..protocol.records import RecordBatch, RecordColumns, encode_batch
+from ..protocol.records import replace_records, scan
 from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
 
 
@@ -28,13 +28,7 @@ def compact(log: Log, now_ms: int, delete_retention_ms: int) -> bool:
 
 def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:
     """The offset of each key's last record."""
-    latest: dict[bytes, int] = {}
-    for batch in batches:
-        columns = batch.view().columns(MAX_DECOMPRESSED_SIZE)
-        for key, offset in zip(columns.keys, columns.offsets, strict=True):
-            if key is not None:
-                latest[bytes(key)] = offset
-    return latest
+    return {record.key: record.offset for batch in batches for record in batch.scan() if record.key is not None}
 
 
 def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int) -> StoredBatch | None:
@@ -42,35 +36,24 @@ def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int)
     view = batch.view()
     if view.is_control:
         return batch
-    columns = view.columns(MAX_DECOMPRESSED_SIZE)
+    body = view.body(MAX_DECOMPRESSED_SIZE)
     kept = [
-        index
-        for index, (key, offset) in enumerate(zip(columns.keys, columns.offsets, strict=True))
-        if key is not None
-        and latest[bytes(key)] == offset
-        and not (columns.values[index] is None and columns.timestamps[index] < tombstones_before)
+        record
+        for record in scan(view, body)
+        if record.key is not None
+        and latest[record.key] == record.offset
+        and (record.has_value or record.timestamp >= tombstones_before)
     ]
-    if len(kept) == len(columns.offsets):
+    if len(kept) == view.count:
         return batch
     if not kept:
         return None
-    return _rebuilt(batch, view, columns, kept)
-
-
-def _rebuilt(batch: StoredBatch, view: RecordBatch, columns: RecordColumns, kept: list[int]) -> StoredBatch:
-    rows = [(columns.timestamps[i], columns.keys[i], columns.values[i], columns.headers[i]) for i in kept]
-    data = encode_batch(
-        rows,
-        base_offset=batch.base_offset,
+    max_timestamp = max(record.timestamp for record in kept)
+    data = replace_records(
+        view,
+        b"".join([body[record.start : record.end] for record in kept]),
+        count=len(kept),
+        max_timestamp=max_timestamp,
         compression=view.compression,
-        timestamp_type=view.timestamp_type,
-        producer_id=view.producer_id,
-        producer_epoch=view.producer_epoch,
-        base_sequence=view.base_sequence,
-        transactional=view.is_transactional,
-        leader_epoch=batch.leader_epoch,
-        offset_deltas=[columns.offsets[i] - batch.base_offset for i in kept],
-        last_offset_delta=batch.last_offset - batch.base_offset,
     )
-    timestamps = [columns.timestamps[i] for i in kept]
-    return StoredBatch(batch.base_offset, batch.last_offset, max(timestamps), batch.leader_epoch, data)
+    return batch._replace(max_timestamp=max_timestamp, data=data)

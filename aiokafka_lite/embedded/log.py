@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ..errors import ErrorCode
-from ..protocol.records import RecordBatch, split_batches
+from ..protocol.records import RecordBatch, RecordSpan, scan, split_batches
 
 MAX_DECOMPRESSED_SIZE = 128 * 1024 * 1024
 
@@ -40,6 +40,11 @@ class StoredBatch(NamedTuple):
     def view(self) -> RecordBatch:
         """The parsed header of these bytes."""
         return split_batches(self.data)[0]
+
+    def scan(self) -> Iterator[RecordSpan]:
+        """The records, without their values and headers."""
+        view = self.view()
+        return scan(view, view.body(MAX_DECOMPRESSED_SIZE))
 
 
 class EpochEnd(NamedTuple):
@@ -335,8 +340,7 @@ def _start_of(entry: tuple[int, int]) -> int:
 
 
 def _first_record(batch: StoredBatch, wanted: Callable[[int, int], bool]) -> TimestampedOffset | None:
-    columns = batch.view().columns(MAX_DECOMPRESSED_SIZE)
-    for timestamp, offset in zip(columns.timestamps, columns.offsets, strict=True):
-        if wanted(timestamp, offset):
-            return TimestampedOffset(timestamp, offset, batch.leader_epoch)
+    for record in batch.scan():
+        if wanted(record.timestamp, record.offset):
+            return TimestampedOffset(record.timestamp, record.offset, batch.leader_epoch)
     return None

@@ -155,13 +155,13 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.state.isr)} replicas are in sync, min.insync.replicas is {self.config.min_insync_replicas}",
             )
-        validate(batch, self.config, now_ms)
+        body = validate(batch, self.config, now_ms)
         duplicate = self._check_sequence(batch)
         log = self.log
         if duplicate is not None:
             return LogAppendInfo(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, log.start_offset)
         if self.config.compression not in (None, batch.compression):
-            records = recompress(batch, self.config)
+            records = recompress(batch, body, self.config)
         first = log.end_offset
         append_time = now_ms if self.config.log_append_time else NO_TIMESTAMP
         epoch = self.state.leader_epoch

@@ -1,12 +1,14 @@
 """The checks of a leader before it appends a client's batch, in Kafka's order.
 
-The header is enough for nearly all checks. Records are decoded only for rules about single records: keys in a compacted
-topic, and timestamps, if the header shows that one of them breaks the rule.
+The header is enough for nearly all checks. Records are scanned only for rules about single records: keys in a compacted
+topic, and timestamps, if the header shows that one of them breaks the rule. Their headers are never decoded: a small
+batch may have millions of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ..errors import ErrorCode, KafkaError
@@ -16,7 +18,8 @@ from ..protocol.records import (
     RecordBatch,
     check_lengths,
     codec_of,
-    encode_batch,
+    replace_records,
+    scan,
     split_batches,
     why_not_produced,
 )
@@ -32,6 +35,8 @@ LARGEST_LENGTH = 2**31 - 1 - LOG_OVERHEAD
 ATTRIBUTES_AT = 22
 TRANSACTIONAL = 0x10
 NO_TIMESTAMP = -1
+MAX_RECORD_ERRORS = 1_000
+"""The most records that a response lists. Kafka lists all of them; a small batch may have a million."""
 
 
 class RecordError(NamedTuple):
@@ -113,8 +118,11 @@ def _check_tail(records: Buffer, start: int) -> None:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "the bytes after the batch are not another batch")
 
 
-def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
-    """Check a client's batch against the settings of the topic. Raises RecordsRejected."""
+def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> Buffer:
+    """Check a client's batch against the settings of the topic; return its decompressed records.
+
+    Raises RecordsRejected.
+    """
     if batch.base_offset != 0:
         raise RecordsRejected(
             ErrorCode.INVALID_RECORD, f"the base offset of a producer's batch must be 0, got {batch.base_offset}"
@@ -139,60 +147,59 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
         check_lengths(body, batch.count)
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, str(error)) from error
-    if config.compacted:
-        _check_keys(batch)
-    if not config.log_append_time:
-        _check_timestamps(batch, config, now_ms)
+    try:
+        if config.compacted:
+            _check_keys(batch, body)
+        if not config.log_append_time:
+            _check_timestamps(batch, body, config, now_ms)
+    except KafkaError as error:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    return body
 
 
-def recompress(batch: RecordBatch, config: TopicConfig) -> bytes:
-    """Compress a valid batch with the codec of the topic. Raises RecordsRejected."""
+def recompress(batch: RecordBatch, body: Buffer, config: TopicConfig) -> bytes:
+    """Compress the records of a valid batch with the codec of the topic. Raises RecordsRejected."""
     if batch.producer_id >= 0 and batch.producer_epoch < 0:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} has no epoch")
-    columns = batch.columns(MAX_DECOMPRESSED_SIZE)
-    records = encode_batch(
-        zip(columns.timestamps, columns.keys, columns.values, columns.headers),
+    records = replace_records(
+        batch,
+        body,
+        count=batch.count,
+        max_timestamp=batch.max_timestamp,
         compression=config.compression or Compression.NONE,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
     )
     if len(records) > config.max_message_bytes:
         raise RecordsRejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {len(records)} bytes after compression")
     return records
 
 
-def _check_keys(batch: RecordBatch) -> None:
-    try:
-        keys = batch.columns(MAX_DECOMPRESSED_SIZE).keys
-    except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    missing = [index for index, key in enumerate(keys) if key is None]
-    if missing:
-        raise RecordsRejected(
-            ErrorCode.INVALID_RECORD,
-            "one or more records have been rejected: a record of a compacted topic must have a key",
-            [RecordError(index, "a record of a compacted topic must have a key") for index in missing],
-        )
+def _check_keys(batch: RecordBatch, body: Buffer) -> None:
+    missing = (index for index, record in enumerate(scan(batch, body)) if record.key is None)
+    _reject(
+        ErrorCode.INVALID_RECORD,
+        "a record of a compacted topic must have a key",
+        (RecordError(index, "a record of a compacted topic must have a key") for index in missing),
+    )
 
 
-def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
+def _check_timestamps(batch: RecordBatch, body: Buffer, config: TopicConfig, now_ms: int) -> None:
     newest = now_ms + config.timestamp_after_max_ms
     oldest = now_ms - config.timestamp_before_max_ms
     if batch.max_timestamp <= newest and min(batch.base_timestamp, batch.max_timestamp) >= oldest:
         return
-    try:
-        timestamps = batch.columns(MAX_DECOMPRESSED_SIZE).timestamps
-    except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    wrong = [
-        (index, timestamp)
-        for index, timestamp in enumerate(timestamps)
-        if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest
-    ]
-    if wrong:
-        raise RecordsRejected(
-            ErrorCode.INVALID_TIMESTAMP,
-            "one or more records have been rejected: timestamp out of range",
-            [RecordError(index, f"the timestamp must be from {oldest} to {newest}, got {at}") for index, at in wrong],
-        )
+    _reject(
+        ErrorCode.INVALID_TIMESTAMP,
+        "timestamp out of range",
+        (
+            RecordError(index, f"the timestamp must be from {oldest} to {newest}, got {record.timestamp}")
+            for index, record in enumerate(scan(batch, body))
+            if record.timestamp != NO_TIMESTAMP and not oldest <= record.timestamp <= newest
+        ),
+    )
+
+
+def _reject(code: ErrorCode, reason: str, errors: Iterable[RecordError]) -> None:
+    """Raise RecordsRejected with the first of these errors, unless there are none."""
+    listed = list(islice(errors, MAX_RECORD_ERRORS))
+    if listed:
+        raise RecordsRejected(code, f"one or more records have been rejected: {reason}", listed)

@@ -6,12 +6,13 @@ from .batch import (
     RecordBatch,
     check_lengths,
     encode_batch,
+    replace_records,
     rewrite_header,
     single_batch,
     split_batches,
     why_not_produced,
 )
-from .codec import RecordColumns, append_record, decode_records, encode_records
+from .codec import MAX_HEADERS, RecordColumns, append_record, decode_records, encode_records
 from .compression import (
     DEFAULT_MAX_DECOMPRESSED,
     check_available,
@@ -21,13 +22,16 @@ from .compression import (
     decompress,
 )
 from .murmur2 import murmur2, partition_for_key
+from .scan import RecordSpan, scan
 
 __all__ = [
     "DEFAULT_MAX_DECOMPRESSED",
     "HEADER_SIZE",
+    "MAX_HEADERS",
     "BatchBuilder",
     "RecordBatch",
     "RecordColumns",
+    "RecordSpan",
     "append_record",
     "check_available",
     "check_lengths",
@@ -40,7 +44,9 @@ __all__ = [
     "encode_records",
     "murmur2",
     "partition_for_key",
+    "replace_records",
     "rewrite_header",
+    "scan",
     "single_batch",
     "split_batches",
     "why_not_produced",

@@ -9,6 +9,7 @@ frames of the first clients have a wrong header checksum (KIP-57).
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -20,9 +21,13 @@ from .compression import decompress
 SMALLEST_LENGTH = (14, 22)
 """The smallest size field of a message, by format. It counts neither itself nor the offset."""
 
+MAX_MESSAGES = 1 << 19
+"""The most messages that a wrapper may have. All are walked before the first one is decoded, at 0.1 µs each."""
+
 _V0 = Struct(">qiIbb")
 _V1 = Struct(">qiIbbq")
 _INT32 = Struct(">i")
+_OFFSET_AND_SIZE = Struct(">qi")
 _CRC_COVERS_FROM = 16
 _OVERHEAD = 12
 _CODEC_MASK = 0x07
@@ -63,59 +68,75 @@ def checksum(data: memoryview) -> int:
     return zlib.crc32(data[_CRC_COVERS_FROM:])
 
 
-def decode_message(data: memoryview, max_decompressed_size: int) -> RecordColumns:
-    """The record of a message, or all records of a compressed wrapper. Raises CorruptRecord if it is malformed."""
+def decode_message(data: memoryview, max_decompressed_size: int, max_records: int) -> Iterator[RecordColumns]:
+    """The record of a message, or the records of a compressed wrapper in chunks of at most ``max_records``.
+
+    Raises CorruptRecord if it is malformed, or has more than ``MAX_MESSAGES`` messages.
+    """
     message = read_header(data)
     key, value = _key_and_value(data, message)
     codec = message.attributes & _CODEC_MASK
     if codec == Compression.NONE:
-        return RecordColumns([message.offset], [message.timestamp], [key], [value], [()])
+        yield RecordColumns([message.offset], [message.timestamp], [key], [value], [()])
+        return
     if codec > Compression.LZ4:
         raise CorruptRecord(f"a message of format v{message.magic} has the codec {codec}, which it cannot have")
     if value is None:
         raise CorruptRecord("a compressed message has no value")
     if codec == Compression.LZ4:
         value = with_right_lz4_header(value)
-    return _decode_wrapped(message, decompress(Compression(codec), value, max_decompressed_size))
+    yield from _decode_wrapped(message, decompress(Compression(codec), value, max_decompressed_size), max_records)
 
 
-def _decode_wrapped(wrapper: MessageHeader, messages: bytes) -> RecordColumns:
+def _decode_wrapped(wrapper: MessageHeader, messages: bytes, max_records: int) -> Iterator[RecordColumns]:
+    base = _base_offset(wrapper, messages)
+    append_time = wrapper.timestamp if wrapper.magic and wrapper.attributes & _LOG_APPEND_TIME else None
     view = memoryview(messages)
-    columns = RecordColumns([], [], [], [], [])
-    position = 0
-    while position < len(view):
-        rest = view[position:]
-        message = read_header(rest)
-        if message.magic != wrapper.magic or message.attributes & _CODEC_MASK:
-            raise CorruptRecord("a compressed message has an inner message of another format or with compression")
-        end = _OVERHEAD + message.size
-        key, value = _key_and_value(rest[:end], message)
-        if columns.offsets and message.offset <= columns.offsets[-1]:
-            raise CorruptRecord("the messages of a compressed message have decreasing offsets")
-        columns.offsets.append(message.offset)
-        columns.timestamps.append(message.timestamp)
-        columns.keys.append(key)
-        columns.values.append(value)
-        position += end
-    if not columns.offsets:
-        raise CorruptRecord("a compressed message is empty")
-    _number(columns, wrapper)
     no_headers: tuple[Header, ...] = ()
-    columns.headers.extend([no_headers] * len(columns.values))
-    return columns
+    position, last_offset = 0, -1
+    while position < len(view):
+        columns = RecordColumns([], [], [], [], [])
+        while position < len(view) and len(columns) < max_records:
+            message = read_header(view[position:])
+            if message.magic != wrapper.magic or message.attributes & _CODEC_MASK:
+                raise CorruptRecord("a compressed message has an inner message of another format or with compression")
+            end = position + _OVERHEAD + message.size
+            key, value = _key_and_value(view[position:end], message)
+            if message.offset <= last_offset:
+                raise CorruptRecord("the messages of a compressed message have decreasing offsets")
+            last_offset, position = message.offset, end
+            columns.offsets.append(base + message.offset)
+            columns.timestamps.append(message.timestamp if append_time is None else append_time)
+            columns.keys.append(key)
+            columns.values.append(value)
+            columns.headers.append(no_headers)
+        yield columns
 
 
-def _number(columns: RecordColumns, wrapper: MessageHeader) -> None:
+def _base_offset(wrapper: MessageHeader, messages: bytes) -> int:
+    """What to add to the offsets of the inner messages. The offset of the last one says it, so all are walked."""
+    position = count = first = last = 0
+    end = len(messages) - _OVERHEAD
+    while position <= end:
+        last, size = _OFFSET_AND_SIZE.unpack_from(messages, position)
+        if size < 0:
+            break
+        if not count:
+            first = last
+        position += _OVERHEAD + size
+        count += 1
+        if count > MAX_MESSAGES:
+            raise CorruptRecord(f"a compressed message has more than {MAX_MESSAGES} messages; no more can be read")
+    if not count:
+        raise CorruptRecord("a compressed message is empty")
     if wrapper.magic == 0:
-        if columns.offsets[-1] > wrapper.offset:
-            raise CorruptRecord(f"a compressed message at offset {wrapper.offset} ends with {columns.offsets[-1]}")
-        return
-    base = wrapper.offset - columns.offsets[-1]
-    if base < 0 or base + columns.offsets[0] < 0:
+        if last > wrapper.offset:
+            raise CorruptRecord(f"a compressed message at offset {wrapper.offset} ends with {last}")
+        return 0
+    base = wrapper.offset - last
+    if base < 0 or base + first < 0:
         raise CorruptRecord(f"a compressed message at offset {wrapper.offset} has more messages than its offset allows")
-    columns.offsets[:] = [base + offset for offset in columns.offsets]
-    if wrapper.attributes & _LOG_APPEND_TIME:
-        columns.timestamps[:] = [wrapper.timestamp] * len(columns.timestamps)
+    return base
 
 
 def _key_and_value(data: memoryview, message: MessageHeader) -> tuple[bytes | None, bytes | None]:

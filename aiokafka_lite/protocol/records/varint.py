@@ -48,7 +48,7 @@ def read_raw_varint(data: bytes | bytearray | memoryview, position: int) -> tupl
     return _read(data, position, 5, 32)
 
 
-def read_raw_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_raw_varlong(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """Like ``read_raw_varint``, with up to 10 bytes and 64 bits."""
     return _read(data, position, 10, 64)
 

@@ -23,9 +23,10 @@ from aiokafka_lite.protocol.messages import (
     FetchResponseTopic,
     MetadataRequest,
 )
-from aiokafka_lite.protocol.records import encode_batch
+from aiokafka_lite.protocol.records import MAX_HEADERS, encode_batch
 from aiokafka_lite.types import Compression, TopicPartition
 from tests.embedded.consumer.logs import consumer_of, fill, leader, take, until_replicated, write, write_batch
+from tests.pure.records.test_bombs import batch_of
 from tests.waiting import until
 
 FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
@@ -589,3 +590,41 @@ async def test_checksums_are_not_verified_without_check_crcs(cluster: EmbeddedCl
     async with consumer_of(cluster, check_crcs=False) as consumer:
         consumer.assign([FIRST])
         assert len(await take(consumer, 15)) == 15
+
+
+# ---- small batches that become large
+
+
+BOMBS = TopicPartition("bombs", 0)
+
+
+async def test_a_record_with_too_many_headers_is_an_error_that_a_seek_passes(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("bombs")
+    write_batch(cluster, BOMBS, bytes(batch_of(1, 2_000_000, 0).data))
+    write(cluster, BOMBS, [b"after"])
+    async with consumer_of(cluster) as consumer:
+        consumer.assign([BOMBS])
+        assert [record.offset for record in await consumer.poll(timeout=30.0)] == [0]
+        with pytest.raises(CorruptRecord, match=r"bombs-0 .* the record at offset 1 has 2000000 headers") as caught:
+            await consumer.poll(timeout=30.0)
+        error = caught.value
+        assert (error.topic, error.partition, error.offset, error.next_offset) == ("bombs", 0, 1, 3)
+        consumer.seek(BOMBS, error.next_offset)
+        assert [record.value for record in await consumer.poll(timeout=30.0)] == [b"after"]
+
+
+@pytest.mark.parametrize("way", ["poll", "batches"])
+async def test_one_read_returns_a_bounded_number_of_headers(cluster: EmbeddedCluster, way: str) -> None:
+    count = 20
+    await cluster.create_topic("bombs")
+    write_batch(cluster, BOMBS, bytes(batch_of(*[MAX_HEADERS // 2] * count).data))
+    async with consumer_of(cluster) as consumer:
+        consumer.assign([BOMBS])
+        read = 0
+        while read < count:
+            if way == "poll":
+                headers = [len(record.headers) for record in await consumer.poll(timeout=30.0)]
+            else:
+                headers = [len(each) for each in (await anext(consumer.batches())).headers]
+            assert 0 < sum(headers) <= MAX_HEADERS
+            read += len(headers)

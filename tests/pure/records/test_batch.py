@@ -236,7 +236,7 @@ class TestReading:
         assert [row for chunk in chunks for row in rows(chunk)] == rows(whole)
 
     def test_more_records_than_a_chunk_are_joined(self) -> None:
-        count = (1 << 16) + 10
+        count = (1 << 14) + 10
         data = with_records(bytes(encode_records(T, [T] * count, [None] * count, [b"x"] * count)), count)
         assert RecordBatch(data).columns().offsets == list(range(count))
 

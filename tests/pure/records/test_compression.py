@@ -143,7 +143,7 @@ def test_bomb_costs_no_more_than_the_limit(codec: Compression) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < limit + 3 * MIB
+    assert peak < limit * 9 // 8 + 3 * MIB  # the buffer grows by an eighth
 
 
 def snappy_claiming(size: int) -> bytes:

@@ -27,6 +27,7 @@ from aiokafka_lite.spark.offsets import Range
 from aiokafka_lite.spark.reading import Fetched
 from aiokafka_lite.types import Compression, TimestampType, TopicPartition
 from tests.cases import case
+from tests.pure.records.test_bombs import batch_of
 from tests.pure.records.test_legacy import message, wrapper
 
 ORDERS = TopicPartition("orders", 3)
@@ -262,3 +263,18 @@ def test_record_batches_are_made_of_enough_rows_and_at_the_end() -> None:
     assert sizes == [12_000, 12_000]
     assert [batch.num_rows for batch in using.rest()] == [3_000]
     assert list(using.rest()) == []
+
+
+def test_records_with_many_headers_become_several_record_batches() -> None:
+    counts = [0, 40_000, 30_000, 1, 65_536, 0]
+    rows = [(1, None, b"v", [("h", None)] * count) for count in counts]
+    using = decoder("offset", "headers")
+    fetched = [Fetched(Range(ORDERS, 1, FOREVER), [(RecordBatch(encode_batch(rows)), None)])]
+    found = [*using.decode(fetched), *using.rest()]
+    assert [batch.column("offset").to_pylist() for batch in found] == [[1], [2, 3], [4, 5]]
+    assert [len(each or ()) for batch in found for each in batch.column("headers").to_pylist()] == counts[1:]
+
+
+def test_a_record_with_too_many_headers_is_reported_before_they_are_decoded() -> None:
+    with pytest.raises(CorruptRecord, match="a record has 2000000 headers; at most 65536 can be read"):
+        decoded([batch_of(1, 2_000_000)], 0, FOREVER, "headers")

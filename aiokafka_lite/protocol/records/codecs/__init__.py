@@ -13,6 +13,7 @@ Rules for a decompressor, since bytes from a peer are not trusted:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from typing import NamedTuple
 
 from ....errors import CorruptRecord
@@ -50,15 +51,27 @@ def piece_sizes() -> Iterator[int]:
 
 
 def joined(codec: str, pieces: Iterator[bytes], max_size: int) -> bytes:
-    """The pieces as one; CorruptRecord as soon as they exceed ``max_size`` bytes."""
-    kept: list[bytes] = []
-    room = max_size
-    for piece in pieces:
-        room -= len(piece)
+    """The pieces as one; CorruptRecord as soon as they exceed ``max_size`` bytes.
+
+    ``BytesIO`` grows in place and gives its buffer without a copy, so that the pieces never take twice their size.
+    """
+    first = next(pieces, b"")
+    room = max_size - len(first)
+    if room < 0:
+        raise too_large(codec, max_size)
+    second = next(pieces, None)
+    if second is None:
+        return first
+    whole = BytesIO(first)
+    write = whole.write
+    whole.seek(len(first))
+    while second is not None:
+        room -= len(second)
         if room < 0:
             raise too_large(codec, max_size)
-        kept.append(piece)
-    return kept[0] if len(kept) == 1 else b"".join(kept)
+        write(second)
+        second = next(pieces, None)
+    return whole.getvalue()
 
 
 def max_blocks(max_size: int) -> int:

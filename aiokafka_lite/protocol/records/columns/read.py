@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
@@ -25,7 +26,7 @@ from aiokafka_lite.arguments import must_be
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ProtocolError
 from aiokafka_lite.extras import extra
 from aiokafka_lite.protocol.records.batch import RecordBatch
-from aiokafka_lite.protocol.records.codec import SMALLEST_RECORD, decode_headers
+from aiokafka_lite.protocol.records.codec import MAX_HEADERS, SMALLEST_RECORD, TooManyHeaders, decode_headers
 from aiokafka_lite.protocol.records.varint import read_raw_varint
 from aiokafka_lite.types import Header, TimestampType, TopicPartition
 
@@ -224,9 +225,9 @@ class ArrowDecoder:
         self._batches, self._bodies = [], []
         self._rows = self._bytes = 0
         if rows:
-            records = _PackedRecords(batches, bodies, self._corrupt, with_headers="headers" in self._names)
-            if len(records):
-                arrays = [_FROM_PACKED[name](records) for name in self._names]
+            records = _PackedRecords(batches, bodies, self._corrupt)
+            for part in records.parts(with_headers="headers" in self._names):
+                arrays = [_FROM_PACKED[name](part) for name in self._names]
                 yield extra("pyarrow").RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _append(self, packed: PackedBatch) -> None:
@@ -245,16 +246,20 @@ class ArrowDecoder:
 
     def _decode_old_format(self, packed: PackedBatch) -> Iterator[pyarrow.RecordBatch]:
         """A message of format v0 or v1, or the messages in a compressed one: decoded record by record."""
-        try:
-            found = packed.batch.columns(self._max_decompressed_size)
-        except ProtocolError as error:
-            raise self._corrupt(packed, str(error)) from error
-        wanted = slice(bisect_left(found.offsets, packed.low), bisect_left(found.offsets, packed.high))
-        if wanted.start < wanted.stop:
-            topic, partition = packed.partition
-            lists = (found.offsets, found.timestamps, found.keys, found.values, found.headers)
-            records = _Lists(topic, partition, packed.batch.timestamp_type, *(column[wanted] for column in lists))  # type: ignore[arg-type]
-            yield to_arrow(records, self._names)
+        chunks = packed.batch.chunks(self._max_decompressed_size)
+        while True:
+            try:
+                found = next(chunks, None)
+            except ProtocolError as error:
+                raise self._corrupt(packed, str(error)) from error
+            if found is None:
+                return
+            wanted = slice(bisect_left(found.offsets, packed.low), bisect_left(found.offsets, packed.high))
+            if wanted.start < wanted.stop:
+                topic, partition = packed.partition
+                lists = (found.offsets, found.timestamps, found.keys, found.values, found.headers)
+                records = _Lists(topic, partition, packed.batch.timestamp_type, *(column[wanted] for column in lists))  # type: ignore[arg-type]
+                yield to_arrow(records, self._names)
 
 
 class _PackedRecords:
@@ -271,8 +276,6 @@ class _PackedRecords:
         batches: Sequence[PackedBatch],
         bodies: Sequence[bytes | bytearray | memoryview],
         corrupt: Corrupt,
-        *,
-        with_headers: bool,
     ) -> None:
         np = extra("numpy")
         self.batches = batches
@@ -297,10 +300,29 @@ class _PackedRecords:
         self._refuse(at >= ends, "a record ends before its headers")
         self._refuse((self._octets[at] == 0) & (at + 1 != ends), "there are bytes after the last header of a record")
         self.rows = self._find_wanted()
-        self.headers = self._decode_headers(self.chosen(at), self.chosen(ends)) if with_headers else []
+        self._headers_at, self._ends = at, ends
+        self.headers: list[tuple[Header, ...] | None] = []  # of a part only
 
     def __len__(self) -> int:
         return len(self.offsets) if self.rows is None else len(self.rows)
+
+    def parts(self, *, with_headers: bool) -> Iterator[_PackedRecords]:
+        """The wanted records; with headers, decoded, in parts of at most ``MAX_HEADERS`` headers."""
+        np = extra("numpy")
+        if not with_headers or not len(self):
+            yield from (self,) if len(self) else ()
+            return
+        counts, _ = self._varints(self.chosen(self._headers_at))
+        totals = np.maximum(counts, 0).cumsum()
+        rows = np.arange(len(self.offsets)) if self.rows is None else self.rows
+        start = before = 0
+        while start < len(rows):
+            stop = max(start + 1, int(totals.searchsorted(before + MAX_HEADERS, "right")))
+            part = copy(self)
+            part.rows = rows[start:stop]
+            part.decode_headers()
+            yield part
+            start, before = stop, int(totals[stop - 1])
 
     def chosen(self, column: Numbers) -> Numbers:
         """A column without the records that are not wanted."""
@@ -382,8 +404,9 @@ class _PackedRecords:
         rows: Numbers = extra("numpy").nonzero((self.offsets >= low) & (self.offsets < high))[0]
         return rows
 
-    def _decode_headers(self, at: Numbers, ends: Numbers) -> list[tuple[Header, ...] | None]:
-        """The headers of the wanted records, None where a record has none. Record by record, where there are any."""
+    def decode_headers(self) -> None:
+        """Set ``headers``: those of the wanted records, None where a record has none. Record by record."""
+        at, ends = self.chosen(self._headers_at), self.chosen(self._ends)
         made: list[tuple[Header, ...] | None] = [None] * len(self)
         names: dict[bytes, str] = {}
         for row in extra("numpy").nonzero(self._octets[at])[0].tolist():
@@ -392,9 +415,11 @@ class _PackedRecords:
                 made[row], after = decode_headers(self.data, int(at[row]), names)
             except (CorruptRecord, IndexError) as error:
                 self._refuse_row(record, f"a header cannot be decoded: {error}")
+            except TooManyHeaders as error:
+                self._refuse_row(record, f"a record has {error.count} headers; at most {MAX_HEADERS} can be read")
             if after != ends[row]:
                 self._refuse_row(record, "the headers of a record do not end where the record does")
-        return made
+        self.headers = made
 
     def _refuse(self, wrong: Numbers, reason: str) -> None:
         if wrong.any():

@@ -1,0 +1,59 @@
+"""Walk the records of a batch without decoding them: offsets, times, keys, and the place of each record.
+
+For a broker, which stores records as they are. A record's headers are skipped by the record's length, so a million of
+them cost nothing. Only lengths are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...errors import CorruptRecord
+from .batch import RecordBatch
+from .codec import Buffer
+from .varint import read_raw_varint, read_raw_varlong
+
+
+class RecordSpan(NamedTuple):
+    """One record of a batch: ``body[start:end]``. ``timestamp`` is in milliseconds."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    has_value: bool
+    start: int
+    end: int
+
+
+def scan(batch: RecordBatch, body: Buffer) -> Iterator[RecordSpan]:
+    """The records of a batch of format v2, whose decompressed records are ``body``.
+
+    Raises CorruptRecord when it comes to a malformed record.
+    """
+    data = memoryview(body)
+    append_time = batch.append_time
+    position = 0
+    try:
+        for _ in range(batch.count):
+            start = position
+            raw, position = read_raw_varint(data, position)
+            end = position + (raw >> 1)
+            if raw & 1 or end > len(data):
+                raise CorruptRecord("a record has a wrong length")
+            raw, position = read_raw_varlong(data, position + 1)
+            timestamp = batch.base_timestamp + (raw >> 1 ^ -(raw & 1)) if append_time is None else append_time
+            raw, position = read_raw_varint(data, position)
+            offset = batch.base_offset + (raw >> 1 ^ -(raw & 1))
+            raw, position = read_raw_varint(data, position)
+            key = None
+            if not raw & 1:
+                key = bytes(data[position : position + (raw >> 1)])
+                position += raw >> 1
+            raw, position = read_raw_varint(data, position)
+            if position + (0 if raw & 1 else raw >> 1) > end:
+                raise CorruptRecord("a key or value is longer than its record")
+            yield RecordSpan(offset, timestamp, key, not raw & 1, start, end)
+            position = end
+    except IndexError:
+        raise CorruptRecord("a batch ends in the middle of a record") from None
