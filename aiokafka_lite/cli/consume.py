@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from ..aio.service import ServiceState
 from ..arguments import must_be
 from ..consumer import Consumer, RebalanceHandle, RebalanceListener
 from ..consumer.columns import Batch
-from ..errors import ConfigurationError, ErrorCode, UnknownTopic
+from ..errors import ConfigurationError, ErrorCode, IllegalStateError, UnknownTopic
 from ..group import MemberState
 from ..types import TopicPartition
 from .connection import Connection
@@ -69,6 +70,9 @@ async def consume(connection: Connection, job: Job) -> int:
         if job.group is None:
             await bounds.seek(consumer, consumer.assignment)
             await bounds.find_ends(consumer.assignment)
+        elif job.until_end and not isinstance(topics, re.Pattern):
+            for topic in topics:
+                await consumer.partitions_for(topic)  # a member of an unknown topic would end without an error
         with ExitStack() as stack:
             shown = stack.enter_context(
                 progress("consumed", job.max_records, in_bytes=False, is_wanted=not sys.stdout.isatty())
@@ -118,10 +122,14 @@ class _Bounds(RebalanceListener):
         self.ends: dict[TopicPartition, int] = {}
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        if self._start.offset is not None or self._start.time is not None:
-            committed = await self.consumer.committed(partitions)
-            await self.seek(handle, [each for each, found in committed.items() if found is None])
-        await self.find_ends(partitions)
+        try:
+            if self._start.offset is not None or self._start.time is not None:
+                committed = await self.consumer.committed(partitions)
+                await self.seek(handle, [each for each, found in committed.items() if found is None])
+            await self.find_ends(partitions)
+        except IllegalStateError:
+            if self.consumer.state is not ServiceState.CLOSING:
+                raise  # a command that is stopped needs no bounds
 
     async def find_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Look up the ends of new partitions. A partition that returns keeps the end from its first assignment."""
@@ -211,10 +219,26 @@ class _Reading:
         """Whether all assigned partitions are read up to the ends that they had at their first assignment."""
         if not self._job.until_end:
             return False
-        if self._job.group is not None and self._consumer.membership is not MemberState.STABLE:
+        if self._job.group is not None and not self._has_assignment():
             return False
         for partition in self._consumer.assignment:
             end = self._ends.get(partition)
-            if end is None or await self._consumer.position(partition) < end:
+            if end is None:
                 return False
+            try:
+                if await self._consumer.position(partition) < end:
+                    return False
+            except IllegalStateError:
+                if partition in self._consumer.assignment:
+                    raise
+                return False  # a rebalance took it during the wait
         return True
+
+    def _has_assignment(self) -> bool:
+        """Whether the group's last rebalance is complete here. A member is STABLE before it has its partitions."""
+        group = self._consumer.diagnose().group
+        return (
+            group is not None
+            and group.state == MemberState.STABLE.name
+            and group.owned == len(self._consumer.assignment)
+        )

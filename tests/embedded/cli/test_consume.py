@@ -1,0 +1,128 @@
+"""``consume --group NEW --until end`` prints everything, however slow the brokers are."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("typer")
+
+from aiokafka_lite.cli.connection import Connection
+from aiokafka_lite.cli.consume import Job, consume
+from aiokafka_lite.cli.formats import Line
+from aiokafka_lite.consumer import Consumer
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import UnknownTopic
+from aiokafka_lite.protocol.messages import (
+    FetchRequest,
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from aiokafka_lite.types import TopicPartition
+from tests.embedded.consumer.logs import fill
+
+REQUESTS = [
+    FetchRequest,
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory(Connection):
+    """Reaches the embedded cluster without a socket."""
+
+    cluster: EmbeddedCluster
+
+    def consumer(self, group: str | None, **given: object) -> Consumer:
+        made: Any = Connection.consumer(self, group, connector=self.cluster.connector, **given)
+        return made
+
+
+def job(**changes: Any) -> Job:
+    made: dict[str, Any] = {
+        "topics": ("orders",),
+        "is_pattern": False,
+        "partitions": (),
+        "group": "new",
+        "start": "earliest",
+        "until_end": True,
+        "max_records": None,
+        "line": Line(),
+        "settings": {},
+    }
+    return Job(**{**made, **changes})
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_new_group_reads_everything_up_to_the_end(
+    cluster: EmbeddedCluster, seed: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await cluster.create_topic("orders", partitions=2)
+    for number in range(2):
+        fill(cluster, TopicPartition("orders", number), 50)
+    chance = random.Random(seed)
+    for request in chance.sample(REQUESTS, 3):
+        cluster.on(request, times=chance.randint(1, 3)).delay(chance.choice([0.05, 0.3, 1.0, 4.0]))
+    connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+    assert await consume(connection, job()) == 0
+    lines = sorted(map(int, capfd.readouterr().out.split()))
+    assert lines == sorted([*range(50)] * 2)
+
+
+async def test_an_unknown_topic_of_a_group_is_an_error(cluster: EmbeddedCluster) -> None:
+    connection = InMemory(cluster.bootstrap_servers, None, (), 2.0, cluster)
+    with pytest.raises(UnknownTopic, match="'orders'"):
+        await consume(connection, job())
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_command_that_is_stopped_at_any_time_ends_without_an_error(
+    cluster: EmbeddedCluster, seed: int
+) -> None:
+    await cluster.create_topic("orders", partitions=2)
+    fill(cluster, TopicPartition("orders", 0), 50)
+    chance = random.Random(seed)
+    for request in REQUESTS:
+        cluster.on(request, times=1).delay(0.5)
+    connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+    command = asyncio.create_task(consume(connection, job(start="10", until_end=False)))
+    await asyncio.sleep(chance.uniform(0.0, 5.0))
+    command.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await command
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_two_commands_of_one_group_read_everything_between_them(
+    cluster: EmbeddedCluster, seed: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await cluster.create_topic("orders", partitions=4)
+    for number in range(4):
+        fill(cluster, TopicPartition("orders", number), 50)
+    chance = random.Random(seed)
+    for request in chance.sample(REQUESTS, 3):
+        cluster.on(request, times=chance.randint(1, 3)).delay(chance.choice([0.05, 0.3, 1.0, 4.0]))
+    connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+
+    async def later() -> int:
+        await asyncio.sleep(chance.uniform(0.0, 10.0))
+        return await consume(connection, job())
+
+    assert await asyncio.gather(consume(connection, job()), later()) == [0, 0]
+    assert set(Counter(map(int, capfd.readouterr().out.split()))) == set(range(50))
