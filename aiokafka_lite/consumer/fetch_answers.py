@@ -40,6 +40,9 @@ from .truncation import TruncationCheck, read_epochs
 
 logger = logging.getLogger(__name__)
 
+LOGGED_ATTEMPTS = 5
+"""Failures of a partition in a row from which on they are an outage. The first ones follow each move of a leader."""
+
 
 class FetchAnswers:
     """Applies the answers of one broker. Owner: its ``BrokerFetcher``.
@@ -91,7 +94,8 @@ class FetchAnswers:
                     # slows down.
                     anything = True
                     continue
-                anything = self._apply_partition(assigned, given, response, total) or anything
+                is_full = total >= plan.max_bytes
+                anything = self._apply_partition(assigned, given, response, total, is_full) or anything
                 self._subscription.update_ready(assigned)
         # Once for the whole answer: a reader that wakes up for the first partition should find all of them.
         if self._subscription.ready:
@@ -102,7 +106,12 @@ class FetchAnswers:
         return assigned.position.version != version or not self._subscription.holds(assigned)
 
     def _apply_partition(
-        self, assigned: AssignedPartition, given: FetchResponsePartition, response: FetchResponse, total: int
+        self,
+        assigned: AssignedPartition,
+        given: FetchResponsePartition,
+        response: FetchResponse,
+        total: int,
+        is_full: bool,
     ) -> bool:
         code = ErrorCode.of(given.error_code)
         outcome = classify(code)
@@ -114,9 +123,8 @@ class FetchAnswers:
             return True
         match outcome:
             case Outcome.DATA:
-                return self._apply_data(assigned, given, total)
+                return self._apply_data(assigned, given, total, is_full)
             case Outcome.REFRESH:
-                logger.debug("%s: broker %s answered %s", assigned.partition, self._node_id, code.name)
                 leader = given.current_leader
                 is_news = leader.leader_id >= 0 and self._client.update_leader(
                     assigned.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
@@ -124,14 +132,27 @@ class FetchAnswers:
                 # With a newer leader the next request goes there at once: no backoff.
                 if not is_news:
                     self._client.request_refresh()
-                    self._back_off(assigned)
+                    self._retry(assigned, code)
             case Outcome.RETRY:
-                self._back_off(assigned)
+                self._retry(assigned, code)
             case Outcome.RESET:
                 self._out_of_range(assigned)
             case Outcome.RAISE:
                 self._fail(assigned, code)
         return True
+
+    def _retry(self, assigned: AssignedPartition, code: ErrorCode) -> None:
+        partition = assigned.partition
+        self._back_off(assigned)
+        if assigned.attempts >= LOGGED_ATTEMPTS:
+            error = error_for(code, f"fetching {partition}")
+            what = "%s: broker %s answers %s; retrying"
+            self._client.outages.report(logger, str(partition), error, what, partition, self._node_id, code.name)
+
+    def _recovered(self, assigned: AssignedPartition) -> None:
+        if self._client.outages:
+            partition = assigned.partition
+            self._client.outages.recovered(logger, str(partition), "fetched %s again", partition)
 
     def _fail(self, assigned: AssignedPartition, code: ErrorCode) -> None:
         # Also for an error that the user gets: a loop that reads on after it must not ask the broker without a pause.
@@ -141,25 +162,34 @@ class FetchAnswers:
         else:
             assigned.fail(error_for(code, f"fetching {assigned.partition} at offset {assigned.buffer.end}"))
 
-    def _apply_data(self, assigned: AssignedPartition, given: FetchResponsePartition, total: int) -> bool:
+    def _apply_data(
+        self, assigned: AssignedPartition, given: FetchResponsePartition, total: int, is_full: bool
+    ) -> bool:
         assigned.high_watermark = given.high_watermark if given.high_watermark >= 0 else None
         assigned.last_stable_offset = given.last_stable_offset if given.last_stable_offset >= 0 else None
         if given.preferred_read_replica >= 0 and given.preferred_read_replica != self._node_id:
             assigned.prefer(given.preferred_read_replica, self._now() + self._client.config.metadata_max_age)
+            self._count_move(assigned)
             self._on_source_change()
             return True
         if given.diverging_epoch.epoch >= 0:
             self._truncate(assigned, given.diverging_epoch.end_offset)
             return True
-        return self._buffer(assigned, given, total)
+        return self._buffer(assigned, given, total, is_full)
 
-    def _buffer(self, assigned: AssignedPartition, given: FetchResponsePartition, total: int) -> bool:
-        """Append a partition's records to its buffer. False if there are none."""
+    def _buffer(
+        self, assigned: AssignedPartition, given: FetchResponsePartition, total: int, is_full: bool
+    ) -> bool:
+        """Append a partition's records to its buffer. False if there are none.
+
+        ``total`` is the size of all records of the answer; ``is_full``: the request allowed no more.
+        """
         data = given.records
         if not data:
             # An empty answer proves that the broker serves the partition. Records prove it only when they could be
             # decoded, which the reader finds out.
             assigned.succeeded()
+            self._recovered(assigned)
             return False
         self._subscription.count_answer(assigned)
         # A slice keeps the whole frame in memory. That is fine for most of a frame; a small slice of a paused partition
@@ -175,31 +205,39 @@ class FetchAnswers:
             aborted = AbortedTransactions(given.aborted_transactions or ())
         appended = assigned.buffer.add(batches, aborted)
         if not batches:
-            self._ask_for_more(assigned, len(data))
+            self._ask_for_more(assigned, len(data), is_full)
         # A broker that repeats old records would otherwise be asked for them in a hot loop.
         elif not appended:
             partition, offset = assigned.partition, assigned.buffer.end
             repeated = ProtocolError(f"broker {self._node_id} sent only records before offset {offset}")
-            self._client.outages.report(logger, f"fetching {partition}", repeated, "%s: %s", partition, repeated)
+            self._client.outages.report(logger, str(partition), repeated, "%s: %s", partition, repeated)
             self._back_off(assigned)
+        else:
+            self._recovered(assigned)
         return True
 
-    def _ask_for_more(self, assigned: AssignedPartition, size: int) -> None:
+    def _ask_for_more(self, assigned: AssignedPartition, size: int, is_full: bool) -> None:
         """No whole batch came: brokers before KIP-74 cut even the first batch, so the next fetch asks for more."""
         limit, buffer = self._config.fetch_max_bytes, assigned.buffer
-        # The broker returned as many bytes as it may, and no batch fits into them: asking again changes nothing.
-        if buffer.fetch_size >= limit and size >= buffer.fetch_size:
+        is_cut = size >= buffer.fetch_size
+        if not is_cut and not is_full:
+            # The broker could have sent more, so the batch's length is wrong, or the rest of it does not exist.
             self._back_off(assigned)
-            assigned.fail_corrupt(f"a batch is larger than fetch_max_bytes={limit}")
-            return
-        buffer.fetch_size = min(2 * buffer.fetch_size, max(limit, buffer.fetch_size))
+            assigned.fail_corrupt(f"broker {self._node_id} sent {size} bytes, which are not a whole batch")
+        elif buffer.fetch_size < limit:
+            buffer.fetch_size = min(2 * buffer.fetch_size, limit)
+        else:
+            self._back_off(assigned)
+            if is_cut:  # asking again changes nothing
+                assigned.fail_corrupt(f"a batch is larger than fetch_max_bytes={limit}")
 
     def _out_of_range(self, assigned: AssignedPartition) -> None:
         if assigned.buffer.has_data:
             self._back_off(assigned)  # the buffer is read first; then the offset is asked for again
             return
         offset, policy = assigned.buffer.end, self._config.auto_offset_reset
-        logger.warning("%s has no offset %s; auto_offset_reset=%s applies", assigned.partition, offset, policy)
+        logger.debug("%s has no offset %s; auto_offset_reset=%s applies", assigned.partition, offset, policy)
+        self._count_move(assigned)
         assigned.reset_by(self._policy, out_of_range=offset)
         self._on_lost_position()
 
@@ -252,18 +290,19 @@ class FetchAnswers:
         self._subscription.settle()
         partition, fetched, offset = assigned.partition, assigned.buffer.end, assigned.offset
         if offset is None or end_offset < 0:
+            self._back_off(assigned)
             return
         what = "the log of %s was truncated at offset %s; it was fetched up to %s"
         logger.warning(what, partition, end_offset, fetched)
-        # ``seek`` drops the buffer, although the position stays: its last records do not exist any more.
+        # ``move`` drops the buffer, although the position stays: its last records do not exist any more.
+        self._count_move(assigned)
         if offset <= end_offset:
-            assigned.seek(offset)  # only records that were fetched ahead are lost
+            assigned.move(offset)  # only records that were fetched ahead are lost
         elif self._policy is not Reset.NONE:
-            assigned.seek(end_offset)
-            # After ``seek``: an observer that looks at the position finds the new one.
+            assigned.move(end_offset)
+            # After ``move``: an observer that looks at the position finds the new one.
             self._subscription.report_reset(partition, offset, end_offset, ResetReason.TRUNCATED)
         else:
-            self._back_off(assigned)
             why = f"{partition} was truncated at offset {end_offset}, but it was read up to {offset}; seek to continue"
             assigned.fail(error_for(ErrorCode.OFFSET_OUT_OF_RANGE, why))
 
@@ -279,6 +318,13 @@ class FetchAnswers:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+    def _count_move(self, assigned: AssignedPartition) -> None:
+        """The broker demands another offset or another broker: follow at once, but not again and again."""
+        if assigned.attempts:
+            self._back_off(assigned)
+        else:
+            assigned.back_off(self._now())
 
     def _back_off(self, assigned: AssignedPartition) -> None:
         assigned.back_off(self._now() + self._backoff.after(assigned.attempts))

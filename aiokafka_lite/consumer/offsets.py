@@ -6,7 +6,7 @@ The first half is pure and shared with the position keeper, which looks up the o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -73,15 +73,23 @@ def lookup_request(
     )
 
 
-def read_lookup(wanted: Iterable[TopicPartition], response: ListOffsetsResponse) -> LookupAnswer:
-    """The answer by partition; a wanted partition that it leaves out counts as unknown to the broker."""
+def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsResponse) -> LookupAnswer:
+    """The answer by partition, for those in ``wanted``.
+
+    A partition that the answer leaves out counts as unknown to the broker. Each log has both ends, so an end without an
+    offset counts as one that is not available yet.
+    """
     answer = LookupAnswer()
     for topic in response.topics:
         for given in topic.partitions:
             partition = TopicPartition(topic.name, given.partition_index)
             code = ErrorCode.of(given.error_code)
+            if partition not in wanted:
+                continue
             if code is not ErrorCode.NONE:
                 answer.errors[partition] = code
+            elif given.offset < 0 and wanted[partition] < 0:
+                answer.errors[partition] = ErrorCode.OFFSET_NOT_AVAILABLE
             elif given.offset < 0:
                 answer.found[partition] = None
             else:

@@ -7,8 +7,9 @@ Invariants that once broke:
 
 - A failure is raised only after the records before it are delivered, and only once; then the partition is fetched again
   from its position, which repairs what the network broke.
-- ``succeeded`` resets the retry state only when a new batch could be decoded. A reader that still has old records must
-  not cancel the backoff of a fetch that keeps failing.
+- ``succeeded`` resets the retry state only when a new batch could be decoded, or when the user seeks. A reader that
+  still has old records must not cancel the backoff of a fetch that keeps failing. Nor must an offset that a broker
+  names, or a broker that refuses each offset would be asked in a busy loop.
 - ``preferred`` is a follower that the leader named (KIP-392). An error from it never resets the position: a follower
   may lag behind, so the leader is asked first.
 """
@@ -108,6 +109,11 @@ class AssignedPartition:
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
         """Read from ``offset`` on. Drops the buffer and makes requests in flight meaningless."""
+        self.move(offset, leader_epoch)
+        self.succeeded()
+
+    def move(self, offset: int, leader_epoch: int | None = None) -> None:
+        """As ``seek``, to an offset that a broker named: the backoff stays."""
         self.position.seek()
         self._restart(offset, leader_epoch)
 
@@ -117,6 +123,8 @@ class AssignedPartition:
         """Forget the offset; ``reset`` chooses the new one. ``out_of_range`` is the offset that cannot be read."""
         self.position.reset_by(reset, out_of_range, reason)
         self._restart(-1, None)
+        if out_of_range is None:
+            self.succeeded()
 
     def end_lookup(self, version: int, offset: int, leader_epoch: int | None) -> bool:
         """The leader named the offset. False if the position has changed since the request."""
@@ -128,7 +136,6 @@ class AssignedPartition:
     def _restart(self, offset: int, leader_epoch: int | None) -> None:
         self.buffer.restart(offset, leader_epoch)
         self.failure = None
-        self.succeeded()
 
     # Records.
 

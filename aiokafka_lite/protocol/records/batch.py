@@ -115,7 +115,7 @@ class RecordBatch:
             raise CorruptRecord(f"a batch has the unknown format {self.magic}")
         if length != self.size - _LOG_OVERHEAD:
             raise CorruptRecord(f"a batch of {self.size} bytes claims a length of {length}")
-        if self.base_offset < 0 or self.last_offset_delta < 0 or self.last_offset > _INT64_MAX:
+        if self.base_offset < 0 or self.last_offset_delta < 0 or self.next_offset > _INT64_MAX:
             raise CorruptRecord(f"a batch claims offsets {self.base_offset} to {self.last_offset}")
 
     def _read_legacy_header(self) -> None:

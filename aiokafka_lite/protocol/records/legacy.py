@@ -58,7 +58,7 @@ def read_header(data: memoryview) -> MessageHeader:
         raise CorruptRecord(f"a message of format v{magic} claims {size} bytes, but has {len(data) - _OVERHEAD}")
     offset, size, crc, magic, attributes, *timestamp = header.unpack_from(data)
     message = MessageHeader(offset, size, crc, magic, attributes, timestamp[0] if timestamp else -1, header.size)
-    if message.offset < 0:
+    if not 0 <= message.offset < _INT64_MAX:  # the offset after it must exist
         raise CorruptRecord(f"a message has the offset {message.offset}")
     return message
 
