@@ -43,7 +43,7 @@ from ..errors import (
     UnsupportedVersion,
     error_for,
 )
-from ..net.broker import Broker
+from ..net.broker import Broker, Purpose
 from ..protocol.schema import Request, Since
 from ..protocol.versions import VersionTable
 from ..types import TopicPartition
@@ -104,7 +104,7 @@ class Peer:
 
     async def send(self, request: Request[R], *, at_most: int | None = None) -> R:
         """Send the request once and return the response. ``at_most`` bounds the version."""
-        return await self._broker.send(request, timeout=self._timeout, at_most=at_most)
+        return await self._broker.send(request, purpose=Purpose.ADMIN, timeout=self._timeout, at_most=at_most)
 
     def speaks(self, what: type[Request[Any]] | Since) -> bool:
         """Whether the broker and this client both speak an API, or a version of it that has the feature."""
@@ -285,7 +285,7 @@ class Calls:
     async def peer(self, node_id: int, deadline: Deadline, *, share: float = 1.0) -> Peer:
         """Connect to the broker, for an attempt that takes at most ``share`` of the time left."""
         broker = self._client.broker(node_id)
-        connection = await broker.connection()
+        connection = await broker.connection(Purpose.ADMIN)
         bound = max(min(deadline.left * share, self._client.config.request_timeout), 0.001)
         return Peer(broker, connection.versions, bound)
 

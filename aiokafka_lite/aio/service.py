@@ -11,6 +11,10 @@ Rule 2: A failure is never silent. The exception reaches the calls that wait (``
 
 Rule 3: ``close()`` takes a bounded time, also when a peer does not answer and when the closing itself is cancelled.
 
+Rule 4: A component that its user drops without ``close()`` is collected, and that is a ResourceWarning. So nothing that
+a running task holds refers to the component itself: a Service has weak references. Its tasks run on until the loop
+ends, since they may still deliver what the user has handed over.
+
 A component derives from ``Component``, which shows users ``start``, ``close``, ``state`` and ``async with`` and nothing
 else. The machinery is a ``Service`` that the component holds: it calls ``self._service.check()`` and so on.
 """
@@ -19,6 +23,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from types import TracebackType
@@ -27,8 +33,10 @@ from typing import Any, NoReturn, Self, TypeVar, TypeVarTuple
 import anyio
 import anyio.abc
 
+from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
 from ..protocol.state import next_state
+from .deadline import deadline
 
 logger = logging.getLogger(__name__)
 
@@ -89,14 +97,17 @@ class Service:
     def __init__(
         self,
         component: object,
-        on_start: Callable[[], Awaitable[object]] | None = None,
-        on_close: Callable[[], Awaitable[object]] | None = None,
+        on_start: Callable[[], Awaitable[object]],
+        on_close: Callable[[], Awaitable[object]],
     ) -> None:
         self.name = type(component).__name__
         """The component's class. The names of its tasks begin with it."""
-        self._component = component
-        self._on_start = on_start
-        self._on_close = on_close
+        # Weak references (rule 4). While start() and close() wait, their callers hold the component.
+        self._component = weakref.ref(component)
+        self._on_start = weakref.WeakMethod(on_start)
+        self._on_close = weakref.WeakMethod(on_close)
+        self.describe_start: Callable[[float], str] | None = None
+        """The error text of a start that took longer than so many seconds, or "". Set by the component."""
         self._state = ServiceState.NEW
         self.failure: BaseException | None = None
         """The exception that ended the component, or None."""
@@ -106,7 +117,9 @@ class Service:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._own_tasks: set[asyncio.Task[Any]] = set()
         self._attached: list[Service] = []
-        self._logs_cancellation = True  # False if another service owns this one: one line for all of them is enough
+        self._is_attached = False  # another service owns this one, and logs for both
+        self.start_timeout: float | None = None
+        """The seconds that ``start()`` was given, also to the service that owns this one; None if it got none."""
         self._started = asyncio.Event()
         self._closing = asyncio.Event()
         self._unusable = asyncio.Event()  # failed or ended; tasks may still be ending
@@ -130,23 +143,28 @@ class Service:
         """Whether the current task belongs to the component, so that it cannot wait for the component's end."""
         return asyncio.current_task() in self._own_tasks
 
-    async def start(self, *, is_attached: bool = False) -> None:
+    async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
         """Run ``on_start`` in a new root task. Raises what it raises; then, and when cancelled, no task remains.
 
-        ``is_attached``: another service owns this one, and logs for both.
+        Raises KafkaTimeout after ``timeout`` seconds. ``is_attached``: another service owns this one, bounds the start,
+        and logs for both.
         """
+        check_timeout(timeout)
         if self._state is not ServiceState.NEW:
             raise IllegalStateError(
-                f"{self._component!r} cannot be started: it is {self._state.name}; create a new one"
+                f"{self!r} cannot be started: it is {self._state.name}; create a new one"
             )
-        self._logs_cancellation = not is_attached
+        self._is_attached = is_attached
+        self.start_timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._close_scope = anyio.CancelScope()
         self._advance(ServiceEvent.START)
         self._root = self._loop.create_task(self._run(), name=self.name)
         self._root.add_done_callback(self._root_ended)
+        bound = None if is_attached else timeout
         try:
-            await self._started.wait()
+            with deadline(bound, lambda: self._describe_late_start(bound or 0.0)):
+                await self._started.wait()
         except BaseException:  # cancelled: the caller will never use the component, so nothing of it may remain
             self._begin_closing(0.0)
             await self._wait_for_end(CANCEL_TIMEOUT)
@@ -166,7 +184,7 @@ class Service:
             self._advance(ServiceEvent.CLOSE)
         if self._state is ServiceState.CLOSED:
             return
-        _check_loop(self._loop, self._component)
+        _check_loop(self._loop, self)
         bound = CLOSE_TIMEOUT if timeout is None else max(0.0, timeout)
         self._begin_closing(bound)
         if self.is_own_task:
@@ -179,7 +197,7 @@ class Service:
             raise
         if not ended:
             names = ", ".join(sorted(task.get_name() for task in self._own_tasks))
-            raise KafkaTimeout(f"{self._component!r} did not end: these tasks run on although cancelled: {names}")
+            raise KafkaTimeout(f"{self!r} did not end: these tasks run on although cancelled: {names}")
         self._raise_failure()
 
     async def until_unusable(self) -> NoReturn:
@@ -240,13 +258,25 @@ class Service:
         It is closed after the tasks of this component, in reverse order of attaching. Its failure is this component's.
         """
         self._attached.append(service)
-        await service.start(is_attached=True)
+        await service.start(self.start_timeout, is_attached=True)
         self.start_child(service.until_unusable, name=f"{self.name}: watch {service.name}")
 
     # Inside.
 
     def __repr__(self) -> str:
-        return repr(self._component)
+        component = self._component()
+        return f"<{self.name} dropped without close()>" if component is None else repr(component)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether it runs and no other service owns it, so that only its component could close it."""
+        return self._state in (ServiceState.STARTING, ServiceState.RUNNING) and not self._is_attached
+
+    def _describe_late_start(self, timeout: float) -> str:
+        for service in (self, *self._attached):
+            if service.describe_start is not None and (text := service.describe_start(timeout)):
+                return text
+        return f"{self!r} did not start within {timeout:g} s"
 
     async def _run(self) -> None:
         """The root task."""
@@ -259,9 +289,9 @@ class Service:
                 self._tasks.cancel_scope.cancel()
             if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
                 # anyio treats a cancelled child as one that returned, and the group ends without an exception.
-                self._fail_by_cancellation(f"a task of {self._component!r}")
+                self._fail_by_cancellation(f"a task of {self!r}")
         except asyncio.CancelledError:
-            self._fail_by_cancellation(repr(self._component))
+            self._fail_by_cancellation(repr(self))
             raise
         except BaseException as error:
             self._fail(error)
@@ -275,7 +305,7 @@ class Service:
         if not root.cancelled():
             root.exception()  # mark it as retrieved: KeyboardInterrupt and SystemExit have left the loop already
         if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
-            self._fail_by_cancellation(f"{self._component!r}, which had not begun,")
+            self._fail_by_cancellation(f"{self!r}, which had not begun,")
         self._own_tasks.discard(root)
         self._advance(ServiceEvent.ENDED)
         self._unusable.set()
@@ -286,8 +316,10 @@ class Service:
     async def _run_states(self, tasks: anyio.abc.TaskGroup) -> None:
         if self._state is not ServiceState.STARTING:
             return  # closed before the first turn
-        if self._on_start is not None:
-            await self._on_start()
+        on_start = self._on_start()
+        if on_start is not None:
+            await on_start()
+        del on_start  # this frame lives as long as the component runs, and must not hold it (rule 4)
         if self.state is not ServiceState.STARTING:
             return  # closed, or a child failed, and on_start awaited nothing that could have been cancelled
         self._advance(ServiceEvent.STARTED)
@@ -295,10 +327,11 @@ class Service:
         await self._closing.wait()
         assert self._close_scope is not None
         with self._close_scope as scope:
-            if self._on_close is not None:
-                await self._on_close()
+            on_close = self._on_close()
+            if on_close is not None:
+                await on_close()
         if scope.cancelled_caught:
-            logger.warning("%r did not close in time; its tasks are cancelled", self._component)
+            logger.warning("%r did not close in time; its tasks are cancelled", self)
 
     async def _run_child(
         self, scope: anyio.CancelScope, function: Callable[..., Coroutine[Any, Any, object]], args: Any, name: str
@@ -312,7 +345,7 @@ class Service:
                 await function(*args)
         except asyncio.CancelledError:
             if not self._tasks.cancel_scope.cancel_called:
-                self._fail_by_cancellation(f"task {name!r} of {self._component!r}")
+                self._fail_by_cancellation(f"task {name!r} of {self!r}")
             raise
         except BaseException as error:
             # Here and not at the end of the group: other children may take a while to end, and callers wait.
@@ -356,20 +389,20 @@ class Service:
         outermost component.
         """
         why = "was cancelled from outside, as when the event loop ends before close(): use it in 'async with'"
-        self._fail(IllegalStateError(f"{what} {why}"), logs=self.failure is None and self._logs_cancellation)
+        self._fail(IllegalStateError(f"{what} {why}"), logs=self.failure is None and not self._is_attached)
 
     def _fail(self, error: BaseException, logs: bool = True) -> None:
         error = unwrapped(error)
         if self.failure is not None:
             known = [self.failure, *(each.failure for each in self._attached)]
             if logs and not any(error is each for each in known) and not isinstance(error, BaseExceptionGroup):
-                logger.warning("%r has failed already; another error followed: %r", self._component, error)
+                logger.warning("%r has failed already; another error followed: %r", self, error)
             return
         was = self._state
         self.failure, self._traceback = error, error.__traceback__
         self._advance(ServiceEvent.FAIL)
         if logs and was is not ServiceState.STARTING:  # start() raises what happens during the start
-            logger.error("%r failed: %r", self._component, error)
+            logger.error("%r failed: %r", self, error)
         self._unusable.set()
         self._interrupt_waiters()
 
@@ -384,8 +417,8 @@ class Service:
 
     def _raise_unusable(self, why: str) -> NoReturn:
         self._raise_failure()
-        _check_loop(self._loop, self._component)
-        raise IllegalStateError(f"{self._component!r} {why}")
+        _check_loop(self._loop, self)
+        raise IllegalStateError(f"{self!r} {why}")
 
 
 class Component:
@@ -407,9 +440,22 @@ class Component:
     def state(self) -> ServiceState:
         return self._service.state
 
-    async def start(self) -> None:
-        """Make it usable. Raises what prevents that; then, and when cancelled, no task or connection remains."""
-        await self._service.start()
+    async def start(self, timeout: float | None = None) -> None:
+        """Make it usable within ``timeout`` seconds, ``api_timeout`` if None.
+
+        Raises KafkaTimeout and what else prevents it; then, and when cancelled, no task or connection remains.
+        """
+        await self._service.start(timeout)
+
+    def __del__(self) -> None:
+        service = self.__dict__.get("_service")  # missing if the constructor raised early
+        if service is not None and service.is_abandoned:
+            warnings.warn(
+                f"unclosed {type(self).__name__}: use it in 'async with', or await its close()",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
 
     async def close(self, timeout: float | None = None) -> None:
         """End in good order within ``timeout`` seconds (3 by default), then cancel what still runs.

@@ -68,6 +68,7 @@ class Client(Component):
             self.runtime,
         )
         self._updater = Updater(config, self._brokers, self.runtime, self.outages)
+        self._service.describe_start = self._updater.describe_late_start
         self._coordinators = Coordinators(
             lambda: self._brokers.by_load(self.view),
             lambda broker: self._requests.mark_unreachable(broker),
@@ -110,12 +111,15 @@ class Client(Component):
     async def _on_start(self) -> None:
         """Find the cluster: try the bootstrap servers in turn, repeatedly, until one answers.
 
-        Raises KafkaTimeout after ``api_timeout``, with the last error of each address. Raises AuthenticationError,
-        UnsupportedVersion or ProtocolError at once if another attempt would not help.
+        Raises KafkaTimeout after the timeout of ``start``, ``api_timeout`` by default, with the last error of each
+        address. Raises AuthenticationError, UnsupportedVersion or ProtocolError at once if another attempt would not
+        help.
         """
         self._service.start_child(self._close_connections_at_end, name="Client: connections")
         self._service.start_child(self._updater.run, name="Client: metadata")
-        with deadline(self.config.api_timeout, lambda: self._updater.describe_unreachable(self.config.api_timeout)):
+        # ``start(timeout)`` is bounded as a whole by the service that was started.
+        bound = self.config.api_timeout if self._service.start_timeout is None else None
+        with deadline(bound, lambda: self._updater.describe_unreachable(self.config.api_timeout)):
             await self._updater.wait_served(self._updater.demand())
 
     async def _close_connections_at_end(self) -> None:

@@ -147,6 +147,10 @@ class Updater:
         text = "; ".join(f"{address}: {self.failures.get(address, unknown)}" for address in addresses)
         return f"no bootstrap server answered within {timeout:g} s: {text}"
 
+    def describe_late_start(self, timeout: float) -> str:
+        """The same for the timeout of ``start``; empty if the cluster was found, so that something else took long."""
+        return "" if self.view.updated_at is not None else self.describe_unreachable(timeout)
+
     # The task.
 
     async def run(self) -> None:
@@ -185,7 +189,11 @@ class Updater:
         self._brokers.mark_all_reachable()
         failures = self.describe_failures()
         error = ConnectionLost(failures, sent=False)
-        self._outages.report(logger, _PLACE, error, "no broker answers metadata requests: %s", failures)
+        if self.view.updated_at is None:
+            message = "cannot reach the cluster, trying until start() times out: %s"
+        else:
+            message = "no broker answers metadata requests: %s"
+        self._outages.report(logger, _PLACE, error, message, failures)
         if self.view.updated_at is None and self._is_hopeless():
             self._fail(_joined(self.failures))
             return True
@@ -233,7 +241,7 @@ class Updater:
         answer = connection.send_nowait(
             MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in sorted(asked)],
-                allow_auto_topic_creation=self.creates_topics,
+                allow_auto_topic_creation=self.creates_topics or not asked,  # versions before 4 lack the switch
             ),
             timeout=self._config.request_timeout,
         )

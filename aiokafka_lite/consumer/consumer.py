@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
@@ -421,7 +422,7 @@ def _group_maker(
             topics=topics,
             strategies=strategies,
             listener=listener or RebalanceListener(),
-            handle=RebalanceHandle(consumer),
+            handle=RebalanceHandle(weakref.proxy(consumer)),  # a task holds the handle: rule 4 of aio.service
             positions=positions,
             spawn=service.start_child,
         )

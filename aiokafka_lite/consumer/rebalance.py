@@ -38,7 +38,7 @@ class RebalanceHandle:
         self._consumer = consumer
 
     def __repr__(self) -> str:
-        return f"<RebalanceHandle of {self._consumer!r}>"
+        return f"<RebalanceHandle of {self._consumer}>"
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:

@@ -49,11 +49,16 @@ response of ApiVersions costs about 17 times its size in memory. Real ones have 
 
 
 class Purpose(Enum):
-    """The purpose of a connection. Each has its own to a broker, so that a long fetch never delays a heartbeat."""
+    """The purpose of a connection. Each has its own to a broker, so that a long fetch never delays a heartbeat.
+
+    OTHER is for requests that brokers answer at once: metadata, coordinators, offsets. A request that may take long,
+    such as creating topics, is one of ADMIN, and metadata never waits behind it.
+    """
 
     PRODUCE = "produce"
     FETCH = "fetch"
     GROUP = "group"
+    ADMIN = "admin"
     OTHER = "other"
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite.admin import Admin, NewTopic
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
 from aiokafka_lite.net.broker import Purpose
 from aiokafka_lite.protocol.messages import (
+    CreateTopicsRequest,
     DescribeClusterRequest,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -21,7 +23,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import Node
-from tests.embedded.cluster.simulation import cluster_and_client, now, simulated
+from tests.embedded.cluster.simulation import cluster_and_client, memory_cluster, now, simulated
 
 ANY = DescribeClusterRequest(include_cluster_authorized_operations=False)
 
@@ -256,3 +258,18 @@ async def test_a_group_id_that_cannot_be_encoded_fails_only_its_own_lookup() -> 
             with pytest.raises(ValueError, match="FindCoordinator"):
                 await client.coordinator(name)
         assert await client.coordinator("g")
+
+
+@simulated
+async def test_metadata_does_not_wait_behind_slow_admin_requests() -> None:
+    async with memory_cluster(1) as cluster:
+        admin = Admin(cluster.bootstrap_servers, connector=cluster.connector)
+        async with admin:
+            cluster.on(CreateTopicsRequest).delay(20)
+            slow = asyncio.ensure_future(admin.topics.create([NewTopic("orders", partitions=1)]))
+            await asyncio.sleep(1)
+            assert not slow.done()
+            began = now()
+            await admin._client.refresh()
+            assert now() - began < 0.5
+            await slow
