@@ -357,7 +357,9 @@ class ProducerConfig:
     acks: Acks = "all"
     """The replicas that must have a record before it counts as written: ``"all"`` (or -1) in sync, 1 leader, 0 none."""
     idempotence: bool | None = None
-    """Whether brokers drop duplicates that retries cause. None means True with ``acks="all"``, else False."""
+    """Whether brokers drop duplicates that retries cause. None means True with ``acks="all"`` and retries."""
+    retries: int = INT32_MAX
+    """How often a batch is sent again after a retriable error, within ``delivery_timeout``. 0 means never."""
     linger: float = 0.0
     """Seconds that a batch waits for more records, from its first one. 0 sends what one turn of the loop has queued."""
     batch_size: int = 64 * KIB
@@ -387,7 +389,11 @@ class ProducerConfig:
             raise _wrong("idempotence", "True, False, or None", self.idempotence)
         if self.idempotence and not self.waits_for_all:
             raise ConfigurationError(f'idempotence=True requires acks="all", got acks={self.acks!r}')
-        object.__setattr__(self, "idempotence", self.waits_for_all if self.idempotence is None else self.idempotence)
+        _whole(self, "retries", 0)
+        if self.idempotence and not self.retries:
+            raise ConfigurationError("idempotence=True requires retries >= 1, got retries=0")
+        is_idempotent = self.waits_for_all and self.retries > 0 if self.idempotence is None else self.idempotence
+        object.__setattr__(self, "idempotence", is_idempotent)
         _seconds(self, "linger", "max_block")
         _seconds(self, "delivery_timeout", zero=False)
         if self.linger >= self.delivery_timeout:

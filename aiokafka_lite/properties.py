@@ -251,6 +251,7 @@ _CLIENT = {
 _PRODUCER = {
     "acks": _Meaning("acks", _acks),
     "enable.idempotence": _Meaning("idempotence", _boolean),
+    "retries": _Meaning("retries", _number),
     "linger.ms": _Meaning("linger", _milliseconds),
     "batch.size": _Meaning("batch_size", _number),
     "buffer.memory": _Meaning("buffer_memory", _number),
@@ -294,7 +295,6 @@ _KNOWN = frozenset({*_CLIENT, *_PRODUCER, *_CONSUMER, *_GROUP, *_APART})
 _INSTEAD = {
     "ssl.truststore.password": "a trust store in PEM form has no password; remove it",
     "ssl.keystore.password": "a key store in PEM form has no password; the password of its key is ssl.key.password",
-    "retries": "delivery.timeout.ms bounds the retries",
     "max.poll.records": "pass max_records to the call that reads",
     "key.serializer": "pass key_serializer to the producer",
     "value.serializer": "pass value_serializer to the producer",
@@ -440,9 +440,7 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
         raise ConfigurationError(f"{_JAAS}: {module} requires sasl.mechanism={required}, got {mechanism}")
     if module == "OAuthBearerLoginModule":
         if options:
-            raise ConfigurationError(
-                f"{_JAAS}: {module} takes no options here; set {_TOKEN} or {_TOKEN_PROVIDER}"
-            )
+            raise ConfigurationError(f"{_JAAS}: {module} takes no options here; set {_TOKEN} or {_TOKEN_PROVIDER}")
         return
     for name in ("username", "password"):
         if f"sasl.{name}" in properties:

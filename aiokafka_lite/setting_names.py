@@ -28,7 +28,6 @@ _RENAMED = {
 """Other clients' names of settings that no rule translates."""
 
 _INSTEAD = {
-    "retries": "delivery_timeout bounds the retries",
     "max_poll_records": "pass max_records to the call that reads",
     "consumer_timeout_ms": "pass timeout to poll()",
     "transactional_id": "transactions are not supported",

@@ -70,6 +70,7 @@ JAVA: dict[str, Java] = {
     "sasl_oauth_token_provider": Java("sasl.login.callback.handler.class", SAME),
     "acks": Java("acks", SAME),
     "idempotence": Java("enable.idempotence", SAME),
+    "retries": Java("retries", SAME),
     "linger": Java("linger.ms", 0.005),
     "batch_size": Java("batch.size", 16 * KIB),
     "max_request_size": Java("max.request.size", SAME),
@@ -100,7 +101,7 @@ JAVA: dict[str, Java] = {
 MEANING_OF_NONE = {
     "ssl_context": "made from the next settings",
     "ssl_cafile": "the system's certificates",
-    "idempotence": "on with `acks=\"all\"`",
+    "idempotence": "on with `acks=\"all\"` and `retries` above 0",
     "compression_level": "the codec's own",
     "rebalance_timeout": "`max_poll_interval`",
 }

@@ -2,6 +2,7 @@
 
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
+from .failures import FailedRecord, Failures
 from .interceptor import ProducerInterceptor, ProducerRecord
 from .metrics import BrokerMetrics, ProducerMetrics
 from .partitioner import (
@@ -23,6 +24,8 @@ __all__ = [
     "DefaultPartitioner",
     "Delivery",
     "ExplicitPartitioner",
+    "FailedRecord",
+    "Failures",
     "IntSerializer",
     "JsonSerializer",
     "Partitioner",

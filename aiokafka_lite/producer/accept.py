@@ -139,17 +139,18 @@ class Acceptor:
                 topic, value, key, headers, partition, timestamp = _fields(record)
         try:
             size = RECORD_OVERHEAD
-            if headers:
-                headers = headers_of(topic, headers)
-                size += _size_of_headers(headers)
+            headers = headers_of(topic, headers) if headers else ()
+            # The key first, as with Java's client: the value's serializer sees the headers that the key's has added.
             if key is not None:
                 if type(key) is not bytes or not (self._plain_keys or is_serialized):
-                    key = serialize(self._serialization.key, topic, "key", key, tuple(headers))  # type: ignore[arg-type]
+                    key, headers = serialize(self._serialization.key, topic, "key", key, headers)
                 size += len(key)
             if value is not None:
                 if type(value) is not bytes or not (self._plain_values or is_serialized):
-                    value = serialize(self._serialization.value, topic, "value", value, tuple(headers))  # type: ignore[arg-type]
+                    value, headers = serialize(self._serialization.value, topic, "value", value, headers)
                 size += len(value)
+            if headers:
+                size += _size_of_headers(headers)
             if size > self._largest:
                 raise too_large(self._config, topic, size)
             if self._small_batches:
@@ -162,10 +163,12 @@ class Acceptor:
                 )
             try:
                 target = self._topics.get(topic)
-            except TypeError:
-                check_topic_name(topic)  # an object without a hash is not a str
-                raise
-            surplus = 0 if target is not None and target.is_open else self._surplus(topic, partition, size)
+                is_open = target is not None and target.is_open
+                is_open = is_open and (partition is None or partition in target.partitions)  # type: ignore[union-attr]
+            except TypeError:  # an object without a hash is neither a str nor an int
+                check_topic_name(topic)
+                raise wrong_partition(topic, 0, partition) from None
+            surplus = 0 if is_open else self._surplus(topic, partition, size)
         except KafkaError as error:
             self._refused(topic, partition, error)
             raise
@@ -173,7 +176,7 @@ class Acceptor:
         return _new_tuple(PreparedRecord, (topic, key, value, headers, partition, timestamp, size + surplus, surplus))
 
     def _surplus(self, topic: str, partition: int | None, size: int) -> int:
-        """The additional bytes of a record that will be pending, because its topic is not known."""
+        """The additional bytes of a record that will be pending, because its topic or partition is not known."""
         if partition is not None and type(partition) is not int:
             raise wrong_partition(topic, 0, partition)
         return min(PENDING_OVERHEAD, self._budget.total - size)
@@ -257,7 +260,7 @@ class Acceptor:
         try:
             try:
                 headers = headers_of(topic, headers)
-                key, value = await self._serialized(topic, key, value, headers, turn)
+                key, value, headers = await self._serialized(topic, key, value, headers, turn)
                 self._service.check()
                 self.check_writable()
             except BaseException as error:
@@ -272,18 +275,18 @@ class Acceptor:
 
     async def _serialized(
         self, topic: str, key: object, value: object, headers: tuple[Header, ...], turn: asyncio.Future[None]
-    ) -> tuple[bytes | None, bytes | None]:
-        """Key and value as bytes, when it is the record's turn."""
+    ) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
+        """Key and value as bytes, and the headers that serializers may have changed, when it is the record's turn."""
         bound = self._config.max_block
 
-        async def serialized() -> tuple[bytes | None, bytes | None]:
-            key_bytes = value_bytes = None
+        async def serialized() -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
+            made, key_bytes, value_bytes = headers, None, None
             if key is not None:
-                key_bytes = await serialize_async(self._serialization.key, topic, "key", key, headers)
+                key_bytes, made = await serialize_async(self._serialization.key, topic, "key", key, made)
             if value is not None:
-                value_bytes = await serialize_async(self._serialization.value, topic, "value", value, headers)
+                value_bytes, made = await serialize_async(self._serialization.value, topic, "value", value, made)
             await turn
-            return key_bytes, value_bytes
+            return key_bytes, value_bytes, made
 
         def describe() -> str:
             return (

@@ -9,7 +9,7 @@ from ..aio.service import Service
 from ..config import ProducerConfig
 from ..protocol.records.columns import Rows, slices
 from .accept import largest_record, too_large
-from .accumulator import Accumulator, wrong_partition
+from .accumulator import Accumulator
 from .batch import BatchFactory
 from .bulk import ANY, BulkDelivery, by_partition, rows_of
 from .record import BATCH_OVERHEAD
@@ -45,10 +45,10 @@ class ArrowAcceptor:
             if (largest := int(rows.sizes().max())) > largest_record(self._config):
                 raise too_large(self._config, topic, largest)
         target = await self._service.while_running(self._accumulator.open_topic(topic))
-        count = len(target.partitions)
         for rows in parts:
-            if (wrong := rows.partition_beyond(count)) is not None:
-                raise wrong_partition(topic, count, wrong)
+            while (unknown := rows.partition_beyond(len(target.partitions))) is not None:
+                target = await self._service.while_running(self._accumulator.open_topic(topic, unknown))
+        count = len(target.partitions)
         delivery = BulkDelivery()
         for rows in parts:
             for number, share in by_partition(rows, count, self._accumulator.chooser(target)):

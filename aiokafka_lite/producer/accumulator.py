@@ -18,24 +18,25 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from operator import index
 from typing import Any, TypeAlias
 
 from ..aio.byte_budget import ByteBudget
+from ..arguments import INT32_MAX
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.topics import check_topic_name
 from ..config import ProducerConfig
-from ..errors import ErrorCode, IllegalStateError, KafkaError, SerializationError, UnknownTopic
+from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic
 from ..protocol.records.columns import EncodedRecords
 from .batch import Batch, BatchFactory
 from .bulk import Chooser
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
+from .failures import FailureStreams
 from .metrics import Counters
 from .partition import PartitionProducer
 from .partition_batches import Sealed
-from .partitioner import DefaultPartitioner, Partitioner
+from .partitioner import CheckedPartitioner, Partitioner
 from .producer_ids import ProducerIds
 from .record import PreparedRecord
 from .settle import Settlement
@@ -76,19 +77,22 @@ class Accumulator:
         load: Counter[int],
         ids: ProducerIds | None,
         counters: Counters,
+        failures: FailureStreams,
         spawn: Spawn,
     ) -> None:
         self.topics: dict[str, TopicProducer] = {}
         self._view = client.view
         self._client = client
         self._config = config
-        self._partitioner = partitioner
+        self._partitioner = CheckedPartitioner(partitioner)
+        self._choose = self._partitioner.choose
         self._budget = budget
         self._settlement = settlement
         self._dispatcher = dispatcher
         self._timers = timers
         self._sealed: deque[Sealed] = deque()
         self._counters = counters
+        self._failures = failures
         self._spawn = spawn
         self._make_partition = partial(
             PartitionProducer,
@@ -100,8 +104,9 @@ class Accumulator:
             make_backoff=client.retry_backoff,
             now=timers.now,
         )
+        # A record must not be pending for longer than its delivery timeout.
+        self._longest_wait = min(config.max_block, config.delivery_timeout)
         self._next_sweep = 0.0
-        self._logged_errors: set[type[Exception]] = set()
 
     # Records in.
 
@@ -122,19 +127,19 @@ class Accumulator:
         if self._sealed:
             self._report_sealed()
         if number is None:
-            partition = topic.partitions[self._choose(topic, key, value)]
+            partition = topic.partitions[self._choose(name, key, value, self._view, topic.partitions)]
             may_move = key is None
-        # ``type``, not ``isinstance``: True is no partition. Negative numbers would index from the end.
-        elif type(number) is int and 0 <= number < len(topic.partitions):
+        # ``type``, not ``isinstance``: True is no partition.
+        elif type(number) is int and number in topic.partitions:
             partition, may_move = topic.partitions[number], False
         else:
-            raise wrong_partition(topic.name, len(topic.partitions), number)
+            return self._add_unplaced(topic, record, sent_at)
         batch, position, sealed = partition.append(record, sent_at, may_move)
         if batch is None:
             # The partition's batch is full. A record without a key may change its partition now.
             self._dispatcher.offer(partition)
             self._report_sealed()
-            partition = topic.partitions[self._choose(topic, None, value)]
+            partition = topic.partitions[self._choose(name, None, value, self._view, topic.partitions)]
             # Without ``may_move``: the second choice is final, or a partitioner that alternates would never place the
             # record.
             batch, position, sealed = partition.append(record, sent_at)
@@ -153,10 +158,11 @@ class Accumulator:
         ``size`` is what the records hold of ``buffer_memory``; the caller releases it if this raises.
         """
         self._report_sealed()
-        chosen = self._choose(topic, None, None) if number is None else number
-        if chosen >= len(topic.partitions):  # the topic was created again while the caller waited for room
-            raise wrong_partition(topic.name, len(topic.partitions), chosen)
-        partition = topic.partitions[chosen]
+        if number is None:
+            number = self._choose(topic.name, None, None, self._view, topic.partitions)
+        partition = topic.partitions.get(number)
+        if partition is None:  # the topic was created again while the caller waited for room
+            raise wrong_partition(topic.name, len(topic.partitions), number)
         batch, _, _ = partition.append_encoded(records, size)
         assert batch is not None
         self._begun(topic, partition, batch, True)
@@ -174,36 +180,14 @@ class Accumulator:
         """Notify the partitioner of the batches that were sealed since its last choice, by an append or by a sender."""
         while self._sealed:
             (name, number), size = self._sealed.popleft()
-            if name not in self._view.topics:
-                continue
-            try:
-                self._partitioner.on_new_batch(name, number, size, self._view)
-            except Exception as error:
-                if type(error) not in self._logged_errors:
-                    self._logged_errors.add(type(error))
-                    name = type(self._partitioner).__name__
-                    logger.error("%s.on_new_batch failed; this error is not logged again", name, exc_info=error)
-
-    def _choose(self, topic: TopicProducer, key: bytes | None, value: bytes | None) -> int:
-        try:
-            number = index(self._partitioner.partition(topic.name, key, value, self._view))
-        except KafkaError:
-            raise
-        except Exception as error:
-            raise IllegalStateError(
-                f"{type(self._partitioner).__name__} could not choose a partition of topic {topic.name!r}: {error!r}"
-            ) from error
-        # A user's partitioner may be wrong; a negative number would silently go to one of the last partitions.
-        if not 0 <= number < len(topic.partitions):
-            raise IllegalStateError(
-                f"{type(self._partitioner).__name__} chose partition {number} of topic {topic.name!r},"
-                f" which has {len(topic.partitions)} partitions"
-            )
-        return number
+            if name in self._view.topics:
+                self._partitioner.batch_sealed(name, number, size, self._view)
 
     def chooser(self, topic: TopicProducer) -> Chooser | None:
         """Chooses a partition for a key and a value; None if keys go by their hash, so that columns need no calls."""
-        return None if type(self._partitioner) is DefaultPartitioner else partial(self._choose, topic)
+        if self._partitioner.is_default:
+            return None
+        return partial(self._choose, topic.name, view=self._view, partitions=topic.partitions)
 
     def flush(self) -> None:
         """Let no open batch linger."""
@@ -216,16 +200,25 @@ class Accumulator:
     def partitions(self) -> Iterator[PartitionProducer]:
         """All partitions of all topics."""
         for topic in self.topics.values():
-            yield from topic.partitions
+            yield from topic.partitions.values()
 
-    async def open_topic(self, name: str) -> TopicProducer:
-        """The topic, once metadata has it and no earlier record is pending. Raises as ``Client.topic`` does."""
+    async def open_topic(self, name: str, partition: int | None = None) -> TopicProducer:
+        """The topic, once metadata has it and its ``partition``, and no earlier record is pending.
+
+        Raises as ``Client.topic`` does, and UnknownTopic if the partition does not exist after ``max_block``.
+        """
+        end = self._timers.now() + self._longest_wait
         while True:
             check_topic_name(name)
             # Looked up again after each wait: by then the topic may be gone, or newer records may be pending.
             topic = self.topics.get(name)
             if topic is not None and topic.is_open:
-                return topic
+                if partition is None or partition in topic.partitions:
+                    return topic
+                if not 0 <= partition <= INT32_MAX or self._timers.now() >= end:
+                    raise wrong_partition(name, len(topic.partitions), partition)
+                await self._refresh(name, end)
+                continue
             await self._client.topic(name, self._config.max_block)
             pending = self._topic(name).pending
             if pending is not None:
@@ -240,7 +233,7 @@ class Accumulator:
         self._view = view
         # Most changes of metadata do not concern a topic. With thousands of partitions, this check keeps them cheap.
         if topic.update(view):
-            for each in topic.partitions:
+            for each in topic.partitions.values():
                 leader = view.leader_of(each.topic_partition)
                 known = view.partition(each.topic_partition)
                 epoch = None if known is None else known.leader_epoch
@@ -250,6 +243,8 @@ class Accumulator:
         for each in vanished:
             number = each.topic_partition.partition
             self._settlement.fail_partition(each, wrong_partition(topic.name, len(topic.partitions), number))
+        if topic.unplaced is not None and topic.is_known:
+            self._place(topic, topic.unplaced)
 
     def _topic(self, name: str) -> TopicProducer:
         """The topic. If metadata does not have it, a task asks for it, and records are pending meanwhile."""
@@ -278,13 +273,11 @@ class Accumulator:
         """Drop topics that were idle for long. Runs now and then, when a new topic comes."""
         self._next_sweep = now + TOPIC_IDLE / 10
         idle = [each for each in self.topics.values() if each.last_used + TOPIC_IDLE <= now and each.is_idle]
-        on_topic_removed = getattr(self._partitioner, "on_topic_removed", None)
         for topic in idle:
             # A partition that comes back later starts at sequence 0, which brokers refuse under the old identity.
             topic.retire()
             del self.topics[topic.name]
-            if on_topic_removed is not None:
-                on_topic_removed(topic.name)
+            self._partitioner.topic_removed(topic.name)
 
     # Pending records.
 
@@ -303,18 +296,16 @@ class Accumulator:
         """Ask metadata for a topic until it is there, and its pending records have moved to batches."""
         while topic.pending is not None:
             try:
-                # ``max_block`` bounds the wait for metadata. A record must not be pending for longer than its delivery
-                # timeout.
-                await self._client.topic(topic.name, min(self._config.max_block, self._config.delivery_timeout))
+                await self._client.topic(topic.name, self._longest_wait)
             except KafkaError as error:
                 if not topic.partitions:
                     del self.topics[topic.name]  # rule 3: before the callers are woken
-                self._fail_pending(topic, error)
+                self._fail_pending(topic, topic.pending, error)
                 return
             self._update(topic, self._client.view)
             # The producer may have ended while metadata was awaited; in batches the records would fail one by one.
             if self._settlement.fatal is not None:
-                self._fail_pending(topic, self._settlement.fatal)
+                self._fail_pending(topic, topic.pending, self._settlement.fatal)
             else:
                 await self._move_pending(topic, topic.pending)
 
@@ -351,23 +342,92 @@ class Accumulator:
             failed.fail(error)
             self._counters.records_failed += 1
             self._budget.release(record.size)
+            self._failures.records_failed([record], failed)
             return failed, 0
 
     def fail_pending(self, error: Exception, log: FailureLog) -> None:
         """Fail the pending records of all topics."""
         for topic in self.topics.values():
-            if topic.pending is not None:
-                self._fail_pending(topic, error, log)
+            for pending in (topic.pending, topic.unplaced):
+                if pending is not None:
+                    self._fail_pending(topic, pending, error, log)
 
-    def _fail_pending(self, topic: TopicProducer, error: Exception, log: FailureLog | None = None) -> None:
-        pending = topic.pending
-        assert pending is not None
+    def _fail_pending(
+        self, topic: TopicProducer, pending: PendingRecords, error: Exception, log: FailureLog | None = None
+    ) -> None:
         # First, so that a woken caller that sends to the topic does not add to records that are failing.
-        topic.end_pending()
-        for record in pending.records:
+        if pending is topic.pending:
+            topic.end_pending()
+        else:
+            topic.unplaced = None
+        records = list(pending.records)
+        for record in records:
             self._budget.release(record.size)
         self._settlement.remove_pending(pending)
-        self._counters.records_failed += pending.fail_rest(error, log)
+        self._counters.records_failed += len(records)
+        self._failures.records_failed(records, pending.fail_rest(error, log))
+
+    # Records for partitions that metadata does not list.
+
+    def _add_unplaced(
+        self, topic: TopicProducer, record: PreparedRecord, sent_at: float | None
+    ) -> tuple[BatchResult, int]:
+        """Keep a record until metadata lists its partition, which may have been added to the topic just now.
+
+        Raises UnknownTopic for a number that no partition can have, and when ``max_block`` has passed since the send.
+        """
+        number, now = record.partition, self._timers.now()
+        if type(number) is not int or not 0 <= number <= INT32_MAX:
+            raise wrong_partition(topic.name, len(topic.partitions), number)
+        if sent_at is not None and sent_at + self._longest_wait <= now:
+            raise wrong_partition(topic.name, len(topic.partitions), number)
+        unplaced = topic.unplaced
+        if unplaced is None:
+            unplaced = topic.unplaced = PendingRecords(topic.name)
+            self._settlement.add_pending(unplaced)
+            if not topic.is_asking:
+                topic.is_asking = True
+                self._spawn(partial(self._ask_for_partitions, topic), f"partitions of topic {topic.name}")
+        return unplaced, unplaced.add(record, now if sent_at is None else sent_at)
+
+    async def _ask_for_partitions(self, topic: TopicProducer) -> None:
+        """Refresh metadata until all unplaced records of a topic have a partition or have failed."""
+        while (unplaced := topic.unplaced) is not None:
+            end = unplaced.times[0] + self._longest_wait
+            await self._refresh(topic.name, end)
+            if self._settlement.fatal is not None and topic.unplaced is not None:
+                self._fail_pending(topic, topic.unplaced, self._settlement.fatal)
+            elif unplaced is topic.unplaced and end <= self._timers.now():
+                self._place(topic, unplaced)
+        topic.is_asking = False
+
+    async def _refresh(self, name: str, end: float) -> None:
+        """Wait for newer metadata of a topic, at most until the loop's time ``end``. Its updater paces the requests."""
+        try:
+            await self._client.refresh([name], timeout=max(0.0, end - self._timers.now()))
+        except KafkaError as error:
+            logger.debug("metadata of topic %r could not be refreshed: %s", name, error)
+            await asyncio.sleep(min(self._client.config.retry_backoff, max(0.0, end - self._timers.now())))
+
+    def _place(self, topic: TopicProducer, unplaced: PendingRecords) -> None:
+        """Move records to partitions that are there by now, and fail those whose time is over. The others wait on.
+
+        In one iteration of the loop, so that no newer record of these partitions overtakes them.
+        """
+        now = self._timers.now()
+        is_due = unplaced.times[0] + self._longest_wait <= now
+        if not is_due and not any(record.partition in topic.partitions for record in unplaced.records):
+            return
+        topic.unplaced = None
+        self._settlement.remove_pending(unplaced)
+        for record, sent_at in zip(unplaced.records, unplaced.times):
+            if record.partition in topic.partitions or sent_at + self._longest_wait <= now:
+                unplaced.places.append(self._move(record, sent_at))
+            else:
+                unplaced.places.append(self._add_unplaced(topic, record, sent_at))
+        unplaced.records.clear()
+        unplaced.times.clear()
+        unplaced.move(unplaced.places)
 
 
 def wrong_partition(topic: str, count: int, number: object) -> SerializationError | UnknownTopic:

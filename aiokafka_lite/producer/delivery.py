@@ -17,6 +17,7 @@ from functools import partial
 
 from ..errors import IllegalStateError
 from ..types import RecordMetadata
+from .callbacks import RAISED, CallbackErrors
 
 logger = logging.getLogger(__name__)
 
@@ -100,15 +101,7 @@ class _Failure:
             logger.error("records for %s were not delivered: %r", self._name, self._error)
 
 
-_logged_callbacks: set[tuple[str, type[Exception]]] = set()
-
-
-def _log_callback(function: object, error: Exception) -> None:
-    """Log an error of a callback, once per function and kind: it mostly repeats for every record."""
-    name = str(getattr(function, "__qualname__", type(function).__qualname__))
-    if (name, type(error)) not in _logged_callbacks:
-        _logged_callbacks.add((name, type(error)))
-        logger.error("the callback %s of Delivery.report failed; this error is not logged again", name, exc_info=error)
+_errors = CallbackErrors()
 
 
 def _listed(topics: Iterable[str]) -> str:
@@ -319,8 +312,9 @@ class Delivery:
             return
         try:
             function(self._metadata(result), result.error)
-        except Exception as error:  # noqa: BLE001 - user code must not end the producer
-            _log_callback(function, error)
+        except RAISED as error:
+            name = getattr(function, "__qualname__", type(function).__qualname__)
+            _errors.log(f"the callback {name} of Delivery.report", error)
 
     def _metadata(self, result: BatchResult) -> RecordMetadata:
         timestamp = self._timestamp if result.log_append_time < 0 else result.log_append_time

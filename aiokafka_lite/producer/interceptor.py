@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,9 +9,8 @@ from typing import Protocol
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError
 from ..types import RecordMetadata
+from .callbacks import RAISED, CallbackErrors
 from .serializer import Headers
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Interceptors:
         if not isinstance(interceptors, Iterable):
             raise ConfigurationError(must_be("interceptors", "a list of interceptors", interceptors))
         self._interceptors = tuple(interceptors)
-        self._logged: set[tuple[int, str, type[Exception]]] = set()
+        self._errors = CallbackErrors()
         for each in self._interceptors:
             check_methods("interceptor", each, "on_send", "on_acknowledgement")
 
@@ -67,7 +65,7 @@ class Interceptors:
                 changed = each.on_send(record)
                 if not isinstance(changed, ProducerRecord):
                     raise TypeError(f"on_send returned {type(changed).__name__}, not a ProducerRecord")
-            except Exception as error:  # noqa: BLE001 - an interceptor must not fail a send
+            except RAISED as error:
                 self._log(each, "on_send", record.topic, error)
             else:
                 record = changed
@@ -78,7 +76,7 @@ class Interceptors:
         for each in self._interceptors:
             try:
                 each.on_acknowledgement(metadata, error)
-            except Exception as problem:  # noqa: BLE001 - nor the handling of an answer
+            except RAISED as problem:
                 self._log(each, "on_acknowledgement", metadata.topic, problem)
 
     def refused(self, topic: str, partition: int | None, error: Exception) -> None:
@@ -86,14 +84,5 @@ class Interceptors:
         number = partition if isinstance(partition, int) else -1
         self.on_acknowledgement(RecordMetadata(topic, number, -1, -1, -1, -1), error)
 
-    def _log(self, interceptor: ProducerInterceptor, method: str, topic: str, error: Exception) -> None:
-        kind = (id(interceptor), method, type(error))
-        if kind not in self._logged:  # an error of one record mostly repeats for all records
-            self._logged.add(kind)
-            logger.error(
-                "%s.%s failed for a record of topic %r; this error is not logged again",
-                type(interceptor).__name__,
-                method,
-                topic,
-                exc_info=error,
-            )
+    def _log(self, interceptor: ProducerInterceptor, method: str, topic: str, error: BaseException) -> None:
+        self._errors.log(f"{type(interceptor).__name__}.{method}", error, f" for a record of topic {topic!r}")

@@ -32,6 +32,7 @@ Invariants that have been bugs in Kafka clients:
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
@@ -44,6 +45,8 @@ from .batch import Batch, BatchFactory
 from .outcome import may_be_written
 from .partition_batches import PartitionBatches, Sealed
 from .producer_ids import MAX_SEQUENCE, NO_SEQUENCE, ProducerIdAndEpoch, ProducerIds, precedes
+
+logger = logging.getLogger(__name__)
 
 
 class PartitionState(Enum):
@@ -459,7 +462,9 @@ class PartitionProducer(PartitionBatches):
         self._renumber = False
 
     def _happened(self, event: PartitionEvent) -> None:
-        self.state = next_state(TRANSITIONS, self.state, event)
+        before, self.state = self.state, next_state(TRANSITIONS, self.state, event)
+        if before is not self.state:
+            logger.debug("%r moved from %s after %s", self, before.name, event.name)
 
     def __repr__(self) -> str:
         return (

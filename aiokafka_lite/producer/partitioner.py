@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random as _random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import lru_cache
+from operator import index
 from typing import NamedTuple, Protocol
 
 from ..arguments import is_whole, must_be
 from ..cluster.metadata import ClusterView, TopicView
-from ..errors import ConfigurationError, IllegalStateError
+from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..protocol.records import partition_for_key
+from .callbacks import RAISED, CallbackErrors
 
 STICKY_BYTES = 32 * 1024
 """Bytes of records without a key that go to one partition before the next one is chosen: half of a full batch by
@@ -203,3 +205,51 @@ class ExplicitPartitioner:
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
         """Does nothing: the choice does not depend on batches."""
+
+
+class CheckedPartitioner:
+    """The partitioner of a producer, which may be the user's: its wrong answers and its exceptions are handled here."""
+
+    __slots__ = ("_errors", "_name", "_partitioner", "is_default")
+
+    def __init__(self, partitioner: Partitioner) -> None:
+        self.is_default = type(partitioner) is DefaultPartitioner
+        self._partitioner = partitioner
+        self._name = type(partitioner).__name__
+        self._errors = CallbackErrors()
+
+    # Hot: runs for each record that names no partition.
+    def choose(
+        self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView, partitions: Container[int]
+    ) -> int:
+        """The partition for a record. Raises a KafkaError of the partitioner, and IllegalStateError otherwise."""
+        try:
+            number = index(self._partitioner.partition(topic, key, value, view))
+        except KafkaError:
+            raise
+        except RAISED as error:
+            raise IllegalStateError(
+                f"{self._name} could not choose a partition of topic {topic!r}: {error!r}"
+            ) from error
+        if number not in partitions:
+            raise IllegalStateError(
+                f"{self._name} chose partition {number} of topic {topic!r},"
+                f" which has {len(view.topics[topic].partitions)} partitions"
+            )
+        return number
+
+    def batch_sealed(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
+        """A batch was sealed. An exception is logged, because it would fail another record's send."""
+        try:
+            self._partitioner.on_new_batch(topic, partition, size, view)
+        except RAISED as error:
+            self._errors.log(f"{self._name}.on_new_batch", error)
+
+    def topic_removed(self, topic: str) -> None:
+        """The producer dropped a topic. An exception is logged for the same reason."""
+        on_topic_removed = getattr(self._partitioner, "on_topic_removed", None)
+        if on_topic_removed is not None:
+            try:
+                on_topic_removed(topic)
+            except RAISED as error:
+                self._errors.log(f"{self._name}.on_topic_removed", error)

@@ -21,7 +21,7 @@ from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ProducerConfig
-from ..errors import KafkaError, KafkaTimeout, error_for
+from ..errors import KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import InitProducerIdRequest
 from .accept import Acceptor
 from .accept_arrow import ArrowAcceptor
@@ -29,6 +29,7 @@ from .accumulator import Accumulator
 from .batch import BatchFactory
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher, ReadyQueue
+from .failures import FailureStreams
 from .interceptor import Interceptors
 from .metrics import Counters
 from .partitioner import Partitioner
@@ -55,10 +56,12 @@ class Pipeline:
         partitioner: Partitioner,
         serialization: Serialization,
         interceptors: Interceptors,
+        failures: FailureStreams,
         clock: Callable[[], float],
         service: Service,
     ) -> None:
         self._client = client
+        self._failures = failures
         self._service = service
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._id_requested = asyncio.Event()
@@ -70,7 +73,7 @@ class Pipeline:
         load: Counter[int] = Counter()  # bytes of sealed batches by broker
         self._dispatcher = Dispatcher(client, self._timers, budget, config.linger, self._start_sender)
         self.settlement = Settlement(
-            client, budget, batches, self._dispatcher, self._timers, self.counters, config.delivery_timeout
+            client, budget, batches, self._dispatcher, self._timers, self.counters, config, failures
         )
         self.senders = Senders(
             SenderContext(client, config, self._dispatcher, self.settlement, batches, self._timers, self.counters),
@@ -89,6 +92,7 @@ class Pipeline:
             load=load,
             ids=self.ids,
             counters=self.counters,
+            failures=failures,
             spawn=self._spawn,
         )
         self.room = Room(budget, config.max_block, service, self.accumulator.flush)
@@ -146,6 +150,7 @@ class Pipeline:
             log = FailureLog(error)
             self.accumulator.fail_pending(error, log)
             self.settlement.fail_all(error, log=log)
+            self._failures.end()
 
     async def _obtain_producer_ids(self) -> None:
         """Obtain a producer id before the first batch, and again when the epochs of one are used up."""
@@ -177,6 +182,11 @@ class Pipeline:
             raise error_for(
                 answer.error_code,
                 "obtaining a producer id, which idempotence needs; grant IDEMPOTENT_WRITE or set idempotence=False",
+            )
+        if answer.producer_id < 0 or answer.producer_epoch < 0:  # with -1 brokers would not drop duplicates
+            raise ProtocolError(
+                f"a broker assigned producer id {answer.producer_id} and epoch {answer.producer_epoch}; both must be"
+                " >= 0"
             )
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 

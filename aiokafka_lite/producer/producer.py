@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from ..aio.deadline import deadline
 from ..aio.runtime import Runtime
 from ..aio.service import Component
-from ..arguments import check_methods, check_timeout
+from ..arguments import INT64_MAX, check_methods, check_timeout, whole
 from ..cluster.client import Client
 from ..cluster.metadata import PartitionView
 from ..errors import BrokerError, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, SerializationError
@@ -24,6 +24,7 @@ from .accept import Acceptor, largest_pending_record
 from .arguments import pairs_of
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
+from .failures import Failures, FailureStreams
 from .interceptor import Interceptors, ProducerInterceptor
 from .metrics import Counters, ProducerMetrics, snapshot
 from .partitioner import DefaultPartitioner, Partitioner
@@ -95,6 +96,7 @@ class Producer(Component):
         self._partitioner = DefaultPartitioner(random=random) if partitioner is None else partitioner
         self._interceptors = Interceptors(interceptors)
         self._serialization = Serialization(key_serializer, value_serializer)
+        self._failures = FailureStreams()
         self._pipeline: Pipeline | None = None
 
     # Lifetime.
@@ -107,6 +109,7 @@ class Producer(Component):
             self._partitioner,
             self._serialization,
             self._interceptors,
+            self._failures,
             self._runtime.clock,
             self._service,
         )
@@ -123,7 +126,10 @@ class Producer(Component):
         the event loop. When cancelled, it closes at once. Raises only the exception that ended the producer before.
         """
         check_timeout(timeout)
-        await super().close(CLOSE_TIMEOUT if timeout is None else timeout)
+        try:
+            await super().close(CLOSE_TIMEOUT if timeout is None else timeout)
+        finally:
+            self._failures.end()
 
     async def _on_close(self) -> None:
         await self._running().flush()
@@ -216,9 +222,9 @@ class Producer(Component):
     ) -> Delivery:
         """Accept a record now and return its promise. Raises BufferFull if ``buffer_memory`` has no room for it.
 
-        A record for an unknown topic is pending until metadata has the topic. Raises as ``send`` does for a wrong
-        record; later errors, UnknownTopic among them, are raised by the ``Delivery``. Raises IllegalStateError if a
-        serializer is async.
+        A record for an unknown topic or partition is pending until metadata has it, for at most ``max_block`` seconds.
+        Raises as ``send`` does for a wrong record; later errors, UnknownTopic among them, are raised by the
+        ``Delivery``. Raises IllegalStateError if a serializer is async.
         """
         self._service.check()
         return self._acceptor.accept_nowait(topic, value, key, headers, partition, timestamp)
@@ -344,6 +350,17 @@ class Producer(Component):
         return "" if known.error is ErrorCode.NONE else f"; brokers report {known.error.name} for the topic"
 
     # Observing.
+
+    def failures(self, *, max_bytes: int | None = None) -> Failures:
+        """The records that are accepted and not delivered, from now on: ``async for failure in producer.failures()``.
+
+        Each is a ``FailedRecord``, whose error is not logged any more. The iteration ends when the producer has ended.
+        Records that a call refuses are not in it, because the call raises. The stream keeps at most ``max_bytes`` of
+        records, by default ``buffer_memory``; further ones are counted in its ``dropped``. May be called at any time;
+        each call makes a stream of its own. Raises TypeError and ValueError for wrong ``max_bytes``.
+        """
+        limit = self.config.buffer_memory if max_bytes is None else whole("max_bytes", max_bytes, 1, INT64_MAX)
+        return self._failures.open(limit)
 
     def metrics(self) -> ProducerMetrics:
         """A snapshot of counters and gauges. May be called at any time; costs some microseconds."""

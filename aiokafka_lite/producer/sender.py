@@ -322,7 +322,7 @@ class Sender:
         if error is None:
             response = answer.result()
             self._latencies.add(self._timers.now() - sent_at)
-            self._throttle_time += response.throttle_time_ms / 1000
+            self._throttle_time += max(0, response.throttle_time_ms) / 1000
             self._settle(connection, in_flight, response)
         elif isinstance(error, KafkaError):
             self._failed(in_flight, error)
@@ -333,23 +333,26 @@ class Sender:
 
     def _settle(self, connection: Connection, in_flight: list[InFlightBatch], response: ProduceResponse) -> None:
         names = self._client.view.topic_names
-        answers: dict[tuple[str, int], ProduceResponsePartition] = {}
+        answers: dict[tuple[str, int], ProduceResponsePartition | None] = {}
         for topic in response.responses:
             # An answer by topic id is matched by the metadata of now: a topic that vanished since the request is not
             # found, and its batches are retried.
             name = topic.name or names.get(topic.topic_id, "")
             for answer in topic.partition_responses:
-                answers[name, answer.index] = answer
+                place = name, answer.index
+                answers[place] = None if place in answers else answer
+        # Answers for partitions that were not asked for are ignored.
         for each in in_flight:
-            found = answers.get((each.batch.topic, each.batch.partition))
-            # A broker that leaves a partition out must not leave its batch without an end: it is retried like a lost
-            # answer.
+            place = each.batch.topic, each.batch.partition
+            found = answers.get(place)
+            # A partition that is left out, or is answered twice, must not leave its batch without an end: it is retried
+            # like a lost answer.
             if found is None:
                 found = ProduceResponsePartition(
                     index=each.batch.partition,
                     error_code=ErrorCode.NETWORK_EXCEPTION,
                     base_offset=-1,
-                    error_message="the answer does not contain this partition",
+                    error_message=f"the answer {'repeats' if place in answers else 'does not contain'} this partition",
                 )
             self._settlement.answered(each, found, response.node_endpoints, connection)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Never, Protocol, TypeVar, cast
+from typing import Never, Protocol, TypeAlias, TypeVar, cast
 
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError, SerializationError
@@ -22,11 +22,12 @@ _NO_HEADERS: tuple[Header, ...] = ()
 class Serializer(Protocol[T_contra]):
     """Makes bytes of a key or a value. It is not called for None, which is written as null.
 
-    ``headers`` are the headers of the record. The send raises any exception as the cause of a SerializationError. Runs
-    in the event loop, so it must not block.
+    ``headers`` is a list with the headers of the record. The serializer may change it, and the record is written with
+    the changes: ``headers.append(Header("schema-id", b"7"))``. The key is serialized before the value. The send raises
+    any exception as the cause of a SerializationError. Runs in the event loop, so it must not block.
     """
 
-    def serialize(self, topic: str, data: T_contra, headers: tuple[Header, ...]) -> bytes:
+    def serialize(self, topic: str, data: T_contra, headers: list[Header]) -> bytes:
         """The bytes to write."""
         ...
 
@@ -37,7 +38,7 @@ class AsyncSerializer(Protocol[T_contra]):
     Calls overlap: it may be called again before an earlier call has returned.
     """
 
-    async def serialize(self, topic: str, data: T_contra, headers: tuple[Header, ...]) -> bytes:
+    async def serialize(self, topic: str, data: T_contra, headers: list[Header]) -> bytes:
         """The bytes to write."""
         ...
 
@@ -58,7 +59,7 @@ class FunctionSerializer:
     def __repr__(self) -> str:
         return getattr(self._function, "__qualname__", repr(self._function))
 
-    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         return self._function(data)
 
 
@@ -71,14 +72,14 @@ class AsyncFunctionSerializer:
     def __repr__(self) -> str:
         return getattr(self._function, "__qualname__", repr(self._function))
 
-    async def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    async def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         return await self._function(data)
 
 
 class BytesSerializer:
     """Accepts bytes, which stay as they are, and str, which becomes UTF-8. The default of a producer."""
 
-    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         if isinstance(data, str):
             return data.encode()
         if isinstance(data, bytes | bytearray | memoryview):
@@ -97,7 +98,7 @@ class StrSerializer:
             raise ConfigurationError(must_be("encoding", "an encoding that Python knows", encoding)) from None
         self._encoding = encoding
 
-    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         if not isinstance(data, str):
             raise TypeError("the type must be str")
         return data.encode(self._encoding)
@@ -115,7 +116,7 @@ class JsonSerializer:
             default=default, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
 
-    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         return self._encoder.encode(data).encode()
 
 
@@ -131,7 +132,7 @@ class IntSerializer:
             raise ConfigurationError(must_be("size", "1, 2, 4 or 8 bytes", size))
         self._size = size
 
-    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         if not isinstance(data, int) or isinstance(data, bool):
             raise TypeError("the type must be int")
         return data.to_bytes(self._size, "big", signed=True)
@@ -171,26 +172,36 @@ class Serialization:
         self.is_async = is_async(self.key) or is_async(self.value)
 
 
-def serialize(serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]) -> bytes:
+Serialized: TypeAlias = tuple[bytes, tuple[Header, ...]]
+"""A serialized key or value, and the headers of the record, which the serializer may have changed."""
+
+
+# Hot: runs for each key and value that is not bytes.
+def serialize(
+    serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]
+) -> Serialized:
     """Call a serializer that is not async. ``part`` is "key" or "value", for the text of an error."""
+    changeable = list(headers)
     try:
-        result = serializer.serialize(topic, data, headers)
+        result = serializer.serialize(topic, data, changeable)
     except Exception as error:  # a user's serializer may raise any exception
         raise _not_serialized(serializer, topic, part, data, error) from error
-    return _checked(serializer, topic, part, data, result)
+    made = result if type(result) is bytes else _checked(serializer, topic, part, data, result)
+    return made, headers if tuple(changeable) == headers else headers_of(topic, changeable)
 
 
 async def serialize_async(
     serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]
-) -> bytes:
+) -> Serialized:
     """Call a serializer that may be async."""
+    changeable = list(headers)
     try:
-        result = serializer.serialize(topic, data, headers)
+        result = serializer.serialize(topic, data, changeable)
         if isinstance(result, Awaitable):
             result = await result
     except Exception as error:
         raise _not_serialized(serializer, topic, part, data, error) from error
-    return _checked(serializer, topic, part, data, result)
+    return _checked(serializer, topic, part, data, result), headers_of(topic, changeable)
 
 
 def _not_serialized(
@@ -245,7 +256,9 @@ def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
         raise SerializationError(
             f"the name of a header of a record for topic {topic!r} must be text that UTF-8 can encode: {error}"
         ) from error
-    except (TypeError, ValueError) as error:
+    except SerializationError:
+        raise
+    except Exception as error:  # the headers may be an iterator of the user's
         raise SerializationError(
             f"the headers of a record for topic {topic!r} must be pairs of a name and bytes: {error}"
         ) from error

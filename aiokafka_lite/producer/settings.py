@@ -15,6 +15,7 @@ class ProducerSettings(ClientSettings, total=False):
     allow_auto_create_topics: bool
     acks: Acks
     idempotence: bool | None
+    retries: int
     linger: float
     batch_size: int
     max_request_size: int

@@ -29,14 +29,17 @@ from typing import NamedTuple
 
 from ..aio.byte_budget import ByteBudget
 from ..aio.retry import is_retriable
+from ..arguments import INT64_MAX
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
+from ..config import ProducerConfig
 from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
 from ..types import TopicPartition
 from .batch import Batch, BatchFactory
 from .delivery import UNKNOWN_OFFSET, BatchResult, ExpiryLog, FailureLog
 from .dispatch import Dispatcher
+from .failures import FailureStreams
 from .metrics import Counters
 from .outcome import Outcome, classify
 from .partition import PartitionProducer, PartitionState
@@ -67,7 +70,8 @@ class Settlement:
         dispatcher: Dispatcher,
         timers: Timers,
         counters: Counters,
-        delivery_timeout: float,
+        config: ProducerConfig,
+        failures: FailureStreams,
     ) -> None:
         self.fatal: KafkaError | None = None
         self.unsettled: dict[BatchResult, None] = {}  # in the order of their deadlines if ``_is_ordered``
@@ -77,7 +81,9 @@ class Settlement:
         self._dispatcher = dispatcher
         self._timers = timers
         self._counters = counters
-        self._delivery_timeout = delivery_timeout
+        self._failures = failures
+        self._delivery_timeout = config.delivery_timeout
+        self._retries = config.retries
         self._partitions: dict[Batch, PartitionProducer] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._is_ordered = True
@@ -123,7 +129,7 @@ class Settlement:
         """A broker answered for one batch."""
         partition, batch = in_flight
         code = ErrorCode.of(answer.error_code)
-        if code is ErrorCode.NONE and answer.base_offset >= 0:
+        if code is ErrorCode.NONE and 0 <= answer.base_offset <= INT64_MAX - batch.builder.count:
             self.delivered(in_flight, answer.base_offset, answer.log_append_time_ms)
             return
         # Indexes that the batch does not have are ignored; see the invariants above.
@@ -176,8 +182,15 @@ class Settlement:
         self._dispatcher.act(partition, following)
 
     def retry(self, in_flight: InFlightBatch, error: Exception, *, unknown_sequence: bool = False) -> None:
-        """A batch has to be sent again."""
+        """A batch has to be sent again. It fails instead if all its ``retries`` are used up."""
         partition, batch = in_flight
+        if batch.attempts > self._retries and not batch.settled:
+            # Dropped as an expired batch is: it may be written, so its sequence numbers are a gap. The partition backs
+            # off as after any failure, because the broker is not healthier for the batches behind.
+            partition.expired(batch)
+            self._fail(batch, error)
+            self._dispatcher.act(partition, partition.failed(batch, error))
+            return
         self._counters.retries += 1
         self._retrying.add(partition.topic_partition)
         # INFO, not WARNING: a moved leader causes retries in every rolling restart, and no operator has to act.
@@ -216,7 +229,7 @@ class Settlement:
             self._expiry_log.finish()
 
     def _note_missing_offset(self, in_flight: InFlightBatch, answer: ProduceResponsePartition, peer: object) -> None:
-        """A success without an offset is strange, but no reason to write the batch again."""
+        """A success at an offset that no record can have is strange, but no reason to write the batch again."""
         if not answer.error_code:
             error = ProtocolError(f"{peer!r} acknowledged {in_flight.batch!r} at offset {answer.base_offset}")
             self._client.outages.report(
@@ -276,6 +289,7 @@ class Settlement:
             failed[index] = result = BatchResult(batch.topic, batch.partition)
             result.fail(error_for(code, f"{attempt}: record {index}: {message or 'refused'}"))
         self._counters.records_failed += len(failed)
+        self._failures.batch_failed(batch, failed)
         self._replace(in_flight, without(batch, self._batches, failed))
 
     def _replace(self, in_flight: InFlightBatch, parts: Parts) -> None:
@@ -310,6 +324,7 @@ class Settlement:
         self._budget.release(batch.reserved)
         self._counters.records_failed += batch.count
         batch.fail(error, log)
+        self._failures.batch_failed(batch)
 
     def _remove(self, batch: Batch) -> None:
         self.unsettled.pop(batch, None)

@@ -37,8 +37,8 @@ class PendingRecords(BatchResult):
         self.times.append(now)
         return len(self.places) + len(self.records) - 1
 
-    def fail_rest(self, error: Exception, log: FailureLog | None = None) -> int:
-        """Fail the records that have not moved; returns how many they are."""
+    def fail_rest(self, error: Exception, log: FailureLog | None = None) -> BatchResult:
+        """Fail the records that have not moved. Returns their result."""
         count = len(self.records)
         rest = BatchResult(self.topic, UNASSIGNED)
         rest.fail(error, log)
@@ -46,13 +46,16 @@ class PendingRecords(BatchResult):
         self.times.clear()
         self.places.extend((rest, 0) for _ in range(count))
         self.move(self.places)
-        return count
+        return rest
 
 
 class TopicProducer:
     """Owner of a topic's partitions.
 
+     - ``partitions``: by number, those that metadata lists. An answer with a huge number costs one entry.
      - ``pending``: records that were sent while the topic was not known.
+     - ``unplaced``: records that name a partition which metadata does not list.
+     - ``is_asking``: a task refreshes metadata for the unplaced records.
      - ``is_known``: metadata has the topic.
      - ``is_open``: records go to batches directly: the topic is known, and no earlier record is pending.
      - ``vanished``: partitions that the topic lost when it was created again. The accumulator fails their batches.
@@ -66,6 +69,7 @@ class TopicProducer:
     __slots__ = (
         "_make_partition",
         "_seen",
+        "is_asking",
         "is_known",
         "is_open",
         "last_used",
@@ -73,15 +77,18 @@ class TopicProducer:
         "partitions",
         "pending",
         "topic_id",
+        "unplaced",
         "vanished",
     )
 
     def __init__(self, name: str, make_partition: Callable[[TopicPartition], PartitionProducer], now: float) -> None:
         self.name = name
         self.last_used = now
-        self.partitions: list[PartitionProducer] = []
+        self.partitions: dict[int, PartitionProducer] = {}
         self.vanished: list[PartitionProducer] = []
         self.pending: PendingRecords | None = None
+        self.unplaced: PendingRecords | None = None
+        self.is_asking = False
         self.is_known = False
         self.is_open = False
         self.topic_id = ZERO_UUID
@@ -100,11 +107,12 @@ class TopicProducer:
     @property
     def is_idle(self) -> bool:
         """Whether it has no records, neither pending nor in batches."""
-        return self.pending is None and all(partition.is_idle for partition in self.partitions)
+        without_pending = self.pending is None and self.unplaced is None
+        return without_pending and all(partition.is_idle for partition in self.partitions.values())
 
     def retire(self) -> None:
         """This idle topic is dropped: its partitions' producer ids are not used again."""
-        for partition in self.partitions:
+        for partition in self.partitions.values():
             partition.retire()
 
     def update(self, view: ClusterView) -> bool:
@@ -119,15 +127,15 @@ class TopicProducer:
         self.is_known = True
         self.is_open = self.pending is None
         if ZERO_UUID != self.topic_id != topic.topic_id != ZERO_UUID:
-            count = topic.partitions[-1].partition + 1
-            self.vanished += self.partitions[count:]
-            del self.partitions[count:]
-            for partition in self.partitions:
+            listed = {each.partition for each in topic.partitions}
+            self.vanished += [self.partitions.pop(number) for number in self.partitions.keys() - listed]
+            for partition in self.partitions.values():
                 partition.topic_recreated(topic.topic_id)
         if topic.topic_id != ZERO_UUID:
             self.topic_id = topic.topic_id
-        for number in range(len(self.partitions), topic.partitions[-1].partition + 1):
-            self.partitions.append(self._make_partition(TopicPartition(self.name, number)))
+        for each in topic.partitions:
+            if each.partition not in self.partitions:
+                self.partitions[each.partition] = self._make_partition(TopicPartition(self.name, each.partition))
         return True
 
     def __repr__(self) -> str:

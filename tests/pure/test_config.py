@@ -122,3 +122,14 @@ def test_compression_has_kafkas_names() -> None:
 )
 def test_a_duration_is_read_in_javas_form(written: str | timedelta, seconds: float | None) -> None:
     assert ConsumerConfig(auto_offset_reset=written).reset_duration == seconds
+
+
+def test_without_retries_idempotence_is_off() -> None:
+    assert ProducerConfig().idempotence
+    assert not ProducerConfig(retries=0).idempotence
+    assert ProducerConfig(retries=1).idempotence
+    with pytest.raises(ConfigurationError, match="idempotence=True requires retries >= 1, got retries=0"):
+        ProducerConfig(retries=0, idempotence=True)
+    for wrong in (-1, 1.5, True, "3", 2**31):
+        with pytest.raises(ConfigurationError, match="retries must be a whole number from 0 to 2147483647"):
+            ProducerConfig(retries=wrong)  # type: ignore[arg-type]

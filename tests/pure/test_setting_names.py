@@ -22,7 +22,6 @@ from aiokafka_lite.errors import ConfigurationError
         (Producer, "request_timeout_ms", "use request_timeout, in seconds"),
         (Producer, "sasl_plain_password", "use sasl_password"),
         (Producer, "bootstrap.servers", "use bootstrap_servers"),
-        (Producer, "retries", "delivery_timeout bounds"),
         (Producer, "transactional_id", "transactions are not supported"),
         (Producer, "lingr", r"did you mean linger\?"),
         (Consumer, "enable_auto_commit", "use auto_commit"),

@@ -807,7 +807,7 @@ async def test_a_refused_record_releases_its_memory(cluster: EmbeddedCluster) ->
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         await producer.send("t", b"v")
-        for arguments in ({"partition": 9}, {"partition": -1}, {"partition": "0"}, {"key": 5}, {"timestamp": -1}):
+        for arguments in ({"partition": 2**31}, {"partition": -1}, {"partition": "0"}, {"key": 5}, {"timestamp": -1}):
             with pytest.raises((UnknownTopic, SerializationError)):
                 producer.send_nowait("t", b"v", **arguments)  # type: ignore[arg-type]
         assert producer.metrics().buffered_bytes == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite.cluster.metadata import ClusterView
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     BrokerError,
@@ -33,7 +34,7 @@ class Registry:
     def __init__(self) -> None:
         self.calls = 0
 
-    async def serialize(self, topic: str, data: float, headers: tuple[Header, ...]) -> bytes:
+    async def serialize(self, topic: str, data: float, headers: list[Header]) -> bytes:
         self.calls += 1
         if data < 0:
             raise ValueError("time does not go back")
@@ -328,3 +329,104 @@ async def test_a_callback_that_raises_for_a_failed_record_ends_nothing_either(cl
         with pytest.raises(BrokerError):
             await failed
         assert (await producer.send("t", b"2")).offset == 0
+
+
+class OwnError(Exception):
+    """An exception of user code."""
+
+
+class RaisingPartitioner:
+    """Raises in every method but ``partition``, and there for the value b"raise"."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
+        if value == b"raise":
+            raise self._error
+        return 0
+
+    def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
+        raise self._error
+
+    def on_topic_removed(self, topic: str) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [OwnError("own"), asyncio.CancelledError()])
+async def test_a_partitioner_that_raises_fails_its_own_record_only(
+    cluster: EmbeddedCluster, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    for topic in ("t", "u"):
+        await cluster.create_topic(topic, 1)
+    async with producer_of(cluster, partitioner=RaisingPartitioner(error)) as producer:
+        for number in range(3):  # each batch is reported to the partitioner with the next send
+            assert (await producer.send("t", b"v")).offset == number
+            with pytest.raises(IllegalStateError, match="could not choose"):
+                await producer.send("t", b"raise")
+        await asyncio.sleep(7200.0)  # topic t is dropped when topic u comes
+        assert (await producer.send("u", b"v")).offset == 0
+        assert (await producer.send("t", b"v")).offset == 3
+    lines = [each.message.split(" failed")[0] for each in caplog.records if each.levelname == "ERROR"]
+    assert lines == ["RaisingPartitioner.on_new_batch", "RaisingPartitioner.on_topic_removed"]
+
+
+async def test_a_callback_that_asks_a_cancelled_future_affects_no_other_record(cluster: EmbeddedCluster) -> None:
+    """CancelledError is no Exception: it went through the handlers, and the rest of the answer was not handled."""
+    await cluster.create_topic("t", 3)
+    cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+
+    class Asking:
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return record
+
+        def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+            cancelled.result()
+
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, interceptors=[Asking()]) as producer:
+        began = loop.time()
+        deliveries = [producer.send_nowait("t", b"v", partition=number % 3) for number in range(9)]
+        for delivery in deliveries:
+            delivery.report(lambda metadata, error: cancelled.result())
+        await asyncio.gather(*deliveries)
+        assert loop.time() - began < 5.0
+
+
+async def test_a_serializer_writes_the_headers_that_it_adds(cluster: EmbeddedCluster) -> None:
+    class Schema:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
+            headers.append(Header(self._name, b"%d" % len(headers)))
+            return str(data).encode()
+
+    class SlowSchema(Schema):
+        async def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:  # type: ignore[override]
+            await asyncio.sleep(1.0)
+            return super().serialize(topic, data, headers)
+
+    await cluster.create_topic("t", 1)
+    for value in (Schema("value"), SlowSchema("value")):
+        async with producer_of(cluster, key_serializer=Schema("key"), value_serializer=value) as producer:
+            await producer.send("t", 1, key=2, headers={"own": b"0"})
+            await producer.send("t", 1)
+    for batch in batches_of(cluster, "t"):
+        own = () if batch.columns().keys[0] is None else (Header("own", b"0"), Header("key", b"1"))
+        assert batch.columns().headers[0] == (*own, Header("value", b"%d" % len(own)))
+
+
+async def test_headers_from_an_iterator_that_raises_fail_their_own_record(cluster: EmbeddedCluster) -> None:
+    def headers() -> Any:
+        yield ("a", b"1")
+        raise OwnError("own")
+
+    await cluster.create_topic("t", 1)
+    watching = Watching()
+    async with producer_of(cluster, interceptors=[watching]) as producer:
+        with pytest.raises(SerializationError, match="own"):
+            await producer.send("t", b"v", headers=headers())
+        assert (await producer.send("t", b"v")).offset == 0
+    assert watching.outcomes == [SerializationError, 0]

@@ -25,30 +25,30 @@ from aiokafka_lite.types import Header
 
 
 class Upper:
-    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         assert isinstance(data, str)
         return data.upper().encode()
 
 
 class Careless:
-    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> Any:
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> Any:
         return "text"
 
 
 @pytest.mark.parametrize("data", ["é", "é".encode(), bytearray("é".encode()), memoryview("é".encode())])
 def test_text_and_buffers_become_bytes(data: object) -> None:
-    assert serialize(BytesSerializer(), "t", "value", data, ()) == b"\xc3\xa9"
+    assert serialize(BytesSerializer(), "t", "value", data, ())[0] == b"\xc3\xa9"
 
 
 def test_a_buffer_is_copied() -> None:
     buffer = bytearray(b"before")
-    data = serialize(BytesSerializer(), "t", "value", buffer, ())
+    data, _ = serialize(BytesSerializer(), "t", "value", buffer, ())
     buffer[:] = b"after!"
     assert data == b"before"
 
 
 def test_a_serializer_of_the_users_own_is_used() -> None:
-    assert serialize(Upper(), "t", "key", "abc", ()) == b"ABC"
+    assert serialize(Upper(), "t", "key", "abc", ())[0] == b"ABC"
 
 
 @pytest.mark.parametrize("serializer", [BytesSerializer(), Upper(), Careless()])
@@ -64,12 +64,12 @@ def test_data_that_cannot_be_serialized_is_named_in_the_error(serializer: Any, p
 class Waiting:
     """Async, and looks at the context that it is given."""
 
-    async def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> bytes:
+    async def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         return f"{topic} {data} {len(headers)}".encode()
 
 
 class Disguised:
-    def serialize(self, topic: str, data: object, headers: tuple[Header, ...]) -> Any:
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> Any:
         return Waiting().serialize(topic, data, headers)
 
 
@@ -85,15 +85,15 @@ class Callable:
 def test_a_function_of_the_value_alone_is_a_serializer() -> None:
     serializer = as_serializer("value_serializer", lambda value: json.dumps(value).encode())
     assert not is_async(serializer)
-    assert serialize(serializer, "t", "value", [1], ()) == b"[1]"
-    assert serialize(as_serializer("value_serializer", bytes), "t", "value", [1], ()) == b"\1"
+    assert serialize(serializer, "t", "value", [1], ())[0] == b"[1]"
+    assert serialize(as_serializer("value_serializer", bytes), "t", "value", [1], ())[0] == b"\1"
 
 
 @pytest.mark.parametrize("function", [ask, functools.partial(ask), Callable()])
 async def test_an_async_function_of_the_value_alone_is_a_serializer(function: object) -> None:
     serializer = as_serializer("value_serializer", function)
     assert is_async(serializer)
-    assert await serialize_async(serializer, "t", "value", 5, ()) == b"asked 5"
+    assert (await serialize_async(serializer, "t", "value", 5, ()))[0] == b"asked 5"
 
 
 def test_a_function_is_called_by_its_name() -> None:
@@ -124,7 +124,7 @@ BUILT_IN: list[tuple[AnySerializer, object, bytes]] = [
 def test_built_in_serializers_write_the_expected_bytes(
     serializer: AnySerializer, data: object, expected: bytes
 ) -> None:
-    assert serialize(serializer, "t", "value", data, ()) == expected
+    assert serialize(serializer, "t", "value", data, ())[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_built_in_serializers_refuse_wrong_settings(make: Any) -> None:
 
 async def test_an_async_serializer_is_awaited_and_one_that_is_not_is_called() -> None:
     headers = (Header("a", None),)
-    assert await serialize_async(Waiting(), "t", "key", 5, headers) == b"t 5 1"
-    assert await serialize_async(IntSerializer(1), "t", "key", 5, headers) == b"\5"
+    assert (await serialize_async(Waiting(), "t", "key", 5, headers))[0] == b"t 5 1"
+    assert (await serialize_async(IntSerializer(1), "t", "key", 5, headers))[0] == b"\5"
     with pytest.raises(SerializationError, match="text"):
         await serialize_async(StrSerializer(), "text", "key", 5, ())
 
@@ -172,12 +172,46 @@ def test_a_serializer_that_returns_a_coroutine_is_refused_with_advice() -> None:
         serialize(Disguised(), "t", "key", 5, ())
 
 
+class AddingId:
+    """Writes the id of a schema into a header, as serializers of Java's client can."""
+
+    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
+        headers.append(Header("id", b"7"))
+        return b"data"
+
+
+def test_a_serializer_may_change_the_headers() -> None:
+    given = (Header("a", None),)
+    assert serialize(AddingId(), "t", "value", 5, given) == (b"data", (Header("a", None), Header("id", b"7")))
+    assert given == (Header("a", None),)
+
+
+@pytest.mark.parametrize("wrong", [5, ("id", "7")])
+def test_a_serializer_that_adds_a_wrong_header_fails_its_record(wrong: Any) -> None:
+    class Wrong:
+        def serialize(self, topic: str, data: object, headers: list[Any]) -> bytes:
+            headers.append(wrong)
+            return b"data"
+
+    with pytest.raises(SerializationError, match=r"header.* of a record for topic 't'"):
+        serialize(Wrong(), "t", "value", 5, ())
+
+
 def test_headers_are_pairs_or_a_mapping() -> None:
     expected = (Header("a", b"1"), Header("b", None))
     assert headers_of("t", [("a", b"1"), ("b", None)]) == expected
     assert headers_of("t", {"a": b"1", "b": None}) == expected
     assert headers_of("t", iter(expected)) == expected
     assert headers_of("t", ()) == ()
+
+
+def test_an_iterator_of_headers_that_raises_fails_its_record() -> None:
+    def headers() -> Any:
+        yield ("a", b"1")
+        raise RuntimeError("no more")
+
+    with pytest.raises(SerializationError, match="'t' must be pairs of a name and bytes: no more"):
+        headers_of("t", headers())
 
 
 @pytest.mark.parametrize("headers", [[("a", "text")], [(1, b"")], [("a",)], [5], 5, "ab", [("a", b"", b"")]])

@@ -1,0 +1,172 @@
+"""The stream of failed deliveries of a producer: ``async for failure in producer.failures()``.
+
+A stream keeps failed *batches*, and reads their records back when it is asked for them. So a failure costs nothing per
+record before, and a producer without a stream pays one look at an empty set for each failed batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakSet
+
+from ..protocol.records import RecordBatch
+from ..types import Header
+from .batch import Batch
+from .delivery import BatchResult
+from .record import PreparedRecord
+
+logger = logging.getLogger(__name__)
+
+_ALL = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A record that was accepted and not delivered, as it would have been written: key and value are serialized.
+
+    ``partition`` is None if none was chosen. ``timestamp`` is in milliseconds. After a KafkaTimeout the record may be
+    written all the same; see "What an error says about the record" in docs/delivery.md.
+    """
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp: int
+    error: Exception
+
+
+class _Group:
+    """Records that failed together: a batch, some of its records (``results`` by index), or records in no batch."""
+
+    __slots__ = ("_batch", "_prepared", "_results", "count", "size")
+
+    def __init__(
+        self,
+        results: Mapping[int, BatchResult],
+        size: int,
+        batch: Batch | None = None,
+        prepared: Sequence[PreparedRecord] = (),
+    ) -> None:
+        self.count = len(results)
+        self.size = size
+        self._batch = batch
+        self._prepared = prepared
+        self._results = results
+
+    def records(self) -> Iterator[FailedRecord]:
+        """Read the records. Their errors count as observed, so they are not logged."""
+        columns = None if self._batch is None else RecordBatch(self._batch.encode()).columns(_ALL)
+        for index, result in self._results.items():
+            result.observe()
+            error = result.error
+            assert error is not None
+            if columns is None:
+                topic, key, value, headers, partition, timestamp, _, _ = self._prepared[index]
+                pairs = tuple(Header(*pair) for pair in headers)
+                yield FailedRecord(topic, partition, key, value, pairs, timestamp, error)
+            else:
+                yield FailedRecord(
+                    result.topic,
+                    result.partition,
+                    columns.keys[index],
+                    columns.values[index],
+                    columns.headers[index],
+                    columns.timestamps[index],
+                    error,
+                )
+
+
+class Failures:
+    """Failed deliveries since this stream was made. It ends when the producer has ended and all of them were taken.
+
+    ``dropped`` counts records for which the stream had no room, because they were not taken fast enough: it holds at
+    most ``max_bytes`` of records. Made by ``Producer.failures``. One task takes from it.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.dropped = 0
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._groups: deque[_Group] = deque()
+        self._reading: Iterator[FailedRecord] = iter(())
+        self._changed = asyncio.Event()
+        self._is_over = False
+
+    def __aiter__(self) -> Failures:
+        return self
+
+    async def __anext__(self) -> FailedRecord:
+        """The next failed record. Nothing is lost when it is cancelled."""
+        while True:
+            for record in self._reading:
+                return record
+            if self._groups:
+                group = self._groups.popleft()
+                self._size -= group.size
+                self._reading = group.records()
+            elif self._is_over:
+                raise StopAsyncIteration
+            else:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def add(self, group: _Group) -> None:
+        """Add records that have failed, or count them as dropped."""
+        if self._size and self._size + group.size > self._max_bytes:
+            if not self.dropped:
+                logger.warning("a stream of failed deliveries is full: it drops records; take them faster")
+            self.dropped += group.count
+            return
+        self._groups.append(group)
+        self._size += group.size
+        self._changed.set()
+
+    def end(self) -> None:
+        """The producer has ended: nothing more will fail."""
+        self._is_over = True
+        self._changed.set()
+
+    def __repr__(self) -> str:
+        return f"<Failures bytes={self._size} dropped={self.dropped}>"
+
+
+class FailureStreams:
+    """The streams of one producer. A stream that its user has dropped is no longer in here, and costs nothing."""
+
+    __slots__ = ("_is_over", "_streams")
+
+    def __init__(self) -> None:
+        self._streams: WeakSet[Failures] = WeakSet()
+        self._is_over = False
+
+    def open(self, max_bytes: int) -> Failures:
+        """A new stream."""
+        stream = Failures(max_bytes)
+        self._streams.add(stream)
+        if self._is_over:
+            stream.end()
+        return stream
+
+    def batch_failed(self, batch: Batch, results: Mapping[int, BatchResult] | None = None) -> None:
+        """A batch has failed; only some of its records if ``results`` has them, by index."""
+        for stream in self._streams:
+            failed = dict.fromkeys(range(batch.count), batch) if results is None else results
+            stream.add(_Group(failed, batch.reserved * len(failed) // batch.count, batch))
+
+    def records_failed(self, records: Sequence[PreparedRecord], result: BatchResult) -> None:
+        """Records have failed that were in no batch."""
+        for stream in self._streams:
+            failed = dict.fromkeys(range(len(records)), result)
+            stream.add(_Group(failed, sum(record.size for record in records), prepared=records))
+
+    def end(self) -> None:
+        """The producer has ended."""
+        self._is_over = True
+        for stream in self._streams:
+            stream.end()

@@ -1,0 +1,118 @@
+"""Records that name a partition which the producer's metadata does not list (yet)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import KafkaTimeout, UnknownTopic
+from aiokafka_lite.producer import Delivery
+from aiokafka_lite.protocol.messages import MetadataRequest, MetadataResponse
+from tests.embedded.producer.logs import producer_of, values_of
+
+
+def add_partitions(cluster: EmbeddedCluster, topic: str, count: int) -> None:
+    """The topic has ``count`` partitions from now on. No client is notified."""
+    cluster.controller.create_partitions(topic, count, None)
+
+
+async def test_a_record_for_a_partition_that_was_just_added_is_written(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"0", partition=0)
+        add_partitions(cluster, "t", 4)
+        before = loop.time()
+        assert (await producer.send("t", b"3", partition=3)).partition == 3
+        assert loop.time() - before < 5.0
+
+
+async def test_records_sent_before_the_partition_exists_are_written_in_order(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"0", partition=0)
+        deliveries = [
+            producer.send_nowait("t", b"%d" % number, partition=number % 2 + 1, key=b"k") for number in range(50)
+        ]
+        # Other partitions go on meanwhile.
+        assert (await producer.send("t", b"1", partition=0)).offset == 1
+        await asyncio.sleep(5.0)
+        assert not any(delivery.done() for delivery in deliveries)
+        add_partitions(cluster, "t", 2)
+        assert [(await delivery).offset for delivery in deliveries[::2]] == list(range(25))
+        add_partitions(cluster, "t", 3)
+        assert [(await delivery).offset for delivery in deliveries[1::2]] == list(range(25))
+        assert (await producer.send("t", b"last", partition=1)).offset == 25
+        assert producer.metrics().buffered_bytes == 0
+    assert values_of(cluster, "t", 1) == [*(b"%d" % number for number in range(0, 50, 2)), b"last"]
+
+
+async def test_a_partition_that_does_not_exist_is_an_error_after_max_block(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 2)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, max_block=5.0) as producer:
+        await producer.partitions_for("t")
+        cluster.history.clear()
+        before = loop.time()
+        with pytest.raises(UnknownTopic, match="topic 't' has partitions 0 to 1, got partition=2"):
+            await producer.send("t", b"v", partition=2)
+        assert 5.0 <= loop.time() - before < 6.0
+        assert len(cluster.history.of(MetadataRequest)) <= 25  # at most five a second
+        for number in (-1, 2**31):  # no partition can have these numbers
+            with pytest.raises(UnknownTopic):
+                producer.send_nowait("t", b"v", partition=number)
+        assert producer.metrics().buffered_bytes == 0
+        assert (await producer.send("t", b"v", partition=1)).offset == 0
+
+
+async def test_a_first_record_for_a_missing_partition_waits_no_longer_than_max_block(cluster: EmbeddedCluster) -> None:
+    """The topic is not known either: both waits together are bounded."""
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, max_block=5.0) as producer:
+        before = loop.time()
+        wrong = producer.send_nowait("t", b"v", partition=9)
+        assert (await producer.send("t", b"v", partition=0)).offset == 0
+        with pytest.raises(UnknownTopic):
+            await wrong
+        assert 5.0 <= loop.time() - before < 6.0
+
+
+async def test_close_fails_records_whose_partition_does_not_exist(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    producer = producer_of(cluster)
+    await producer.start()
+    await producer.partitions_for("t")
+    delivery: Delivery = producer.send_nowait("t", b"v", partition=7)
+    await producer.close(timeout=1.0)
+    with pytest.raises(KafkaTimeout, match="closed before"):
+        await delivery
+
+
+async def test_rows_of_a_table_wait_for_a_partition_that_was_just_added(cluster: EmbeddedCluster) -> None:
+    pa = pytest.importorskip("pyarrow")
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"0")
+        add_partitions(cluster, "t", 3)
+        written = await producer.send_arrow("t", pa.table({"value": [b"a", b"b"], "partition": [2, 1]}))
+        assert {run.partition for run in written} == {1, 2}
+
+
+async def test_metadata_with_a_huge_partition_number_costs_no_memory(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+
+    def huge(response: MetadataResponse) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.partition_index = 2**31 - 1
+
+    async with producer_of(cluster, max_block=2.0) as producer:
+        answer = await producer._client.send(MetadataRequest(topics=None))
+        huge(answer)
+        fault = cluster.on(MetadataRequest, times=None).answer(lambda request: answer)
+        with fault, pytest.raises((UnknownTopic, KafkaTimeout)):
+            await producer.send("t", b"v", partition=0)
+        assert (await producer.send("t", b"v", partition=0)).offset == 0
