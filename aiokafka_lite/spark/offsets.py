@@ -7,15 +7,21 @@ uses the cluster or a clock.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ..errors import ConfigurationError
+from ..protocol.schema import ZERO_UUID
 from ..types import TopicPartition
 
 PartitionOffsets = Mapping[TopicPartition, int]
+TopicIds = Mapping[str, bytes]
+"""The ids of topics by name, without the topics of brokers that have no ids (before Kafka 2.8)."""
+
 OffsetJson = dict[str, dict[str, int]]
 """Offsets in a checkpoint, in the form of Spark's own Kafka connector: ``{"topic":{"0":23}}``."""
 
@@ -26,16 +32,30 @@ Spark does not log the start of a query. Without it, a first batch that is kille
 restart.
 """
 
+TOPIC_ID = "$id"
+"""The first part of a key ``$id:topic:id``, which says which topic of this name the offsets are of.
+
+Its value is an empty object: Spark's own connector reads the key as a topic without partitions, and ignores it.
+"""
+
 
 # Checkpoints.
 
 
-def to_json(offsets: PartitionOffsets) -> OffsetJson:
+def to_json(offsets: PartitionOffsets, topic_ids: TopicIds | None = None) -> OffsetJson:
     """Offsets in the checkpoint's form, sorted by topic and partition: Spark compares offsets as text."""
     made: OffsetJson = {}
     for (topic, partition), offset in sorted(offsets.items()):
         made.setdefault(topic, {})[str(partition)] = offset
+    for topic in tuple(made):
+        if topic_ids and topic in topic_ids:
+            made[f"{TOPIC_ID}:{topic}:{id_text(topic_ids[topic])}"] = {}
     return made
+
+
+def id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka's tools print it."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def with_start(end: OffsetJson, start: PartitionOffsets) -> dict[str, object]:
@@ -47,7 +67,7 @@ def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
     """The offsets of a checkpoint. Raises ConfigurationError unless this source or Spark's connector wrote it."""
     offsets: dict[TopicPartition, int] = {}
     for topic, by_partition in json.items():
-        if topic == START:
+        if topic == START or topic.startswith(f"{TOPIC_ID}:"):
             continue
         if not isinstance(by_partition, dict):
             raise _strange(json)
@@ -56,6 +76,33 @@ def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
                 raise _strange(json)
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
+
+
+def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
+    """The topic ids that an offset contains. Offsets of Spark's connector, and of old brokers, contain none."""
+    found: dict[str, bytes] = {}
+    for key in json:
+        if not key.startswith(f"{TOPIC_ID}:"):
+            continue
+        topic, _, text = key.removeprefix(f"{TOPIC_ID}:").partition(":")
+        try:
+            topic_id = base64.urlsafe_b64decode(f"{text}==")
+        except binascii.Error:
+            topic_id = b""
+        if len(topic_id) != len(ZERO_UUID):
+            raise _strange(json)
+        found[topic] = topic_id
+    return found
+
+
+def recreated(before: TopicIds, now: TopicIds) -> dict[str, str]:
+    """The topics with another id than before, each with a text that says so."""
+    return {
+        topic: f"topic {topic!r} was deleted and created again (its id was {id_text(before[topic])}, and is "
+        f"{id_text(topic_id)})"
+        for topic, topic_id in sorted(now.items())
+        if before.get(topic, topic_id) != topic_id
+    }
 
 
 def start_of(json: Mapping[str, object]) -> dict[TopicPartition, int] | None:
@@ -112,12 +159,14 @@ def rate_limited(start: PartitionOffsets, end: PartitionOffsets, limit: int) -> 
 class Range:
     """The records of a partition from offset ``start`` up to, and without, offset ``end``.
 
-    There may be fewer records than offsets: compaction and transactions leave gaps.
+    There may be fewer records than offsets: compaction and transactions leave gaps. ``topic_id`` is the topic that the
+    driver has planned for; ZERO_UUID if it is not known.
     """
 
     partition: TopicPartition
     start: int
     end: int
+    topic_id: bytes = ZERO_UUID
 
     @property
     def size(self) -> int:
@@ -128,10 +177,11 @@ Task = tuple[Range, ...]
 """The ranges that one Spark task reads."""
 
 
-def ranges(start: PartitionOffsets, end: PartitionOffsets) -> list[Range]:
+def ranges(start: PartitionOffsets, end: PartitionOffsets, topic_ids: TopicIds | None = None) -> list[Range]:
     """The ranges between two offsets, sorted by topic and partition, without empty ranges."""
+    ids = topic_ids or {}
     return [
-        Range(partition, start.get(partition, 0), offset)
+        Range(partition, start.get(partition, 0), offset, ids.get(partition.topic, ZERO_UUID))
         for partition, offset in sorted(end.items())
         if offset > start.get(partition, 0)
     ]

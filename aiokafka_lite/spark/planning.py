@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..errors import ConfigurationError, ErrorCode, KafkaError, error_for
 from ..protocol.messages import MetadataRequest
+from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
 from . import bounds
 from .bounds import (
@@ -27,7 +28,7 @@ from .bounds import (
     Unmatched,
 )
 from .connection import leased_client
-from .offsets import PartitionOffsets
+from .offsets import PartitionOffsets, TopicIds
 from .options import Read
 from .worker_loop import worker_loop
 
@@ -42,6 +43,13 @@ def check_topics(read: Read) -> None:
     Planner(read).partitions(must_exist=read.fail_on_data_loss)
 
 
+class Selected(NamedTuple):
+    """The partitions that a query selects, sorted, and the ids of their topics."""
+
+    partitions: tuple[TopicPartition, ...]
+    topic_ids: TopicIds
+
+
 class Planner:
     """Looks up partitions and offsets for one query. Each call blocks, and uses the client of this process."""
 
@@ -52,8 +60,8 @@ class Planner:
     def __repr__(self) -> str:
         return f"<Planner {self._read.selection}>"
 
-    def partitions(self, *, must_exist: bool = True) -> tuple[TopicPartition, ...]:
-        """The partitions that the query selects now, sorted.
+    def partitions(self, *, must_exist: bool = True) -> Selected:
+        """The partitions that the query selects now.
 
         A topic or partition that the query names and that does not exist is a ConfigurationError with ``must_exist``;
         else it is left out.
@@ -174,20 +182,19 @@ def _split(
     return given, asked, at_end
 
 
-async def _selected(client: Client, read: Read, must_exist: bool) -> tuple[TopicPartition, ...]:
+async def _selected(client: Client, read: Read, must_exist: bool) -> Selected:
     match read.selection:
         case Subscribe(topics):
-            known = await _partitions_of(client, topics, "subscribe", must_exist)
+            return await _partitions_of(client, topics, "subscribe", must_exist)
         case SubscribePattern(pattern):
             names = [name for name in await _all_topics(client) if re.fullmatch(pattern, name)]
-            known = await _partitions_of(client, names, "subscribePattern", False)
+            return await _partitions_of(client, names, "subscribePattern", False)
         case Assign(partitions):
-            all_known = set(await _partitions_of(client, {each.topic for each in partitions}, "assign", must_exist))
-            missing = [str(each) for each in partitions if each not in all_known]
+            known = await _partitions_of(client, {each.topic for each in partitions}, "assign", must_exist)
+            missing = [str(each) for each in partitions if each not in known.partitions]
             if missing and must_exist:
                 raise ConfigurationError(f"option assign names {', '.join(missing)}, which does not exist")
-            known = [each for each in partitions if each in all_known]
-    return tuple(sorted(known))
+            return Selected(tuple(sorted(set(partitions).intersection(known.partitions))), known.topic_ids)
 
 
 async def _all_topics(client: Client) -> list[str]:
@@ -195,12 +202,11 @@ async def _all_topics(client: Client) -> list[str]:
     return sorted(topic.name for topic in answer.topics if topic.name and not topic.is_internal)
 
 
-async def _partitions_of(client: Client, topics: Iterable[str], option: str, must_exist: bool) -> list[TopicPartition]:
+async def _partitions_of(client: Client, topics: Iterable[str], option: str, must_exist: bool) -> Selected:
     names = sorted(topics)
-    if not names:
-        return []
-    view = await client.refresh(names)
+    view = await client.refresh(names) if names else client.view
     found: list[TopicPartition] = []
+    topic_ids: dict[str, bytes] = {}
     for name in names:
         topic = view.topics.get(name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
@@ -213,4 +219,6 @@ async def _partitions_of(client: Client, topics: Iterable[str], option: str, mus
             raise error_for(error, f"topic {name!r}")
         elif topic is not None:
             found += (TopicPartition(name, partition.partition) for partition in topic.partitions)
-    return found
+            if topic.topic_id != ZERO_UUID:
+                topic_ids[name] = topic.topic_id
+    return Selected(tuple(sorted(found)), topic_ids)

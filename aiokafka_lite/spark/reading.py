@@ -8,15 +8,17 @@ Rules of this file:
    wait for records that this task does not want.
 3. A range may end at offsets without records, because compaction and transactions leave gaps. No fetch reports that, so
    after ``PROBE_INTERVAL`` without records ``_probe`` asks the leader.
-4. An offset outside of the log is an error or a warning, by ``fail_on_data_loss``. The position is never reset
-silently.
+4. A lost offset is an error or a warning, by ``fail_on_data_loss``. The position is never reset silently. What the log
+   has of a range is read, whatever happened to the topic before.
+5. The driver names the topic of a range by its id. This client may be older than the task, so its metadata may be of a
+   topic that was deleted: a different id is looked up again before it counts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import anyio
@@ -30,13 +32,14 @@ from ..consumer.buffer import FetchedBatch
 from ..consumer.fetching import Fetching
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..consumer.partition import AssignedPartition
-from ..consumer.position import Reset
+from ..consumer.position import Reset, ResetReason
 from ..consumer.subscription import Subscription, SubscriptionObserver
-from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, error_for
+from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, UnknownTopic, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import FetchRequest, FetchRequestPartition, FetchRequestTopic
+from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
-from .offsets import Range, Task
+from .offsets import Range, Task, TopicIds, recreated
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,9 @@ PROBE_INTERVAL = 1.0
 
 PROBE_TIMEOUT = 5.0
 """Seconds that a probe may take. Records that arrive meanwhile wait for it."""
+
+STALE_METADATA = 2.0
+"""Seconds in which every broker learns of the topic that another broker has named to the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,8 @@ class RangeReader(Component, SubscriptionObserver):
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout = poll_timeout
         self._ranges: dict[TopicPartition, Range] = {each.partition: each for each in task}
+        self._refused = client.retry_backoff()
+        self._warned: set[str] = set()
         self._complete: list[Fetched] = []  # the last batches of ranges that are read to their end
         self._ready = asyncio.Event()
         self._subscription = Subscription(Reset.NONE, config.max_partition_fetch_bytes, self)
@@ -84,9 +92,10 @@ class RangeReader(Component, SubscriptionObserver):
     # Lifetime.
 
     async def _on_start(self) -> None:
+        for topic in {partition.topic for partition in self._ranges}:
+            await self._wait_for(topic)
+        await self._check_topic_ids()
         topics = {partition.topic for partition in self._ranges}
-        for topic in topics:
-            await self._client.topic(topic)
         self._client.add_topics(topics)
         self._service.start_child(self._watch, topics, name="RangeReader: metadata")
         self._subscription.assign(self._ranges)
@@ -94,6 +103,16 @@ class RangeReader(Component, SubscriptionObserver):
             state.seek(self._ranges[state.partition].start)
         self._fetching = Fetching(self._client, self._subscription, self._config, self._service.start_child)
         self._fetching.start()
+
+    async def _wait_for(self, topic: str) -> None:
+        """Wait until the topic is known. A topic that does not exist any more is lost."""
+        try:
+            await self._client.topic(topic)
+        except UnknownTopic as error:
+            if self._fail_on_data_loss:
+                raise
+            self._lost(str(error))
+            self._ranges = {each: wanted for each, wanted in self._ranges.items() if each.topic != topic}
 
     async def _watch(self, topics: set[str]) -> None:
         """Follow changes of leaders until the reader is closed."""
@@ -159,6 +178,8 @@ class RangeReader(Component, SubscriptionObserver):
             await self._ready.wait()
             return
         if now + PROBE_INTERVAL >= deadline:
+            if await self._skip_truncated():
+                return
             raise self._stalled()
         for partition in tuple(self._ranges):
             await self._probe(partition)
@@ -216,47 +237,116 @@ class RangeReader(Component, SubscriptionObserver):
                 self._finish(partition)
                 self._ready.set()
 
-    # Deleted records.
+    # Lost records.
+
+    async def _check_topic_ids(self) -> None:
+        """Compare the topics with those that the driver has planned for. Another topic of the same name is a loss."""
+        planned = {each.partition.topic: each.topic_id for each in self._ranges.values() if each.topic_id != ZERO_UUID}
+        others = recreated(planned, self._known_ids(planned))
+        loop, backoff = asyncio.get_running_loop(), self._client.retry_backoff()
+        until = loop.time() + STALE_METADATA
+        while others:
+            await self._client.refresh(others)
+            others = recreated(planned, self._known_ids(planned))
+            if loop.time() >= until:
+                break
+            await anyio.sleep(backoff.next() if others else 0)
+        for topic, what in others.items():
+            self._lost(f"{what} after the query was planned")
+            for wanted in [each for each in self._ranges.values() if each.partition.topic == topic]:
+                kept = _common(wanted, await self._log_of(wanted.partition))
+                if kept is None:
+                    del self._ranges[wanted.partition]
+                else:
+                    self._ranges[wanted.partition] = kept
+
+    def _known_ids(self, topics: Iterable[str]) -> TopicIds:
+        known = {name: self._client.view.topics.get(name) for name in topics}
+        return {name: topic.topic_id for name, topic in known.items() if topic and topic.topic_id != ZERO_UUID}
 
     async def _check_failures(self) -> None:
         for state in tuple(self._subscription):
             if state.failure is None or state.buffer.has_data:
                 continue
-            if not isinstance(state.failure, OffsetOutOfRange):
+            if isinstance(state.failure, UnknownTopic) and not self._fail_on_data_loss:
+                self._lost(str(state.failure))
+                self._finish(state.partition)
+            elif isinstance(state.failure, OffsetOutOfRange):
+                await self._read_what_exists(state)
+            else:
                 raise state.failure
-            await self._skip_deleted(state)
 
-    async def _skip_deleted(self, state: AssignedPartition) -> None:
-        """The log does not have the next offset: raise an error, or continue with the rest of the range."""
+    async def _read_what_exists(self, state: AssignedPartition) -> None:
+        """The leader does not have the next offset: raise an error, or continue with what the log has of the range."""
         partition, wanted = state.partition, self._ranges[state.partition]
+        reason = state.position.reset_reason
         position = state.offset if state.position.out_of_range is None else state.position.out_of_range
         wanted = replace(wanted, start=wanted.start if position is None else max(position, wanted.start))
-        earliest = (await self._edges(EARLIEST, partition))[partition]
-        latest = (await self._edges(LATEST, partition))[partition]
-        what = (
-            f"{partition}: offsets {wanted.start} to {wanted.end} must be read, and the log has {earliest} to {latest}"
-        )
+        log = await self._log_of(partition)
+        kept = _common(wanted, log)
+        if reason is ResetReason.RECREATED:
+            self._lost(f"topic {partition.topic!r} was deleted and created again while it was read")
+        elif reason is ResetReason.TRUNCATED or kept != wanted:
+            self._lost(_deleted(wanted, log))
+        else:
+            await anyio.sleep(self._refused.next())  # the broker that has refused the offset is behind the others
+        if kept is None:
+            self._finish(partition)
+            return
+        self._ranges[partition] = kept  # a batch may still contain deleted records
+        state.seek(kept.start)
+        self._subscription.update_ready(state)
+        if self._fetching is not None:
+            self._fetching.changed()
+
+    async def _skip_truncated(self) -> bool:
+        """Finish the ranges whose next offset is the end of the log, if losses are allowed. True if there are any."""
+        if self._fail_on_data_loss:
+            return False
+        found = False
+        for state in tuple(self._subscription):
+            offset, wanted = state.offset, self._ranges[state.partition]
+            log = await self._log_of(state.partition)
+            if offset is not None and not state.buffer.has_data and (log is None or log.end <= offset):
+                self._lost(_deleted(replace(wanted, start=offset), log))
+                self._finish(state.partition)
+                found = True
+        return found
+
+    def _lost(self, what: str) -> None:
         if self._fail_on_data_loss:
             raise error_for(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{what}; records were deleted before they were read. Set failOnDataLoss=false to skip them",
+                f"{what}. Set failOnDataLoss=false to read what the log has of the wanted offsets",
             )
-        logger.warning("%s; reading continues without the deleted records", what)
-        if wanted.start < earliest < wanted.end:
-            self._ranges[partition] = replace(wanted, start=earliest)  # a batch may still contain deleted records
-            state.seek(earliest)
-            self._subscription.update_ready(state)
-            if self._fetching is not None:
-                self._fetching.changed()
-        else:
-            self._finish(partition)
+        if what not in self._warned:
+            self._warned.add(what)
+            logger.warning("%s; reading continues with what the log has (failOnDataLoss=false)", what)
 
-    async def _edges(self, which: int, partition: TopicPartition) -> Mapping[TopicPartition, int]:
-        config = self._client.config
-        found = await list_offsets(
-            self._client,
-            {partition: which},
-            IsolationLevel.READ_UNCOMMITTED,
-            timeout=config.api_timeout,
-        )
-        return {each: 0 if answer is None else answer.offset for each, answer in found.items()}
+    async def _log_of(self, partition: TopicPartition) -> Range | None:
+        """The readable offsets of a log; None if there is no such partition any more."""
+        try:
+            return Range(partition, await self._edge(EARLIEST, partition), await self._edge(LATEST, partition))
+        except UnknownTopic:
+            return None
+
+    async def _edge(self, which: int, partition: TopicPartition) -> int:
+        timeout = self._client.config.api_timeout
+        found = await list_offsets(self._client, {partition: which}, self._config.isolation, timeout=timeout)
+        answer = found[partition]
+        return 0 if answer is None else answer.offset
+
+
+def _common(wanted: Range, log: Range | None) -> Range | None:
+    """What a log has of a range; None if that is nothing."""
+    if log is None:
+        return None
+    kept = replace(wanted, start=max(wanted.start, log.start), end=min(wanted.end, log.end))
+    return kept if kept.size > 0 else None
+
+
+def _deleted(wanted: Range, log: Range | None) -> str:
+    what = f"{wanted.partition}: offsets {wanted.start} to {wanted.end} must be read, and "
+    if log is None:
+        return f"{what}the partition does not exist any more"
+    return f"{what}the log has {log.start} to {log.end}; records were deleted before they were read"

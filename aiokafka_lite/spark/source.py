@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -30,13 +30,16 @@ from .offsets import (
     PartitionOffsets,
     Range,
     Task,
+    TopicIds,
     backlog,
     from_json,
     ranges,
     rate_limited,
+    recreated,
     start_of,
     tasks,
     to_json,
+    topic_ids_of,
     with_start,
 )
 from .options import BatchRead, Read, StreamRead
@@ -129,14 +132,14 @@ class BatchReader(DataSourceReader):
 
     def _ranges(self) -> list[Range]:
         planner = Planner(self._read)
-        partitions = planner.partitions()
+        partitions, topic_ids = planner.partitions()
         start = planner.resolve(self._read.starting, partitions, option("starting", self._read.starting))
         end = planner.resolve(self._read.ending, partitions, option("ending", self._read.ending))
         if isinstance(self._read.ending, Offsets):
             self._check_end(planner, start, end)
         elif isinstance(self._read.starting, Offsets):
             self._check_start(planner, start, end)
-        return ranges(start, end)
+        return ranges(start, end, topic_ids)
 
     def _check_start(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
         """Check starting offsets of the user: one after the end of the log is a mistake, or its records are deleted."""
@@ -210,6 +213,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] | None = None
         self._target: dict[TopicPartition, int] | None = None
+        self._target_ids: TopicIds = {}
+        self._warned: set[str] = set()
         self._clock = clock
         self._last_trigger: float | None = None
 
@@ -221,7 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """The first offsets of a new query. Every call returns the same: Spark calls twice, and "latest" moves."""
         if self._initial is None:
-            partitions = self._planner.partitions()
+            partitions = self._planner.partitions().partitions
             starting = self._read.starting
             name = option("starting", starting)
             initial = self._planner.resolve(starting, partitions, name, latest=self._target)
@@ -241,12 +246,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
         """Fix the target: the query reads up to the present ends of the logs, and stops there."""
-        self._target = self._planner.latest(self._planner.partitions(must_exist=False))
+        partitions, self._target_ids = self._planner.partitions(must_exist=False)
+        self._target = self._planner.latest(partitions)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """The offsets at which the next batch ends; ``start`` unchanged if there is no batch yet."""
         begin = from_json(start)
-        end = self._end_for(begin)
+        end, topic_ids = self._end_for(begin, topic_ids_of(start))
         if isinstance(limit, ReadMinRows | ReadMaxRows) and self._has_to_wait(begin, end):
             return start
         if isinstance(limit, ReadMaxRows):
@@ -255,26 +261,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         self._last_trigger = self._clock()
         if begin == self._initial:
-            return with_start(to_json(end), begin)
-        return to_json(end)
+            return with_start(to_json(end, topic_ids), begin)
+        return to_json(end, topic_ids)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 — Spark's name
         """The ends of the logs when the last batch was planned. Spark reports them for ``LagListener``."""
         return None if self._latest is None else to_json(self._latest)
 
-    def _end_for(self, begin: PartitionOffsets) -> dict[TopicPartition, int]:
-        """The present end of the readable records. Lost records are an error or a warning, by ``failOnDataLoss``."""
+    def _end_for(self, begin: PartitionOffsets, begin_ids: TopicIds) -> tuple[dict[TopicPartition, int], TopicIds]:
+        """The present end of the readable records, and the topic ids. Lost records are an error or a warning."""
         if self._target is not None:
-            end = self._latest = self._target
+            end, topic_ids = self._target, self._target_ids
         else:
-            end = self._latest = self._planner.latest_from(self._planner.partitions(must_exist=False), begin)
-        self._check_nothing_lost(begin, end)
-        return end
+            partitions, topic_ids = self._planner.partitions(must_exist=False)
+            end = self._planner.latest_from(partitions, begin)
+        self._latest = end
+        self._check_nothing_lost(begin, end, recreated(begin_ids, topic_ids))
+        return end, topic_ids
 
-    def _check_nothing_lost(self, begin: PartitionOffsets, end: PartitionOffsets) -> None:
+    def _check_nothing_lost(
+        self, begin: PartitionOffsets, end: PartitionOffsets, other_topics: Mapping[str, str]
+    ) -> None:
+        """Lost records are an error or a warning, by ``failOnDataLoss``. ``other_topics`` are created again."""
+        for what in other_topics.values():
+            self._lost(what)
         for partition, offset in begin.items():
+            if partition.topic in other_topics:
+                continue
             if partition not in end:
-                self._lost(f"{partition}, which was read up to offset {offset}, does not exist any more")
+                self._lost(
+                    f"{partition}, which was read up to offset {offset}, does not exist any more, or the options no "
+                    "longer select it"
+                )
             elif end[partition] < offset:
                 self._lost(f"{partition} was read up to offset {offset}, and now ends at offset {end[partition]}")
 
@@ -285,7 +303,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{what}; records may be lost. Set failOnDataLoss=false to continue with the existing records, or "
                 "begin with a new checkpointLocation",
             )
-        logger.warning("%s; the query continues (failOnDataLoss=false)", what)
+        if what not in self._warned:  # every trigger finds the same loss until a batch is past it
+            self._warned.add(what)
+            logger.warning("%s; the query continues (failOnDataLoss=false)", what)
 
     def _skip_deleted(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:
         """``begin``, moved to the start of each log if records may be lost (``failOnDataLoss=false``).
@@ -317,8 +337,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # A first batch whose end lacks its start was empty: Spark runs one if the first trigger finds no
                 # records. With "latest", the new lookup of the start is behind that end.
                 begin = until
-        self._check_nothing_lost(begin, until)
-        return input_partitions(ranges(begin, until), self._read)
+        topic_ids = topic_ids_of(end)
+        self._check_nothing_lost(begin, until, recreated(topic_ids_of(start), topic_ids))
+        return input_partitions(ranges(begin, until, topic_ids), self._read)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The rows of one task, in an executor's worker."""
