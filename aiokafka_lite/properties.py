@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib import import_module
@@ -22,7 +22,7 @@ from .config import Acks, ClientConfig
 from .errors import ConfigurationError
 from .security import CONVERT_JKS, CONVERT_PKCS12, Secret
 
-__all__ = ["client_settings", "consumer_settings", "producer_settings", "read_properties"]
+__all__ = ["client_settings", "consumer_settings", "producer_settings", "read_properties", "without_effect"]
 
 
 # Files.
@@ -303,8 +303,37 @@ _INSTEAD = {
     "partitioner.class": "pass partitioner to the producer",
     "interceptor.classes": "pass interceptors to the producer",
     "sasl.kerberos.service.name": "Kerberos (GSSAPI) is not supported; use PLAIN, SCRAM or OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": f"set {_TOKEN_PROVIDER} to a function that requests the token",
+    "sasl.login.callback.handler.class": f"set {_TOKEN_PROVIDER} to a function that returns the token",
+    "sasl.client.callback.handler.class": "set sasl.username and sasl.password, as file:/path or env:NAME",
+    "ssl.engine.factory.class": "set ssl.truststore.location and ssl.keystore.location to PEM files",
 }
 """Properties of Java's client that do not exist here, and what to do instead."""
+
+_WITHOUT_EFFECT = frozenset((
+    "auto.include.jmx.reporter", "client.dns.lookup", "compression.gzip.level", "compression.level",
+    "compression.lz4.level", "compression.zstd.level", "enable.metrics.push", "exclude.internal.topics",
+    "group.protocol", "group.remote.assignor", "max.poll.records", "metadata.max.idle.ms",
+    "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters",
+    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+    "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "partitioner.class",
+    "partitioner.ignore.keys", "receive.buffer.bytes", "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms", "security.providers", "send.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms", "ssl.cipher.suites", "ssl.enabled.protocols",
+    "ssl.keymanager.algorithm", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm", "transaction.timeout.ms", "transactional.id",
+))
+"""Properties of Java's clients that a program may leave out here: the same records are read and written without them.
+
+The clients refuse them. A Spark query, which moves over with all its options, drops them with a warning.
+"""
+
+
+def without_effect(names: Iterable[str]) -> list[str]:
+    """Those of the names that are properties of Java's clients, and have no counterpart here. Sorted."""
+    return sorted(_WITHOUT_EFFECT.intersection(names))
 
 
 def setting_of(name: str) -> tuple[str | None, str]:
@@ -353,8 +382,10 @@ def _check_known(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if name in _INSTEAD:
             raise ConfigurationError(f"{name} is not supported: {_INSTEAD[name]}")
+        if name in _WITHOUT_EFFECT:
+            raise ConfigurationError(f"{name} is a property of Java's client that has no counterpart here; remove it")
         if name not in _KNOWN:
-            near = get_close_matches(name, sorted(_KNOWN), 1, cutoff=0.5)
+            near = get_close_matches(name, sorted(_KNOWN | _WITHOUT_EFFECT), 1, cutoff=0.5)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigurationError(f"{name} is not a property of a Kafka client{hint}")
         if not isinstance(value, str):

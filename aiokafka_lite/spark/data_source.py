@@ -6,19 +6,27 @@ the instance in a planner worker at ``load()``, so wrong options are errors ther
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from ..errors import ConfigurationError
 from . import FORMAT, options
 from .schema import COLUMNS
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
     from pyspark.sql.types import StructType
 
-    from .source import StreamReader
+
+logger = logging.getLogger(__name__)
 
 
 class KafkaLiteDataSource(DataSource):
@@ -27,6 +35,7 @@ class KafkaLiteDataSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
         self._check()
+        self._warn()
 
     def __repr__(self) -> str:
         return f"<KafkaLiteDataSource {' '.join(sorted(self._options))}>"
@@ -39,6 +48,12 @@ class KafkaLiteDataSource(DataSource):
 
             consumer_config(read.properties)  # so that settings that only tasks use are checked now
             check_topics(read)
+
+    def _warn(self) -> None:
+        """Spark makes one instance for a ``load()``, ``save()`` or ``start()``, so there is one warning."""
+        dropped = options.without_effect(self._options)
+        if dropped:
+            logger.warning("options without effect here, which Java's clients have: %s", ", ".join(dropped))
 
     @classmethod
     def name(cls) -> str:
@@ -53,15 +68,18 @@ class KafkaLiteDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
-        from .source import batch_reader
+        from .source import BatchReader
 
-        return batch_reader(options.batch_read(self._options), schema)
+        return BatchReader(options.batch_read(self._options), schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 — Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name
         """For ``spark.readStream``."""
-        from .source import StreamReader
+        from .source import RefusedStreamReader, StreamReader
 
-        return StreamReader(options.stream_read(self._options), schema)
+        try:
+            return StreamReader(options.stream_read(self._options), schema)
+        except ConfigurationError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For ``df.write``."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Literal
 
+from .. import properties
 from ..arguments import INT32_MAX, INT64_MAX
 from ..errors import ConfigurationError
 from . import bounds
@@ -84,7 +85,6 @@ OPTIONS: Mapping[str, Scope] = {
     # Only of this source.
     "recordsPerTask": Scope.READ,
     "prefetchBytes": Scope.READ,
-    "pushdown": Scope.BATCH_READ,
     "freezeGc": Scope.ALL,
 }
 """Every option. Options that begin with ``kafka.`` are properties of the client."""
@@ -110,6 +110,8 @@ _USE_INSTEAD = {
     "group.id": "write kafka.group.id, which is used for authorization only",
     "endingoffset": "write endingOffsets",
     "startingoffset": "write startingOffsets",
+    "pushdown": "rows were missing where a loaded frame was used under two filters; choose records by assign, "
+    "startingOffsets, startingTimestamp and their ending counterparts",
 }
 
 _REFUSED_PROPERTIES = {
@@ -187,7 +189,6 @@ class BatchRead(Read):
     """A ``spark.read``: from ``starting`` up to ``ending``, both resolved when the query is planned."""
 
     ending: Bound
-    pushdown: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +208,12 @@ class Write:
     topic: str | None
     include_headers: bool
     freeze_gc: bool
+
+
+def without_effect(options: Mapping[str, str]) -> list[str]:
+    """The options with properties of Java's clients that have no counterpart here. They are dropped."""
+    given = (name.lower().removeprefix(KAFKA_PREFIX) for name in options if name.lower().startswith(KAFKA_PREFIX))
+    return [KAFKA_PREFIX + name for name in properties.without_effect(given)]
 
 
 def is_read(options: Mapping[str, str]) -> bool:
@@ -250,7 +257,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
         raise wrong("endingOffsets", given.text("endingOffsets"), "latest, or offsets other than -2, in a batch read")
     common = given.common(starting)
     bounds.check_same_partitions(common.selection, ending, bounds.option("ending", ending))
-    return BatchRead(**vars(common), ending=ending, pushdown=given.switch("pushdown", False))
+    return BatchRead(**vars(common), ending=ending)
 
 
 def stream_read(options: Mapping[str, str]) -> StreamRead:
@@ -378,6 +385,8 @@ class _Given:
             raise ConfigurationError(
                 'option kafka.bootstrap.servers is required: write .option("kafka.bootstrap.servers", "host:9092")'
             )
+        for name in properties.without_effect(given):
+            del given[name]
         return Properties(given)
 
     def selection(self) -> Selection:
@@ -414,15 +423,15 @@ class _Given:
         raise wrong(name, value, "error or latest")
 
     def common(self, starting: Bound) -> Read:
-        properties = self.properties()
-        properties.isolation_level  # noqa: B018 — checks the value
+        kafka = self.properties()
+        kafka.isolation_level  # noqa: B018 — checks the value
         selection = self.selection()
         bounds.check_same_partitions(selection, starting, bounds.option("starting", starting))
         group = [name for name in ("groupIdPrefix", "kafka.group.id") if name in self]
         if len(group) > 1:
             raise ConfigurationError("options groupIdPrefix and kafka.group.id exclude each other")
         return Read(
-            properties=properties,
+            properties=kafka,
             selection=selection,
             starting=starting,
             fail_on_data_loss=self.switch("failOnDataLoss", True),

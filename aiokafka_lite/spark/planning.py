@@ -118,10 +118,6 @@ class Planner:
         ends = self.latest(partition for partition in at_end if partition not in known_ends)
         return resolved | {each: known_ends[each] if each in known_ends else ends[each] for each in at_end}
 
-    def offsets_from(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after a time in milliseconds; None if there is none."""
-        return self._run(lambda client: self._list(client, times))
-
     def _look_up(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = self._run(lambda client: self._list(client, wanted))
         return {partition: offset for partition, offset in found.items() if offset is not None}

@@ -23,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
 from ..cluster.client import Client
 from ..errors import ConfigurationError, ErrorCode, error_for
 from ..types import TopicPartition
-from . import pushdown
 from .bounds import Offsets, Timestamps, option
 from .connection import consumer_config, leased_client
 from .offsets import (
@@ -49,7 +48,6 @@ from .worker_loop import WorkerLoop, freeze_gc, worker_loop
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
@@ -171,33 +169,6 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The rows of one task."""
         return read_task(self._read, self._columns, partition)
-
-
-class PushdownReader(BatchReader):
-    """A ``BatchReader`` that applies filters of topics, partitions, offsets and times itself.
-
-    It is a separate class because Spark refuses every read of a reader that has ``pushFilters``, unless
-    ``spark.sql.python.filterPushdown.enabled`` is set, which is not the default.
-    """
-
-    def __init__(self, read: BatchRead, schema: StructType) -> None:
-        super().__init__(read, schema)
-        self._filters: list[Filter] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 — Spark's name
-        """Keep the filters that narrow the ranges. Spark applies those that are returned: they are not exact here."""
-        self._filters = list(filters)
-        return (each for each in filters if not pushdown.is_exact(each))
-
-    def _ranges(self) -> list[Range]:
-        wanted = super()._ranges()
-        planner = Planner(self._read)
-        return pushdown.narrowed(wanted, self._filters, planner.offsets_from)
-
-
-def batch_reader(read: BatchRead, schema: StructType) -> BatchReader:
-    """The reader for these options."""
-    return PushdownReader(read, schema) if read.pushdown else BatchReader(read, schema)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -344,3 +315,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The rows of one task, in an executor's worker."""
         return read_task(self._read, self._columns, partition)
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Raises the error of wrong options from Spark's first call.
+
+    Spark hides an error of ``DataSource.streamReader`` behind an UnboundLocalError of its own.
+    """
+
+    def __init__(self, error: ConfigurationError) -> None:
+        self._error = error
+
+    def __repr__(self) -> str:
+        return f"<RefusedStreamReader {self._error}>"
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
+        """Raises the error."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
+        """Raises the error."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
+        """Raises the error."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Raises the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Raises the error."""
+        raise self._error

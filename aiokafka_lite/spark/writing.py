@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, SerializationError
 from ..producer import BulkDelivery, Producer, Written
-from ..properties import producer_settings
+from ..properties import consumer_settings, producer_settings
 from ..protocol.records.columns import by_number
 from .options import KAFKA_PREFIX, Properties
 from .worker_loop import WorkerLoop, freeze_gc, worker_loop
@@ -94,7 +94,10 @@ def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> Outcom
 
 
 def check_topic(target: Target) -> None:
-    """Look up the topic of the target, if it has one. UnknownTopic if it does not exist and cannot be created."""
+    """Look up the topic of the target, if it has one. A broker that creates topics creates a missing one by this.
+
+    UnknownTopic if it does not exist and is not created.
+    """
     if target.topic is not None:
         loop = worker_loop()
         with leased_producer(loop, target.properties) as producer:
@@ -108,9 +111,10 @@ def leased_producer(loop: WorkerLoop, properties: Properties) -> AbstractContext
 
 def make_producer(properties: Properties) -> Producer:
     """A producer that is not started. ConfigurationError names the option as the user wrote it."""
-    given = {name: value for name, value in properties.items() if name != "isolation.level"}
     try:
-        settings: dict[str, Any] = {**DEFAULTS, **producer_settings(given)}
+        settings: dict[str, Any] = {**DEFAULTS, **producer_settings(properties)}
+        # A property of Java's consumer only. Here it also keeps a write from creating a topic with a misspelled name.
+        settings["allow_auto_create_topics"] = consumer_settings(properties).get("allow_auto_create_topics", True)
     except ConfigurationError as error:
         raise ConfigurationError(f"option {KAFKA_PREFIX}{error}") from None
     return Producer(**settings)

@@ -18,9 +18,11 @@ from aiokafka_lite.spark.offsets import (
     from_json,
     ranges,
     rate_limited,
+    recreated,
     start_of,
     tasks,
     to_json,
+    topic_ids_of,
     with_start,
 )
 from aiokafka_lite.types import TopicPartition
@@ -172,3 +174,46 @@ def test_the_end_of_the_first_batch_contains_its_start() -> None:
 def test_offsets_of_another_kind_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="begin with a new checkpointLocation"):
         from_json(json.loads(text))
+
+
+# Topic ids.
+
+IDS = {"a": bytes(range(16)), "b": b"\xff" * 16}
+
+
+@given(offset_maps)
+def test_topic_ids_survive_the_checkpoint_of_every_topic_with_offsets(offsets: dict[TopicPartition, int]) -> None:
+    written = json.loads(json.dumps(to_json(offsets, IDS)))
+    named = {partition.topic for partition in offsets}
+    assert from_json(written) == offsets
+    assert topic_ids_of(written) == {topic: topic_id for topic, topic_id in IDS.items() if topic in named}
+
+
+def test_sparks_own_connector_finds_no_partition_in_a_topic_id() -> None:
+    """That connector reads an object of offsets by partition for each key, and takes an empty one for no partition."""
+    assert to_json({TopicPartition("a", 0): 5}, IDS) == {"a": {"0": 5}, "$id:a:AAECAwQFBgcICQoLDA0ODw": {}}
+    assert topic_ids_of({"a": {"0": 5}}) == {}
+
+
+def test_a_topic_is_another_one_only_if_both_ids_are_known() -> None:
+    (text,) = recreated({"a": IDS["a"], "b": IDS["b"]}, {"a": IDS["b"], "b": IDS["b"], "c": IDS["a"]}).values()
+    assert text == (
+        "topic 'a' was deleted and created again (its id was AAECAwQFBgcICQoLDA0ODw, and is _____________________w)"
+    )
+    assert recreated({}, IDS) == recreated(IDS, {}) == {}
+
+
+def test_tasks_have_the_id_of_their_topic() -> None:
+    wanted = ranges({}, {TopicPartition("a", 0): 9, TopicPartition("c", 0): 4}, IDS)
+    made = tasks(wanted, max_records_per_partition=5, records_per_task=5)
+    assert [(each.partition.topic, each.topic_id) for task in made for each in task] == [
+        ("a", IDS["a"]),
+        ("a", IDS["a"]),
+        ("c", bytes(16)),
+    ]
+
+
+def test_a_damaged_topic_id_is_refused() -> None:
+    for key in ("$id:a:AAEC", "$id:a:", "$id:a:é", "$id:a"):
+        with pytest.raises(ConfigurationError, match="begin with a new checkpointLocation"):
+            topic_ids_of({"a": {"0": 1}, key: {}})

@@ -41,7 +41,6 @@ def test_defaults_are_those_of_sparks_connector() -> None:
     assert stream().max_trigger_delay == 900.0
     assert (stream().max_offsets_per_trigger, stream().min_offsets_per_trigger) == (None, None)
     assert read.records_per_task == 50_000
-    assert not read.pushdown
     assert read.freeze_gc
 
 
@@ -103,7 +102,7 @@ def test_every_option_can_be_given() -> None:
         "groupIdPrefix": "mine",
         "topic": "t",
     }
-    switches = {"failOnDataLoss", "includeHeaders", "pushdown", "freezeGc"}
+    switches = {"failOnDataLoss", "includeHeaders", "freezeGc"}
     others = {"subscribePattern", "assign"}
     for name, scope in options.OPTIONS.items():
         if name in others:
@@ -155,6 +154,7 @@ def test_every_option_can_be_given() -> None:
         ({"subscribe": "t", "maxRecordsPerPartition": "many"}, "must be a whole number from 1"),
         ({"subscribe": "t", "failOnDataloos": "true"}, "did you mean failOnDataLoss?"),
         ({"subscribe": "t", "path": "t"}, "topics are named by"),
+        ({"subscribe": "t", "pushdown": "true"}, "rows were missing where a loaded frame was used under two filters"),
         ({"subscribe": "t", "topic": "t"}, "write subscribe to name the topics to read"),
         ({"subscribe": "t", "bootstrap.servers": "h:1"}, "write kafka.bootstrap.servers"),
         ({"subscribe": "t", "kafka.auto.offset.reset": "earliest"}, "write startingOffsets"),
@@ -217,6 +217,25 @@ def test_limits_of_a_trigger_are_ignored_with_a_warning_in_a_batch(caplog: pytes
 def test_options_of_spark_itself_are_accepted() -> None:
     given = SINK | {"topic": "t", "checkpointLocation": "/x", "queryName": "q", "asyncProgressTrackingEnabled": "true"}
     assert options.write(given | {"_asyncProgressTrackingOverrideSinkSupportCheck": "true"}).topic == "t"
+
+
+def test_properties_that_only_javas_clients_have_are_dropped() -> None:
+    given = {
+        "kafka.Max.Poll.Records": "500",
+        "kafka.receive.buffer.bytes": "65536",
+        "kafka.client.dns.lookup": "use_all_dns_ips",
+        "kafka.exclude.internal.topics": "true",
+        "kafka.metric.reporters": "com.example.Reporter",
+        "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+        "kafka.transactional.id": "tx",
+        "kafka.compression.level": "3",
+        "kafka.security.providers": "com.example.Provider",
+    }
+    kept = {"kafka.client.id": "mine", "kafka.retries": "5"}
+    for parsed in (options.batch_read(BARE | given | kept), options.write(SINK | given | kept)):
+        assert parsed.properties == {"bootstrap.servers": "localhost:9092", "client.id": "mine", "retries": "5"}
+    assert options.without_effect(BARE | given | kept) == sorted(name.lower() for name in given)
+    assert options.without_effect(BARE | kept) == []
 
 
 def test_no_value_of_a_property_is_ever_shown() -> None:
