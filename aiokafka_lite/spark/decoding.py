@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..consumer.fetched import corrupt, is_hidden
+from ..consumer.fetched import is_hidden
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.records.columns import ArrowDecoder, PackedBatch
 
@@ -70,4 +70,15 @@ class Decoder:
 
 
 def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
-    return corrupt(packed.partition, max(packed.low, packed.batch.base_offset), reason, packed.batch)
+    """The error for a batch that cannot be decoded, with advice for a query: it has no ``seek``, and other settings."""
+    batch, position = packed.batch, max(packed.low, packed.batch.base_offset)
+    reason = reason.replace("raise max_decompressed_size", "raise the option maxDecompressedSize")
+    return CorruptRecord(
+        f"{packed.partition} cannot be read at offset {position}: {reason}; the batch has offsets {batch.base_offset} "
+        f"to {batch.last_offset}; to skip it, begin a new query at offset {batch.next_offset} of this partition "
+        "(startingOffsets)",
+        topic=packed.partition.topic,
+        partition=packed.partition.partition,
+        offset=position,
+        next_offset=batch.next_offset,
+    )

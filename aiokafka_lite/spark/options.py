@@ -44,6 +44,7 @@ DEFAULT_OFFSET_RETRIES = 3
 DEFAULT_OFFSET_RETRY_INTERVAL = 0.01
 DEFAULT_RECORDS_PER_TASK = 50_000
 DEFAULT_PREFETCH_BYTES = 32 * 1024 * 1024
+DEFAULT_MAX_DECOMPRESSED_SIZE = 128 * 1024 * 1024
 
 
 class Scope(Flag):
@@ -85,6 +86,7 @@ OPTIONS: Mapping[str, Scope] = {
     # Only of this source.
     "recordsPerTask": Scope.READ,
     "prefetchBytes": Scope.READ,
+    "maxDecompressedSize": Scope.READ,
     "freezeGc": Scope.ALL,
 }
 """Every option. Options that begin with ``kafka.`` are properties of the client."""
@@ -181,6 +183,7 @@ class Read:
     offset_retries: int
     offset_retry_interval: float
     prefetch_bytes: int
+    max_decompressed_size: int
     freeze_gc: bool
 
 
@@ -443,5 +446,6 @@ class _Given:
             offset_retries=_or_default(self.whole("fetchOffset.numRetries", 0, INT32_MAX), DEFAULT_OFFSET_RETRIES),
             offset_retry_interval=self.milliseconds("fetchOffset.retryIntervalMs", 0, DEFAULT_OFFSET_RETRY_INTERVAL),
             prefetch_bytes=self.whole("prefetchBytes", 1024, INT32_MAX) or DEFAULT_PREFETCH_BYTES,
+            max_decompressed_size=self.whole("maxDecompressedSize", 1, INT32_MAX) or DEFAULT_MAX_DECOMPRESSED_SIZE,
             freeze_gc=self.switch("freezeGc", True),
         )

@@ -103,7 +103,7 @@ def _read_with(
         fetch_max_bytes=read.prefetch_bytes,
         max_partition_fetch_bytes=min(LARGEST_FETCH, max(SMALLEST_FETCH, read.prefetch_bytes // len(task))),
     )
-    decoder = Decoder(columns, check_crcs=config.check_crcs, max_decompressed_size=config.max_decompressed_size)
+    decoder = Decoder(columns, check_crcs=config.check_crcs, max_decompressed_size=read.max_decompressed_size)
     reader = RangeReader(client, config, task, fail_on_data_loss=read.fail_on_data_loss, poll_timeout=read.poll_timeout)
     try:
         loop.run(reader.start())

@@ -255,6 +255,20 @@ def test_an_unterminated_length_is_reported_with_its_offset() -> None:
     assert raised.value.offset == 100
 
 
+def test_a_batch_that_decompresses_to_more_than_is_allowed_is_reported_with_what_a_query_can_do() -> None:
+    packed = encode_batch([(1, None, b"v" * 500, ())] * 3, base_offset=100, compression=Compression.LZ4)
+    small = Decoder(("value",), check_crcs=True, max_decompressed_size=1000)
+    with pytest.raises(CorruptRecord) as raised:
+        rows([Fetched(Range(ORDERS, 101, 103), [(RecordBatch(packed), None)])], small)
+    assert str(raised.value) == (
+        "orders-3 cannot be read at offset 101: lz4 data decompresses to more than 1000 bytes; if it is genuine, raise "
+        "the option maxDecompressedSize; the batch has offsets 100 to 102; to skip it, begin a new query at offset 103 "
+        "of this partition (startingOffsets)"
+    )
+    error = raised.value
+    assert (error.topic, error.partition, error.offset, error.next_offset) == ("orders", 3, 101, 103)
+
+
 def test_record_batches_are_made_of_enough_rows_and_at_the_end() -> None:
     one = encode_batch([(1, None, b"v", ())] * 3_000)
     using = decoder("value")

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from aiokafka_lite.config import MIB, ConsumerConfig
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.spark import options
 from aiokafka_lite.spark.bounds import Assign, Edge, Offsets, Subscribe, SubscribePattern, Timestamps, Unmatched
@@ -41,6 +42,7 @@ def test_defaults_are_those_of_sparks_connector() -> None:
     assert stream().max_trigger_delay == 900.0
     assert (stream().max_offsets_per_trigger, stream().min_offsets_per_trigger) == (None, None)
     assert read.records_per_task == 50_000
+    assert read.max_decompressed_size == 128 * MIB == ConsumerConfig().max_decompressed_size
     assert read.freeze_gc
 
 
