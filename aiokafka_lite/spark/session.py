@@ -7,6 +7,7 @@ loopback interface only. The nodes of a cluster get this package as a zip; its d
 from __future__ import annotations
 
 import os
+import py_compile
 import sys
 import tempfile
 import zipfile
@@ -81,11 +82,24 @@ def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None
 
 
 def pack(directory: Path) -> Path:
-    """A zip with the modules of this package, from which Python can import."""
-    target = directory / f"{PACKAGE.name}.zip"
+    """A zip with the modules of this package, from which Python can import.
+
+    It has their bytecode too: without, every Python worker compiles the modules again, for 0.3 s of CPU time. Another
+    version of Python ignores the bytecode and uses the source.
+    """
+    target, compiled = directory / f"{PACKAGE.name}.zip", directory / "module.pyc"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for module in sorted(PACKAGE.rglob("*.py")):
-            archive.write(module, module.relative_to(PACKAGE.parent))
+            name = module.relative_to(PACKAGE.parent)
+            archive.write(module, name)
+            py_compile.compile(
+                str(module),
+                cfile=str(compiled),
+                dfile=str(name),
+                doraise=True,
+                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            )
+            archive.write(compiled, name.with_suffix(".pyc"))
     return target
 
 

@@ -47,6 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONDONTWRITEBYTECODE": "",  # else each of Spark's Python processes compiles the whole package
         "SPARK_AUTH_SOCKET_TIMEOUT": "120",  # seconds; a worker's start takes more than the usual 15 on a busy machine
     }
     before = {name: os.environ.get(name) for name in given}

@@ -18,10 +18,22 @@ def test_the_package_can_be_imported_from_the_zip(tmp_path: Path) -> None:
     shipped = pack(tmp_path)
     with zipfile.ZipFile(shipped) as archive:
         names = set(archive.namelist())
-    assert names == {str(module.relative_to(PACKAGE.parent)) for module in PACKAGE.rglob("*.py")}
+    modules = {module.relative_to(PACKAGE.parent) for module in PACKAGE.rglob("*.py")}
+    assert names == {str(module.with_suffix(suffix)) for module in modules for suffix in (".py", ".pyc")}
     program = f"import sys; sys.path.insert(0, {str(shipped)!r}); import aiokafka_lite as a; print(a.__file__)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.startswith(str(shipped))
+
+
+def test_a_worker_compiles_no_module_of_the_zip(tmp_path: Path) -> None:
+    """Spark starts several Python processes for a query, and each imports the package from the zip."""
+    program = (
+        f"import builtins, sys, zipimport; sys.path.insert(0, {str(pack(tmp_path))!r})\n"
+        "zipimport._compile_source = None\n"  # its call would be a TypeError
+        "import aiokafka_lite.spark.reading as a; print(a.__file__)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip().endswith("reading.pyc")
 
 
 @pytest.mark.parametrize(
