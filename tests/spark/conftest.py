@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.spark import register
@@ -29,6 +31,9 @@ __all__ = ["kafka", "servers"]
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
+
+ATTEMPTS = 10
+"""The number of times that a query is started on a machine that is too busy for Spark."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -110,14 +115,30 @@ def stream_of(spark: SparkSession, servers: str, **options: Any) -> DataFrame:
     return reader.options(**{name.replace("__", "."): value for name, value in options.items()}).load()
 
 
+def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query and wait until it ends.
+
+    Spark waits 10 seconds for the Python process of a source, which no setting changes. On a busy machine that is too
+    short, so a query that has not begun for this reason is started again.
+    """
+    for attempt in range(ATTEMPTS):
+        query = start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if attempt + 1 == ATTEMPTS or "Python worker failed to connect back" not in str(error):
+                raise
+        else:
+            break
+    return query
+
+
 def run_available(rows: DataFrame, directory: Path) -> list[dict[str, Any]]:
     """Run a stream into Parquet with all that is there now, to its end; the progress of its batches."""
-    query = (
+    writer = (
         rows.writeStream.format("parquet")
         .option("path", str(directory / "out"))
         .option("checkpointLocation", str(directory / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
-    return list(query.recentProgress)
+    return list(run_to_end(writer.start).recentProgress)

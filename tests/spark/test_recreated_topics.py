@@ -21,7 +21,7 @@ from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.spark import reading
 from aiokafka_lite.spark.offsets import Range, topic_ids_of
 from aiokafka_lite.spark.reading import RangeReader
-from tests.spark.conftest import batch_of, on_spark, stream_of
+from tests.spark.conftest import batch_of, on_spark, run_to_end, stream_of
 from tests.spark.test_stream_read import reader
 
 CONFIG = ConsumerConfig(auto_offset_reset="none", fetch_max_wait=0.1)
@@ -274,7 +274,7 @@ async def test_every_action_of_a_batch_reads_the_topic_that_was_created_again(
         )
         checkpoint = str(tmp_path / "checkpoint")
         query = rows.writeStream.foreachBatch(count).option("checkpointLocation", checkpoint)
-        query.trigger(availableNow=True).start().awaitTermination()
+        run_to_end(query.trigger(availableNow=True).start)
 
     await create(cluster, 50)
     await on_spark(run)

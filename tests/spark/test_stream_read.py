@@ -25,7 +25,7 @@ from aiokafka_lite.spark.listener import Lag, lags_of
 from aiokafka_lite.spark.offsets import TOPIC_ID
 from aiokafka_lite.spark.source import StreamReader, TaskPartition
 from tests.end_to_end.conftest import Kafka
-from tests.spark.conftest import on_spark, run_available, stream_of
+from tests.spark.conftest import on_spark, run_available, run_to_end, stream_of
 from tests.waiting import DEADLINE, until
 
 VALUE = StructType([StructField("value", BinaryType())])
@@ -133,10 +133,9 @@ async def test_a_killed_first_batch_is_read_again_from_its_start(
         def die(_rows: DataFrame, _batch: int) -> None:
             raise RuntimeError("killed")
 
-        rows = begin()
-        query = rows.writeStream.foreachBatch(die).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        writer = begin().writeStream.foreachBatch(die).option("checkpointLocation", str(tmp_path / "checkpoint"))
         with pytest.raises(StreamingQueryException, match="killed"):
-            query.awaitTermination()
+            run_to_end(writer.start)
 
     # The query looks up its start, and then the end of its first batch. The records are written between the two.
     second_lookup = cluster.on(ListOffsetsRequest, nth=2, times=None).fail(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -163,9 +162,9 @@ async def test_a_killed_first_batch_without_records_is_resumed_at_its_end(
             raise RuntimeError("killed")
 
         rows = stream_of(spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="latest")
-        query = rows.writeStream.foreachBatch(die).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        writer = rows.writeStream.foreachBatch(die).option("checkpointLocation", str(tmp_path / "checkpoint"))
         with pytest.raises(StreamingQueryException, match="killed"):
-            query.awaitTermination()
+            run_to_end(writer.start)
 
     await on_spark(fail_first_batch)
     await produce(kafka, topic, 6)
@@ -288,6 +287,22 @@ async def test_no_secret_is_stored(spark: SparkSession, kafka: Kafka, tmp_path: 
     assert files
     for text in (plan.encode(), *files):
         assert b"hunter2" not in text
+
+
+async def test_a_wrong_option_is_the_only_error_of_a_stream(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """PySpark follows an error of ``streamReader`` by an UnboundLocalError, which is then what users see last."""
+    topic = await kafka.create_topic(partitions=1)
+
+    def run() -> None:
+        rows = stream_of(spark, kafka.bootstrap_servers, subscribe=topic, endingTimestamp=1)
+        run_available(rows, tmp_path)
+
+    with pytest.raises(StreamingQueryException) as raised:
+        await on_spark(run)
+    assert "option endingTimestamp is not for a stream read; it is for a batch read" in str(raised.value)
+    assert "UnboundLocalError" not in str(raised.value)
 
 
 # The reader alone, as Spark calls it on the driver.
