@@ -223,9 +223,21 @@ class PositionKeeper:
         deadline = assigned.unknown_since + timeout
         if now >= deadline:
             assigned.unknown_since = None
+            if self._drop_deleted(partition.topic):
+                return None
             why = f"no broker has listed {partition} for {timeout:g} s"
             self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why))
         return deadline
+
+    def _drop_deleted(self, name: str) -> bool:
+        """Read on without a topic of several that are read as a whole. False if there is no other one."""
+        subscription = self._subscription
+        if name not in subscription.whole_topics or not subscription.topics - {name}:
+            return False
+        timeout = self._client.config.api_timeout
+        logger.warning("no broker has listed topic %r for %g s; reading continues with the other topics", name, timeout)
+        subscription.remove([each for each in subscription.partitions if each.topic == name])
+        return True
 
     def _fail(self, assigned: AssignedPartition, error: KafkaError) -> None:
         assigned.fail(error)

@@ -40,6 +40,7 @@ from .events import (
     LeaveAnswer,
     Lose,
     Polled,
+    Report,
     RequestFailed,
     Revoke,
     SendJoin,
@@ -55,7 +56,7 @@ from .offsets import Offsets
 from .reading import Reading
 from .requests import leave_request
 from .strategies import AssignmentStrategy, checked_strategies
-from .topic_watcher import Spawn, Topics, TopicWatcher, topic_racks
+from .topic_watcher import Spawn, Topics, TopicWatcher
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,12 @@ JOIN_MARGIN = 5.0
 
 GATHER_TIMEOUT = 5.0
 """Seconds that the leader waits for the metadata of topics that it does not know. Then it assigns without them."""
+
+MANY_MEMBERS = 1_000
+"""Members of a group from which on the leader computes in a thread: in the event loop, 50,000 would take a second."""
+
+PROBLEMS_LOGGED = 10
+"""Problems with the subscriptions of other members that one rebalance logs."""
 
 LEAVE_TIMEOUT = 2.0
 """Seconds for LeaveGroup, and for an answer to JoinGroup that LeaveGroup needs, when the member closes."""
@@ -201,9 +208,11 @@ class Coordinator:
         while not self.member.is_gone:
             event = await self._events.get()
             before = self.member.state
-            # No await from here to ``_follow``: an event that arrives in between would meet a member whose actions are
-            # not performed yet.
-            actions = self.member.handle(event)
+            # The next event is handled only after ``_follow``: it would meet a member whose actions are not performed.
+            if self._is_large(event):
+                actions = await asyncio.to_thread(self.member.handle, event)
+            else:
+                actions = self.member.handle(event)
             if isinstance(event, Polled):
                 self._polled = False
             if self.member.state is not before:
@@ -213,6 +222,13 @@ class Coordinator:
             self._follow()
         self._gone.set()
 
+    def _is_large(self, event: Event) -> bool:
+        """Whether the member needs long for this event, as the leader of a large group."""
+        if isinstance(event, JoinAnswer):
+            return len(event.response.members) > MANY_MEMBERS
+        leadership = self.member.leadership
+        return isinstance(event, TopicsGathered) and leadership is not None and len(leadership.members) > MANY_MEMBERS
+
     def _post(self, event: Event) -> None:
         self._events.put_nowait(event)
 
@@ -221,6 +237,7 @@ class Coordinator:
             case SendJoin():
                 self._send(action, self._join)
             case GatherTopics():
+                self._log_problems()
                 self._send(action, self._gather)
             case SendSync():
                 self._send(action, self._sync)
@@ -231,6 +248,15 @@ class Coordinator:
                 self._spawn(self._abandon_join, action.attempt, name="await JoinGroup before leaving")
             case Assign() | Revoke() | Lose() | Fail():
                 self._handovers.put(action)
+            case Report():
+                self._report(action.error)
+
+    def _log_problems(self) -> None:
+        problems = [] if self.member.leadership is None else self.member.leadership.problems
+        for problem in problems[:PROBLEMS_LOGGED]:
+            logger.warning("%r leads the group: %s", self.member, problem)
+        if len(problems) > PROBLEMS_LOGGED:
+            logger.warning("%r leads the group: %d more such problems", self.member, len(problems) - PROBLEMS_LOGGED)
 
     def _follow(self) -> None:
         """Apply the member's state: heartbeats, backoff, watched topics."""
@@ -286,7 +312,7 @@ class Coordinator:
         if missing:
             with suppress(KafkaTimeout):
                 await self._client.refresh(missing, timeout=min(GATHER_TIMEOUT, self._config.session_timeout / 3))
-        return TopicsGathered(action.attempt, topic_racks(self._client.view, action.topics))
+        return TopicsGathered(action.attempt, self._topics.racks(action.topics))
 
     async def _sync(self, action: SendSync) -> SyncAnswer:
         response, node_id = await self._channel.send(

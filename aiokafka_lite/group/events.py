@@ -34,9 +34,13 @@ NO_MEMBER = Identity("", -1, None)
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """The user subscribes to these topics; to none, the member leaves the group."""
+    """The user subscribes to these topics; to none, the member leaves the group.
+
+    ``lazily``: only deleted topics were left out, so the others need not rebalance unless the member owns some of them.
+    """
 
     topics: frozenset[str]
+    lazily: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,4 +235,11 @@ class Fail:
     error: KafkaError
 
 
-Action: TypeAlias = SendJoin | GatherTopics | SendSync | SendLeave | AwaitJoin | Assign | Revoke | Lose | Fail
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Log an error that is retried."""
+
+    error: KafkaError
+
+
+Action: TypeAlias = SendJoin | GatherTopics | SendSync | SendLeave | AwaitJoin | Assign | Revoke | Lose | Fail | Report

@@ -1,29 +1,53 @@
-"""The leader's part in one generation: it assigns all partitions, and notices when that is out of date. Pure."""
+"""The leader's part in one generation: it assigns all partitions, and notices when that is out of date. Pure.
+
+What another member says is not trusted: a member whose subscription cannot be read gets no partitions, and an invalid
+topic name is ignored. Otherwise one broken member would end each leader, and so the whole group.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..errors import IllegalStateError
+from ..cluster.topics import check_topic_name
+from ..errors import IllegalStateError, InvalidTopic, ProtocolError
 from ..protocol.messages import JoinGroupResponse
 from ..types import TopicPartition
 from .payloads import read_subscription
-from .strategies import AssignmentStrategy, TopicRacks
+from .strategies import AssignmentStrategy, GroupMember, TopicRacks
 
 
 class Leadership:
-    """The members of one generation as the coordinator listed them. Raises ProtocolError for an unreadable one."""
+    """The members of one generation as the coordinator listed them, as far as their subscriptions can be read.
+
+    ``problems`` says in words which members get no partitions, and which topics are ignored.
+    """
 
     def __init__(self, response: JoinGroupResponse) -> None:
-        self.members = tuple(
-            read_subscription(each.member_id, each.group_instance_id, each.metadata) for each in response.members
-        )
-        self.topics = frozenset(topic for member in self.members for topic in member.topics)
+        members: list[GroupMember] = []
+        self._left_out: list[str] = []
+        self.problems: list[str] = []
+        for each in response.members:
+            try:
+                members.append(read_subscription(each.member_id, each.group_instance_id, each.metadata))
+            except ProtocolError as error:
+                self.problems.append(f"{error}; it gets no partitions")
+                self._left_out.append(each.member_id)
+        wanted = frozenset(topic for member in members for topic in member.topics)
+        self.topics = frozenset(topic for topic in wanted if self._is_valid(topic))
+        self.members = tuple(members)
         self.is_outdated = False
         """Partitions changed after the assignment was made: the group has to rebalance once it is STABLE."""
         # Set for a static leader that rejoined: the coordinator keeps the assignment, the leader only watches topics.
         self._skips_assignment = response.skip_assignment
         self._counts: dict[str, int] | None = None  # partitions of each topic that the assignment is based on
+
+    def _is_valid(self, topic: str) -> bool:
+        try:
+            check_topic_name(topic)
+        except InvalidTopic as error:
+            self.problems.append(f"a member subscribes to an impossible topic, which is ignored: {error}")
+            return False
+        return True
 
     def assign(self, strategy: AssignmentStrategy, topics: TopicRacks) -> Mapping[str, Sequence[TopicPartition]]:
         """Partitions by member id; none if the coordinator keeps the assignment.
@@ -35,7 +59,8 @@ class Leadership:
             return {}
         assignment = strategy.assign(self.members, topics)
         self._check(assignment, topics, strategy.name)
-        return assignment
+        # An empty assignment and not none: other clients cannot read an assignment of no bytes.
+        return {**dict.fromkeys(self._left_out, ()), **assignment}
 
     def is_based_on(self, counts: Mapping[str, int]) -> bool:
         """Whether the assignment is based on these partition counts. True as long as there is no assignment."""

@@ -50,6 +50,7 @@ from .events import (
     Polled,
     PollOverdue,
     Released,
+    Report,
     RequestFailed,
     SendJoin,
     SendLeave,
@@ -71,6 +72,9 @@ UNKNOWN_ERRORS_TOLERATED = 5
 
 An exception to ``is_retriable``: brokers answer so while they fail over. Java's client fails at the first one.
 """
+
+BAD_ASSIGNMENTS_TOLERATED = 5
+"""Assignments in a row that cannot be read. Each is followed by another rebalance: the next leader may do better."""
 
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
@@ -186,6 +190,7 @@ class Member:
         self._joined_topics: frozenset[str] = frozenset()  # what the last JoinGroup said
         self._attempt = 0  # rule 1
         self._unknown_errors = 0
+        self._bad_assignments = 0
         self._closing = False
         # The member left because of max_poll_interval. Only Polled brings it back: otherwise the end of LEAVING would
         # join again although the user still does not read.
@@ -218,6 +223,8 @@ class Member:
         match event:
             case Subscribe():
                 self._topics = event.topics
+                if event.lazily and all(each.topic in event.topics for each in self.partitions.owned):
+                    return []
                 return self._follow_subscription()
             case Polled():
                 # The user may read again while LeaveGroup is in flight. If the member stayed overdue, it would not join
@@ -336,10 +343,7 @@ class Member:
         # again, and keep the assignment.
         if response.leader != response.member_id or not response.members:
             return [SendSync(self._attempt, sync_request(self.group_id, self.identity, self.strategy, {}))]
-        try:
-            self.leadership = Leadership(response)
-        except ProtocolError as error:
-            return self._fail(error)
+        self.leadership = Leadership(response)
         return [GatherTopics(self._attempt, self.leadership.topics)]
 
     def _sync_answered(self, event: SyncAnswer) -> list[Action]:
@@ -349,8 +353,11 @@ class Member:
         try:
             assigned = read_assignment(event.response.assignment)
         except ProtocolError as error:
-            return self._fail(error)
-        self._unknown_errors = 0
+            self._bad_assignments += 1
+            if self._bad_assignments > BAD_ASSIGNMENTS_TOLERATED:
+                return self._fail(error)
+            return [Report(error), self._join(pause=True)]
+        self._unknown_errors = self._bad_assignments = 0
         # Only a cooperative member can have a surplus: an eager one owned nothing when it joined (rule 2).
         added, surplus = self.partitions.replace(assigned, self._topics, self.generation)
         assign = Assign(added, self.partitions.owned)

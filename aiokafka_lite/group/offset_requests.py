@@ -108,7 +108,7 @@ class FetchAnswer:
 def read_fetch(
     group_id: str, partitions: Iterable[TopicPartition], response: OffsetFetchResponse, names: Mapping[bytes, str]
 ) -> FetchAnswer:
-    """The answer for each partition. One that the response omits has no committed offset."""
+    """The answer for each partition that was asked for, as far as the response has it."""
     answer = FetchAnswer()
     for named in response.topics:
         for one in named.partitions:
@@ -120,9 +120,9 @@ def read_fetch(
             for topic in group.topics:
                 for each in topic.partitions:
                     answer.add(names.get(topic.topic_id, topic.name), each)
-    for partition in partitions:
-        if partition not in answer.errors:
-            answer.found.setdefault(partition, None)
+    wanted = set(partitions)
+    answer.found = {each: offset for each, offset in answer.found.items() if each in wanted}
+    answer.errors = {each: code for each, code in answer.errors.items() if each in wanted}
     return answer
 
 

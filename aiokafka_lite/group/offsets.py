@@ -396,6 +396,8 @@ class Offsets:
                 lookup.missing.pop(partition, None)
             elif not is_retriable_by_member(refused := error_for(code, f"fetching the offset of {partition}")):
                 raise refused
+        if lookup.missing and not answer.errors:
+            lookup.last_error = f"the coordinator did not answer for {', '.join(map(str, list(lookup.missing)[:3]))}"
         return bool(lookup.missing)
 
 

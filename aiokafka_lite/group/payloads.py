@@ -23,6 +23,9 @@ from .strategies import GroupMember
 PROTOCOL_TYPE = "consumer"
 """The protocol type of consumer groups in JoinGroup. Kafka Connect, for example, uses another one."""
 
+MAX_ASSIGNED = 100_000
+"""Partitions in the assignment of one member. More would take hundreds of megabytes, and the leader may be broken."""
+
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 0
 
@@ -76,10 +79,24 @@ def write_assignment(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """The partitions of this member. Empty data is an empty assignment: the leader left this member out."""
+    """The partitions of this member. Empty data is an empty assignment: the leader left this member out.
+
+    Raises ProtocolError if it cannot be read, has a negative partition, or more than ``MAX_ASSIGNED``.
+    """
     if not data:
         return frozenset()
-    read, _ = decode_versioned(ConsumerProtocolAssignment, data)
+    try:
+        read, _ = decode_versioned(ConsumerProtocolAssignment, data)
+    except ProtocolError as error:
+        raise ProtocolError(f"the assignment by the leader of the group cannot be read: {error}") from error
+    count = sum(len(each.partitions) for each in read.assigned_partitions)
+    if count > MAX_ASSIGNED:
+        raise ProtocolError(
+            f"the leader of the group assigned {count} partitions to this member, more than {MAX_ASSIGNED}"
+        )
+    least = min((number for each in read.assigned_partitions for number in each.partitions), default=0)
+    if least < 0:
+        raise ProtocolError(f"the leader of the group assigned a partition with the number {least}")
     return frozenset(
         TopicPartition(each.topic, number) for each in read.assigned_partitions for number in each.partitions
     )

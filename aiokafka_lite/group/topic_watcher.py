@@ -20,6 +20,12 @@ from .strategies import TopicRacks
 
 logger = logging.getLogger(__name__)
 
+GONE_AFTER = 2.0
+"""Seconds for which no broker may know a topic before the group reads on without it.
+
+After one answer is too early: brokers learn of a new topic one after the other.
+"""
+
 Topics = Collection[str] | re.Pattern[str]
 """Topic names, or a regular expression that must match a whole name."""
 
@@ -54,6 +60,8 @@ class TopicWatcher:
         self.subscribed: frozenset[str] = frozenset()
         """The topics to read; of a pattern, those that match now."""
         self._watched: frozenset[str] = frozenset()
+        self._unknown: set[str] = set()  # topics with partitions that the last metadata answers did not know
+        self._gone: set[str] = set()  # those that stayed unknown: deleted
         self._tracked: frozenset[str] = frozenset()
 
     def start(self) -> None:
@@ -81,7 +89,7 @@ class TopicWatcher:
     def _subscribe(self, topics: frozenset[str]) -> None:
         self.subscribed = topics
         self._track()
-        self._post(Subscribe(topics))
+        self._post(Subscribe(self._existing()))
 
     def _track(self) -> None:
         wanted = self.subscribed | self._watched
@@ -100,9 +108,57 @@ class TopicWatcher:
                 self._fail(Fail(error_for(topic.error, f"group {self._group_id!r}, {name!r}")))
             if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._topic_gone.set()
+        self._follow_deletions(view)
+        self._report_counts()
+
+    def _report_counts(self) -> None:
         if self._watched:
-            counts = {name: len(racks) for name, racks in topic_racks(view, self._watched).items()}
-            self._post(TopicsSeen(counts))
+            self._post(TopicsSeen({name: len(racks) for name, racks in self.racks(self._watched).items()}))
+
+    def racks(self, names: Iterable[str]) -> TopicRacks:
+        """Those of the topics that exist: for each partition, the racks that hold a replica."""
+        return topic_racks(self._client.view, (name for name in names if name not in self._gone))
+
+    # Deleted topics.
+
+    def _follow_deletions(self, view: ClusterView) -> None:
+        unknown = {
+            name
+            for name in self.subscribed | self._watched
+            if (topic := view.topics.get(name)) is not None
+            and topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            and topic.partitions
+        }
+        new = unknown - self._unknown
+        self._unknown = unknown
+        if not self._gone <= unknown:  # some exist again
+            self._gone &= unknown
+            self._post(Subscribe(self._existing()))
+        if new:
+            self._spawn(self._confirm_deletions, new, name="topics that were deleted")
+
+    async def _confirm_deletions(self, names: Collection[str]) -> None:
+        self._client.request_refresh()
+        await asyncio.sleep(GONE_AFTER)
+        gone = sorted(self._unknown.intersection(names) - self._gone)
+        if gone:
+            logger.warning(
+                "group %s: no broker knows %s any longer; the group reads on without them",
+                self._group_id,
+                ", ".join(gone),
+            )
+            self._gone.update(gone)
+            # The leader may learn of it minutes later. Without the topics in its subscription, this member is not
+            # assigned their partitions until then.
+            if self._pattern_task is None:
+                self._post(Subscribe(self._existing(), lazily=True))
+            self._report_counts()
+
+    def _existing(self) -> frozenset[str]:
+        """The topics to subscribe to. All of them if none exists: without a subscription the member would leave."""
+        return self.subscribed - self._gone or self.subscribed
+
+    # Patterns.
 
     async def _watch_pattern(self, pattern: re.Pattern[str]) -> None:
         """List all topics every ``metadata_max_age`` seconds, and subscribe to those that match."""
@@ -144,7 +200,8 @@ class TopicWatcher:
 def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:
     """Those of the topics that exist: for each partition, the racks that hold a replica.
 
-    A topic with a retriable error counts with its last known partitions: a short outage must not cause a rebalance.
+    A topic with a retriable error counts with its last known partitions: a short outage must not cause a rebalance. The
+    caller leaves out the topics that were deleted.
     """
     racks = {node_id: node.rack for node_id, node in view.nodes.items()}
     found: dict[str, list[frozenset[str]]] = {}

@@ -32,6 +32,7 @@ from aiokafka_lite.group.events import (
     Polled,
     PollOverdue,
     Released,
+    Report,
     RequestFailed,
     Revoke,
     SendJoin,
@@ -43,8 +44,14 @@ from aiokafka_lite.group.events import (
     TopicsGathered,
     TopicsSeen,
 )
-from aiokafka_lite.group.member import TRANSITIONS, Member, MemberEvent, MemberState
-from aiokafka_lite.group.payloads import read_assignment, read_subscription, write_assignment, write_subscription
+from aiokafka_lite.group.member import BAD_ASSIGNMENTS_TOLERATED, TRANSITIONS, Member, MemberEvent, MemberState
+from aiokafka_lite.group.payloads import (
+    MAX_ASSIGNED,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
 from aiokafka_lite.group.strategies import (
     AssignmentStrategy,
     CooperativeStickyStrategy,
@@ -672,3 +679,67 @@ def answer(request: Action | None, driver: Driver, choice: random.Random) -> Any
         case SendLeave():
             return LeaveAnswer(request.attempt)
     return None
+
+
+# Members and leaders that send nonsense.
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x03\x7f\xff\xff\xff", b"\xff" * 40])
+def test_a_member_whose_subscription_cannot_be_read_gets_no_partitions(metadata: bytes) -> None:
+    driver = Driver()
+    members = [*members_of(("m", ("t",))), ("broken-1", metadata)]
+    gather = only(driver.joined(driver.subscribe(), leader="m", members=members), GatherTopics)
+    assert driver.member.leadership is not None
+    assert "broken-1" in driver.member.leadership.problems[0]
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
+    given = {each.member_id: read_assignment(each.assignment) for each in sync.request.assignments}
+    assert given == {"m": frozenset(tp(0, 1)), "broken-1": frozenset()}
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".", "x" * 300])
+def test_an_impossible_topic_of_another_member_is_ignored(name: str) -> None:
+    driver = Driver()
+    members = members_of(("m", ("t",)), ("n", (name, "u")))
+    gather = only(driver.joined(driver.subscribe(), leader="m", members=members), GatherTopics)
+    assert gather.topics == {"t", "u"}
+    assert driver.member.leadership is not None
+    assert len(driver.member.leadership.problems) == 1
+
+
+BAD_ASSIGNMENTS = {
+    "cut": write_assignment(tp(1))[:-2],
+    "noise": b"\xff" * 30,
+    "negative": write_assignment(tp(-5)),
+    "too many": write_assignment(tp(*range(MAX_ASSIGNED + 1))),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ASSIGNMENTS)
+@pytest.mark.parametrize("strategy", [RangeStrategy(), CooperativeStickyStrategy()], ids=lambda each: each.name)
+def test_an_assignment_that_cannot_be_used_is_followed_by_another_rebalance(
+    name: str, strategy: AssignmentStrategy
+) -> None:
+    driver = Driver(strategy)
+    join = driver.subscribe()
+    for _ in range(2):  # a usable one starts the count again
+        for _ in range(BAD_ASSIGNMENTS_TOLERATED):
+            sync = only(driver.joined(join), SendSync)
+            response = SyncGroupResponse(error_code=0, assignment=BAD_ASSIGNMENTS[name])
+            report, join = driver.member.handle(SyncAnswer(sync.attempt, response))  # type: ignore[assignment]
+            assert isinstance(report, Report)
+            assert join.pause
+        driver.round(join, 1)
+        assert driver.state is MemberState.STABLE
+        (*_, last) = driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+        if isinstance(last, Revoke):
+            (last,) = driver.member.handle(Released(last.number))
+        assert isinstance(last, SendJoin)
+        join = last
+    actions: list[Action] = []
+    for _ in range(BAD_ASSIGNMENTS_TOLERATED + 1):
+        sync = only(driver.joined(join), SendSync)
+        response = SyncGroupResponse(error_code=0, assignment=BAD_ASSIGNMENTS[name])
+        actions = driver.member.handle(SyncAnswer(sync.attempt, response))
+        join = actions[-1]  # type: ignore[assignment]
+    assert isinstance(actions[-1], Fail)
+    assert "the leader of the group" in str(actions[-1].error)

@@ -1,0 +1,107 @@
+"""A topic of several that is deleted: a warning, and the other topics are read on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode, UnknownTopic
+from aiokafka_lite.protocol.messages import JoinGroupRequest, MetadataRequest
+from aiokafka_lite.types import TopicPartition
+from tests.embedded.consumer.logs import consumer_of, fill
+from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of, read_all
+from tests.waiting import until
+
+OTHER = TopicPartition("other", 0)
+
+
+@pytest.fixture(autouse=True)
+async def other_topic(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("other", partitions=1)
+    fill(cluster, ORDERS[0], 5)
+    fill(cluster, OTHER, 5)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING and "other" in each.message]
+
+
+@pytest.mark.parametrize("strategies", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_a_group_reads_on_without_a_deleted_topic(
+    cluster: EmbeddedCluster, strategies: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        member_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False, **strategies) as first,
+        member_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False, **strategies) as second,
+    ):
+        members = (first, second)
+
+        async def read() -> list[TopicPartition]:
+            """Both members read for a minute; nothing is raised."""
+            found = []
+            for _ in range(60):
+                for member in members:
+                    found += [TopicPartition(each.topic, each.partition) for each in await member.poll(timeout=0.5)]
+            return found
+
+        assert set(await read()) == {ORDERS[0], OTHER}
+        assert sorted((*first.assignment, *second.assignment)) == [*ORDERS, OTHER]
+        await cluster.delete_topic("other")
+        fill(cluster, ORDERS[0], 5)
+        assert set(await read()) == {ORDERS[0]}
+        assert sorted((*first.assignment, *second.assignment)) == ORDERS
+        assert any("reads on without" in each for each in warnings(caplog))
+        await cluster.create_topic("other", partitions=2)
+        fill(cluster, OTHER, 5)
+        assert set(await read()) == {OTHER}
+        assert sorted((*first.assignment, *second.assignment)) == [*ORDERS, OTHER, TopicPartition("other", 1)]
+
+
+async def test_a_broker_that_does_not_know_a_topic_for_a_moment_causes_no_rebalance(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False) as consumer:
+        await read_all(consumer, 10)
+        generation = consumer.group_metadata().generation_id
+        cluster.on(MetadataRequest, topic="other").fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, times=1)
+        with pytest.raises(UnknownTopic):
+            await consumer.partitions_for("missing", timeout=1.0)  # asks for metadata
+        assert await consumer.poll(timeout=30.0) == []
+        assert consumer.group_metadata().generation_id == generation
+        assert len(cluster.history.of(JoinGroupRequest)) == 2
+
+
+async def test_a_consumer_without_a_group_reads_on_without_a_deleted_topic(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with consumer_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False) as consumer:
+        await read_all(consumer, 10)
+        await cluster.delete_topic("other")
+        assert await consumer.poll(timeout=200.0) == []
+        assert list(consumer.assignment) == ORDERS
+        assert any("reading continues" in each for each in warnings(caplog))
+        await cluster.create_topic("other", partitions=1)
+        fill(cluster, OTHER, 5)
+        await until(lambda: OTHER in consumer.assignment, within=400.0)
+        assert [record.topic for record in await read_all(consumer, 5)] == ["other"] * 5
+
+
+async def test_the_only_topic_of_a_consumer_without_a_group_is_an_error_when_it_is_deleted(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with consumer_of(cluster, topics=["other"], allow_auto_create_topics=False) as consumer:
+        await read_all(consumer, 5)
+        await cluster.delete_topic("other")
+        with pytest.raises(UnknownTopic, match="other-0"):
+            await consumer.poll(timeout=200.0)
+
+
+async def test_an_assigned_partition_whose_topic_is_deleted_is_an_error(cluster: EmbeddedCluster) -> None:
+    async with consumer_of(cluster, allow_auto_create_topics=False) as consumer:
+        consumer.assign([ORDERS[0], OTHER])
+        await read_all(consumer, 10)
+        await cluster.delete_topic("other")
+        with pytest.raises(UnknownTopic, match="other-0"):
+            await consumer.poll(timeout=200.0)
+        await asyncio.sleep(0)
