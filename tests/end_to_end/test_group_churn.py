@@ -338,7 +338,7 @@ async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *
         async with running(write(kafka, topic), watch(kafka, topic, members.group, commits)):
             for _ in range(MEMBERS):
                 await members.join()
-            await said.until(lambda: len(said.owned()) == PARTITIONS, 30.0, "every partition has an owner")
+            await said.until(lambda: len(said.owned()) == PARTITIONS, DEADLINE, "every partition has an owner")
             await churn(members, seconds, random.Random(kind))
             quiet_since = time.monotonic()
             await said.until(lambda: is_settled(members), QUIET, "every partition has one living owner")
@@ -349,7 +349,7 @@ async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *
         async with Consumer(kafka.bootstrap_servers, group_id=members.group) as consumer:
             ends = await consumer.end_offsets([TopicPartition(topic, number) for number in range(PARTITIONS)])
             written = {(each.partition, offset) for each, end in ends.items() for offset in range(end)}
-            await said.until(lambda: len(said.done) >= len(written), 60.0, f"{len(written)} records are done with")
+            await said.until(lambda: len(said.done) >= len(written), DEADLINE, f"{len(written)} records are done with")
             await asyncio.gather(*(members.leave(member) for member in list(members.living)))
             commits.append(await committed(consumer, topic))
     assert set(said.done) == written, kind

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -465,9 +464,7 @@ async def test_a_slow_key_derivation_does_not_block_the_loop() -> None:
     key = await login.key(step)
     counting.cancel()
     assert turns > 10
-    began = time.perf_counter()
-    assert await login.key(step) == key
-    assert time.perf_counter() - began < 0.01, "the same key is not derived twice"
+    assert await login.key(step) is key, "the same key is not derived twice"
 
 
 ECHOES = [
