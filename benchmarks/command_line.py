@@ -15,16 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiokafka_lite.admin import Admin, NewTopic
-from benchmarks.compare import tabulate
-from benchmarks.round_trip import Timed
+from benchmarks.kafka import Timed, apache_kafka, in_rounds
 from tests.real.jvm import jars, java_problem
-from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
+from tests.real.releases import NEWEST
 
 LINES = 1_000_000
 ROUNDS = 3
@@ -101,21 +99,12 @@ async def topic_of_one_partition(servers: str) -> AsyncIterator[str]:
 
 
 def main() -> None:
-    servers_here = Servers()
-    name = "given" if wanted("default")[1] == "given" else NEWEST
-    try:
-        server, kind = servers_here.get(name)
-    except Unavailable as problem:
-        sys.exit(f"no Apache Kafka to measure on: {problem}")
-    try:
-        print(f"Apache Kafka {name} ({kind}), {LINES:,} lines of 100 bytes, {ROUNDS} rounds\n")
-        with tempfile.TemporaryDirectory() as scratch:
-            asyncio.run(measure(server.bootstrap_servers, Path(scratch)))
-    finally:
-        servers_here.stop()
+    with apache_kafka() as (servers, name), tempfile.TemporaryDirectory() as scratch:
+        print(f"{name}, {LINES:,} lines of 100 bytes, {ROUNDS} rounds\n")
+        measure(servers, Path(scratch))
 
 
-async def measure(servers: str, scratch: Path) -> None:
+def measure(servers: str, scratch: Path) -> None:
     lines, printed, nothing = scratch / "lines", scratch / "printed", Path(os.devnull)
     filler = b"x" * 92
     lines.write_bytes(b"".join(b"%08d%b\n" % (number, filler) for number in range(LINES)))
@@ -124,28 +113,20 @@ async def measure(servers: str, scratch: Path) -> None:
         async with topic_of_one_partition(servers) as topic:
             return timed(command(servers, topic), lines, nothing)
 
-    async with topic_of_one_partition(servers) as full:
-        timed(ours(CODE, "produce")(servers, full), lines, nothing)
+    async def read_all() -> None:
+        async with topic_of_one_partition(servers) as full:
+            timed(ours(CODE, "produce")(servers, full), lines, nothing)
 
-        async def read(command: Command) -> Timed:
-            taken = timed(command(servers, full), nothing, printed)
-            assert printed.read_bytes() == lines.read_bytes()
-            return taken
+            def read(command: Command) -> Timed:
+                taken = timed(command(servers, full), nothing, printed)
+                assert printed.read_bytes() == lines.read_bytes()
+                return taken
 
-        await take_turns("a million lines in", writers(), write)
-        await take_turns("a million lines out", readers(), read)
+            print(in_rounds("a million lines out", readers(), read, rounds=ROUNDS, unit="process"), "\n")
 
-
-async def take_turns(title: str, candidates: Mapping[str, Command], run: Callable[[Command], Awaitable[Timed]]) -> None:
-    """Run all in each round, and print what they took."""
-    wall: dict[str, list[float]] = {name: [] for name in candidates}
-    cpu: dict[str, list[float]] = {name: [] for name in candidates}
-    for _ in range(ROUNDS):
-        for name, command in candidates.items():
-            seconds, cpu_seconds = await run(command)
-            wall[name].append(seconds)
-            cpu[name].append(cpu_seconds)
-    print(tabulate(wall, cpu, title=title, unit="process"), "\n")
+    title = "a million lines in"
+    print(in_rounds(title, writers(), lambda each: asyncio.run(write(each)), rounds=ROUNDS, unit="process"), "\n")
+    asyncio.run(read_all())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -54,16 +54,14 @@ def compare(
     unit: str = "call",
 ) -> Table:
     """Time the candidates against the first of them; ``operations`` is how many units one call does."""
-    names = list(candidates)
-    repeats = {name: _repeats(candidates[name]) for name in names}
-    wall: dict[str, list[float]] = {name: [] for name in names}
-    cpu: dict[str, list[float]] = {name: [] for name in names}
+    repeats = {name: _repeats(call) for name, call in candidates.items()}
+    wall: dict[str, list[float]] = {name: [] for name in candidates}
+    cpu: dict[str, list[float]] = {name: [] for name in candidates}
     gc.collect()
     gc.disable()
     try:
         for turn in range(rounds):
-            first = turn % len(names)
-            for name in names[first:] + names[:first]:
+            for name in in_turn(candidates, turn):
                 seconds, cpu_seconds = _time(candidates[name], repeats[name])
                 wall[name].append(seconds / repeats[name] / operations)
                 cpu[name].append(cpu_seconds / repeats[name] / operations)
@@ -71,6 +69,13 @@ def compare(
     finally:
         gc.enable()
     return tabulate(wall, cpu, title=title, unit=unit)
+
+
+def in_turn(names: Iterable[str], turn: int) -> list[str]:
+    """The names in the order of this round. Each round begins with another one."""
+    listed = list(names)
+    first = turn % len(listed)
+    return listed[first:] + listed[:first]
 
 
 def tabulate(wall: Mapping[str, list[float]], cpu: Mapping[str, list[float]], *, title: str, unit: str) -> Table:

@@ -13,23 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
-import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
-from statistics import median
 
-from aiokafka_lite import Consumer, TopicPartition
+from aiokafka_lite import Consumer, Producer, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.protocol.messages import FetchRequest
-from benchmarks.compare import tabulate
-from benchmarks.round_trip import PARTITIONS, Stopwatch, Timed, new_topic, ours_produces
-from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
+from benchmarks.kafka import KEYS, PARTITIONS, VALUE, Stopwatch, Timed, apache_kafka, in_rounds, new_topic
 
 ROUNDS = 5
-FILLINGS = 4  # of 50,000 records each
-COUNT = FILLINGS * 50_000
+COUNT = 200_000
 
 Read = Callable[[str, str], Timed]
 
@@ -182,20 +175,14 @@ READERS: dict[str, Read] = {
 
 
 def compare_readers(servers: str, topic: str) -> None:
-    wall: dict[str, list[float]] = {name: [] for name in READERS}
-    cpu: dict[str, list[float]] = {name: [] for name in READERS}
-    names = list(READERS)
-    for turn in range(-1, ROUNDS):  # the first round warms up, and is not counted
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            gc.collect()
-            seconds, cpu_seconds = READERS[name](servers, topic)
-            if turn >= 0:
-                wall[name].append(seconds / COUNT)
-                cpu[name].append(cpu_seconds / COUNT)
-    print(tabulate(wall, cpu, title="read", unit="record"))
-    for name in names:
-        print(f"{name:<32} {1 / median(wall[name]):>12,.0f} records/s {median(cpu[name]) * 1e6:8.2f} µs of CPU each")
+    def run(read: Read) -> Timed:
+        gc.collect()
+        return read(servers, topic)
+
+    table = in_rounds("read", READERS, run, rounds=ROUNDS, count=COUNT)
+    print(table)
+    for result in table.results:
+        print(f"{result.name:<32} {1 / result.wall:>12,.0f} records/s {result.cpu * 1e6:8.2f} µs of CPU each")
     print()
 
 
@@ -225,27 +212,20 @@ async def cost_of_waiting(partitions: int = 1000, seconds: float = 20.0) -> None
             print(f"idle: {cpu / wall:.2%} of a core, the brokers' included; {requests / wall:.1f} requests/s")
 
 
+async def fill(servers: str, topic: str) -> None:
+    """Write the records to read, in batches of 64 KiB."""
+    async with Producer(servers) as producer:
+        for number in range(COUNT):
+            await producer.put(topic, VALUE, key=KEYS[number % 1000])
+
+
 def main() -> None:
-    servers_here = Servers()
-    name = "given" if wanted("default")[1] == "given" else NEWEST
-    try:
-        server, kind = servers_here.get(name)
-    except Unavailable as problem:
-        sys.exit(f"no Apache Kafka to measure on: {problem}")
-    try:
-        servers = server.bootstrap_servers
-        topic = asyncio.run(new_topic(servers, f"bench-{time.time_ns():x}"))
-        for _ in range(FILLINGS):
-            asyncio.run(filling(servers, topic))
-        print(f"Apache Kafka {name} ({kind}), {COUNT:,} records of 100 bytes, {ROUNDS} rounds\n")
+    with apache_kafka() as (servers, name):
+        topic = asyncio.run(new_topic(servers))
+        asyncio.run(fill(servers, topic))
+        print(f"{name}, {COUNT:,} records of 100 bytes, {ROUNDS} rounds\n")
         compare_readers(servers, topic)
-    finally:
-        servers_here.stop()
     asyncio.run(cost_of_waiting())
-
-
-async def filling(servers: str, topic: str) -> None:
-    await ours_produces(servers, topic)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import statistics
-import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer
-from aiokafka_lite.admin import create_topic
-from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.group import CooperativeStickyStrategy, MemberState
 from aiokafka_lite.net.connection import Connection
-from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
+from benchmarks.kafka import apache_kafka, new_topic
 
 MEMBERS = (1, 10, 50)
 PARTITIONS = 50
@@ -40,15 +35,6 @@ STRATEGIES = {"eager": None, "cooperative": [CooperativeStickyStrategy()]}
 
 def member(servers: str, topic: str, group: str, strategy: str) -> Consumer:
     return Consumer(servers, topics=[topic], group_id=group, strategies=STRATEGIES[strategy], auto_commit=False)
-
-
-async def new_topic(servers: str, name: str, partitions: int) -> str:
-    async with Client(ClientConfig(bootstrap_servers=servers)) as client:
-        await create_topic(client, name, partitions=partitions)
-        async with asyncio.timeout(60):
-            while (found := client.view.topics.get(name)) is None or any(p.leader is None for p in found.partitions):
-                await client.refresh([name])
-    return name
 
 
 async def fill(servers: str, topic: str) -> None:
@@ -164,17 +150,9 @@ async def on_embedded() -> None:
 def main() -> None:
     print("Embedded cluster of three brokers over TCP, in the same process\n")
     asyncio.run(on_embedded())
-    servers_here = Servers()
-    name = "given" if wanted("default")[1] == "given" else NEWEST
-    try:
-        server, kind = servers_here.get(name)
-    except Unavailable as problem:
-        sys.exit(f"no Apache Kafka to measure on: {problem}")
-    try:
-        print(f"Apache Kafka {name} ({kind})\n")
-        asyncio.run(measure(server.bootstrap_servers))
-    finally:
-        servers_here.stop()
+    with apache_kafka() as (servers, name):
+        print(f"{name}\n")
+        asyncio.run(measure(servers))
 
 
 if __name__ == "__main__":

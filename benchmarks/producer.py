@@ -15,17 +15,14 @@ default of 5 ms.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 from aiokafka_lite import BufferFull, Producer
-from benchmarks.compare import tabulate
-from benchmarks.round_trip import KEYS, PARTITIONS, VALUE, Stopwatch, Timed, new_topic
-from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
+from benchmarks.compare import in_turn
+from benchmarks.kafka import KEYS, PARTITIONS, VALUE, Stopwatch, Timed, apache_kafka, in_rounds, new_topic
 
 ROUNDS = 5
 LONE_SENDS = 300
@@ -210,12 +207,6 @@ IN_BULK: Makers = {
 }
 
 
-def in_turn(makers: Makers, number: int) -> list[str]:
-    names = list(makers)
-    first = number % len(names)
-    return names[first:] + names[:first]
-
-
 async def with_client(client: Client, work: Callable[[Any], Any]) -> Any:
     await client.start()
     try:
@@ -250,34 +241,20 @@ def compare_work(title: str, makers: Makers, servers: str, topic: str, senders: 
             await client.bulk(count)
         return watch.read()
 
-    wall: dict[str, list[float]] = {name: [] for name in makers}
-    cpu: dict[str, list[float]] = {name: [] for name in makers}
-    for number in range(-1, ROUNDS):
-        for name in in_turn(makers, number):
-            seconds, cpu_seconds = asyncio.run(with_client(makers[name](servers, topic, senders), timed))
-            if number >= 0:
-                wall[name].append(seconds / count)
-                cpu[name].append(cpu_seconds / count)
-    print(tabulate(wall, cpu, title=title, unit="record"), "\n")
+    def run(maker: Callable[[str, str, int], Client]) -> Timed:
+        return asyncio.run(with_client(maker(servers, topic, senders), timed))
+
+    print(in_rounds(title, makers, run, rounds=ROUNDS, count=count), "\n")
 
 
 def main() -> None:
-    servers_here = Servers()
-    name = "given" if wanted("default")[1] == "given" else NEWEST
-    try:
-        server, kind = servers_here.get(name)
-    except Unavailable as problem:
-        sys.exit(f"no Apache Kafka to measure on: {problem}")
-    try:
-        servers = server.bootstrap_servers
-        print(f"Apache Kafka {name} ({kind}), {len(VALUE)} bytes, {PARTITIONS} partitions, {ROUNDS} rounds\n")
-        topic = asyncio.run(new_topic(servers, f"bench-{time.time_ns():x}"))
+    with apache_kafka() as (servers, name):
+        print(f"{name}, {len(VALUE)} bytes, {PARTITIONS} partitions, {ROUNDS} rounds\n")
+        topic = asyncio.run(new_topic(servers))
         compare_latency(servers, topic)
         for senders, count in SENDS.items():
             compare_work(f"{senders:,} senders", AWAITED, servers, topic, senders, count)
         compare_work("in bulk", IN_BULK, servers, topic, 0, BULK)
-    finally:
-        servers_here.stop()
 
 
 if __name__ == "__main__":

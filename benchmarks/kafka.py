@@ -1,0 +1,88 @@
+"""What the benchmarks on Apache Kafka share: the server, records of 100 bytes, a stopwatch, and rounds.
+
+Kafka is found as the tests find it: KAFKA_BOOTSTRAP, a container, or plain Java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from aiokafka_lite.admin import create_topic
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
+from benchmarks.compare import Table, in_turn, tabulate
+from tests.real.releases import NEWEST, wanted
+from tests.real.servers import Servers, Unavailable
+
+PARTITIONS = 3
+VALUE = b"v" * 100
+KEYS = [b"key-%05d" % number for number in range(1000)]
+
+C = TypeVar("C")
+Timed = tuple[float, float]
+"""Wall and CPU seconds."""
+
+
+class Stopwatch:
+    """Wall and CPU seconds of this process since it was made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> Timed:
+        return time.perf_counter() - self._wall, time.process_time() - self._cpu
+
+
+@contextmanager
+def apache_kafka() -> Iterator[tuple[str, str]]:
+    """The bootstrap servers, and a name for titles. Ends the program if there is no Kafka."""
+    servers = Servers()
+    name = "given" if wanted("default")[1] == "given" else NEWEST
+    try:
+        server, kind = servers.get(name)
+    except Unavailable as problem:
+        sys.exit(f"no Apache Kafka to measure on: {problem}")
+    try:
+        yield server.bootstrap_servers, f"Apache Kafka {name} ({kind})"
+    finally:
+        servers.stop()
+
+
+async def new_topic(servers: str, name: str = "", partitions: int = PARTITIONS) -> str:
+    """Create a topic and wait until all its partitions have leaders. Returns its name."""
+    name = name or f"bench-{time.time_ns():x}"
+    async with Client(ClientConfig(bootstrap_servers=servers)) as client:
+        await create_topic(client, name, partitions=partitions)
+        async with asyncio.timeout(60):
+            while (found := client.view.topics.get(name)) is None or any(p.leader is None for p in found.partitions):
+                await client.refresh([name])
+    return name
+
+
+def in_rounds(
+    title: str,
+    candidates: Mapping[str, C],
+    run: Callable[[C], Timed],
+    *,
+    rounds: int,
+    count: int = 1,
+    unit: str = "record",
+) -> Table:
+    """Run all candidates in turn in each round. Returns the times of one of ``count`` units.
+
+    The first round warms up the broker and the caches, and is not counted.
+    """
+    wall: dict[str, list[float]] = {name: [] for name in candidates}
+    cpu: dict[str, list[float]] = {name: [] for name in candidates}
+    for number in range(-1, rounds):
+        for name in in_turn(candidates, number):
+            seconds, cpu_seconds = run(candidates[name])
+            if number >= 0:
+                wall[name].append(seconds / count)
+                cpu[name].append(cpu_seconds / count)
+    return tabulate(wall, cpu, title=title, unit=unit)
