@@ -10,6 +10,7 @@ from typing import Never, Protocol, TypeAlias, TypeVar, cast
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError, SerializationError
 from ..types import Header
+from .callbacks import RAISED
 
 Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 """Headers of a send: pairs of a name and bytes (or None), or a mapping if no name occurs twice."""
@@ -184,7 +185,7 @@ def serialize(
     changeable = list(headers)
     try:
         result = serializer.serialize(topic, data, changeable)
-    except Exception as error:  # a user's serializer may raise any exception
+    except RAISED as error:
         raise _not_serialized(serializer, topic, part, data, error) from error
     made = result if type(result) is bytes else _checked(serializer, topic, part, data, result)
     return made, headers if tuple(changeable) == headers else headers_of(topic, changeable)
@@ -205,7 +206,7 @@ async def serialize_async(
 
 
 def _not_serialized(
-    serializer: AnySerializer, topic: str, part: str, data: object, error: Exception
+    serializer: AnySerializer, topic: str, part: str, data: object, error: BaseException
 ) -> SerializationError:
     return SerializationError(
         f"the {part} of a record for topic {topic!r} is of type {type(data).__name__} and cannot be serialized"

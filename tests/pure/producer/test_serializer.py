@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 from typing import Any
@@ -195,6 +196,14 @@ def test_a_serializer_that_adds_a_wrong_header_fails_its_record(wrong: Any) -> N
 
     with pytest.raises(SerializationError, match=r"header.* of a record for topic 't'"):
         serialize(Wrong(), "t", "value", 5, ())
+
+
+def test_a_serializer_that_raises_cancelled_error_fails_its_record_only() -> None:
+    def ask_a_cancelled_future(_: object) -> bytes:
+        raise asyncio.CancelledError
+
+    with pytest.raises(SerializationError, match="value of a record for topic 't' is of type int"):
+        serialize(as_serializer("value_serializer", ask_a_cancelled_future), "t", "value", 5, ())
 
 
 def test_headers_are_pairs_or_a_mapping() -> None:
