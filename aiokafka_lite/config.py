@@ -24,6 +24,12 @@ from .types import Compression, IsolationLevel
 KIB = 1024
 MIB = 1024 * KIB
 
+LONGEST = INT32_MAX / 1000
+"""Seconds, 24.8 days: the longest time that requests can carry, as milliseconds."""
+
+LONGEST_TIMER = INT64_MAX / 1000
+"""The same for times that no request carries. Java's client allows this many milliseconds for them."""
+
 SHORTEST_PAUSE = 0.001
 """Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
 
@@ -37,13 +43,16 @@ def _wrong(name: str, what: str, value: object) -> ConfigurationError:
     return ConfigurationError(must_be(name, what, value))
 
 
-def _seconds(settings: object, *names: str, zero: bool = True) -> None:
-    """Each is a finite number of seconds, and above zero unless ``zero`` allows it."""
+def _seconds(settings: object, *names: str, zero: bool = True, most: float = LONGEST) -> None:
+    """Each is a finite number of seconds up to ``most``, and above zero unless ``zero`` allows it."""
     for name in names:
         value = getattr(settings, name)
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not number or value < 0 or (value == 0 and not zero):
             raise _wrong(name, f"a number of seconds {'>=' if zero else '>'} 0", value)
+        if value > most:
+            what = f"at most {int(most):,} seconds"
+            raise ConfigurationError(f"{must_be(name, what, value)}; is it in milliseconds?")
 
 
 def _whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None:
@@ -55,7 +64,7 @@ def _whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None
 def _pauses(settings: object, name: str) -> None:
     """A backoff: the first pause, and the longest one under the same name with ``_max``."""
     longest = f"{name}_max"
-    _seconds(settings, name, longest)
+    _seconds(settings, name, longest, most=LONGEST_TIMER)
     for each in (name, longest):
         if getattr(settings, each) < SHORTEST_PAUSE:
             raise _wrong(each, f"a number of seconds >= {SHORTEST_PAUSE:g}", getattr(settings, each))
@@ -89,7 +98,8 @@ def _duration(value: OffsetReset) -> float | None:
     if match is None:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return total if math.isfinite(total) else None
 
 
 def _text(settings: object, name: str) -> None:
@@ -179,8 +189,8 @@ class ClientConfig:
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
         _text(self, "client_id")
         _text(self, "client_rack")
-        _seconds(self, "request_timeout", "api_timeout", "connect_timeout", zero=False)
-        _seconds(self, "metadata_max_age", "connections_max_idle", zero=False)
+        _seconds(self, "request_timeout", "api_timeout", zero=False)
+        _seconds(self, "connect_timeout", "metadata_max_age", "connections_max_idle", zero=False, most=LONGEST_TIMER)
         _pauses(self, "retry_backoff")
         _pauses(self, "reconnect_backoff")
         _whole(self, "max_response_size", KIB)
@@ -394,7 +404,7 @@ class ProducerConfig:
             raise ConfigurationError("idempotence=True requires retries >= 1, got retries=0")
         is_idempotent = self.waits_for_all and self.retries > 0 if self.idempotence is None else self.idempotence
         object.__setattr__(self, "idempotence", is_idempotent)
-        _seconds(self, "linger", "max_block")
+        _seconds(self, "linger", "max_block", most=LONGEST_TIMER)
         _seconds(self, "delivery_timeout", zero=False)
         if self.linger >= self.delivery_timeout:
             raise _wrong("linger", f"less than delivery_timeout={self.delivery_timeout!r}", self.linger)
@@ -430,7 +440,7 @@ class ConsumerConfig:
     fetch_min_bytes: int = 1
     """Bytes that a broker collects before it responds to a fetch."""
     fetch_max_bytes: int = 50 * MIB
-    """The most bytes in one response. A larger first batch is still returned whole."""
+    """The most bytes in one response, less than ``max_response_size``. A larger first batch is still returned whole."""
     fetch_max_wait: float = 0.5
     """Seconds that a broker waits for ``fetch_min_bytes``."""
     max_partition_fetch_bytes: int = MIB

@@ -277,10 +277,21 @@ class BrokerError(KafkaError):
     """A broker responded with an error code.
 
     ``code`` is the code, ``wire_code`` the number in the response. They differ for a code that is newer than this
-    package.
+    package. ``topic``, ``partition`` (a number) and ``offset`` name the cause; those that do not apply are None.
     """
 
-    def __init__(self, code: int, message: str = "") -> None:
+    def __init__(
+        self,
+        code: int,
+        message: str = "",
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
         self.code = ErrorCode.of(code)
         self.wire_code = int(code)
         name = self.code.name if self.wire_code == self.code else f"error code {self.wire_code}"
@@ -305,7 +316,14 @@ class RecordTooLarge(BrokerError):
 
 
 class OffsetOutOfRange(BrokerError):
-    """The position is outside the partition's log, and ``auto_offset_reset`` is ``"none"``."""
+    """The position is outside the partition's log, and ``auto_offset_reset`` is ``"none"``.
+
+    Seek ``partition`` of ``topic`` to an offset that the log has; ``offset`` is the one that it does not have.
+    """
+
+
+class NoOffsetForPartition(OffsetOutOfRange):
+    """The partition has no committed offset and no other position, and ``auto_offset_reset`` is ``"none"``."""
 
 
 class ProducerFenced(BrokerError):
@@ -340,12 +358,22 @@ _SUBCLASSES: dict[ErrorCode, type[BrokerError]] = {
 }
 
 
-def error_for(code: int, message: str = "") -> BrokerError:
+def error_for(
+    code: int,
+    message: str = "",
+    *,
+    topic: str | None = None,
+    at: TopicPartition | None = None,
+    offset: int | None = None,
+) -> BrokerError:
     """The exception for an error code: a subclass of BrokerError, or BrokerError itself.
 
-    The message may quote a broker, so control characters are replaced and its length is limited.
+    ``topic``, or ``at`` for a partition, and ``offset`` become its attributes. The message may quote a broker, so
+    control characters are replaced and its length is limited.
     """
-    return _SUBCLASSES.get(ErrorCode.of(code), BrokerError)(code, harmless(message, _LONGEST_MESSAGE))
+    kind = _SUBCLASSES.get(ErrorCode.of(code), BrokerError)
+    name, partition = (topic, None) if at is None else at
+    return kind(code, harmless(message, _LONGEST_MESSAGE), topic=name, partition=partition, offset=offset)
 
 
 _LONGEST_MESSAGE = 1000

@@ -323,6 +323,27 @@ async def offset_out_of_range(cluster: EmbeddedCluster, servers: str) -> None:
         await anext(consumer)
 
 
+@case(READING, "No position")
+async def no_position(cluster: EmbeddedCluster, servers: str) -> None:
+    """The partition has no committed offset, and `auto_offset_reset="none"` does not allow a default. Call `seek`,
+    `seek_to_beginning` or `seek_to_end` for the `topic` and `partition` of the error. The class is a subclass of
+    `OffsetOutOfRange`.
+    """
+    async with Consumer(servers, auto_offset_reset="none") as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        await anext(consumer)
+
+
+@case(READING, "A partition that does not exist")
+async def unknown_partition(cluster: EmbeddedCluster, servers: str) -> None:
+    """The topic has fewer partitions. The error comes after about a second, because a new partition may be unknown to
+    some brokers for a moment. The other assigned partitions are read.
+    """
+    async with Consumer(servers) as consumer:
+        consumer.assign([TopicPartition("orders", 5)])
+        await anext(consumer)
+
+
 @case(READING, "A corrupt batch")
 async def corrupt(cluster: EmbeddedCluster, servers: str) -> None:
     """The checksum of a batch is wrong: the batch was damaged in the network or on the broker's disk. The next read

@@ -38,7 +38,7 @@ async def _ask_until_usable(updater: Updater, name: str) -> TopicView:
         if topic.is_usable:
             return topic
         if topic.error is not ErrorCode.NONE:
-            raise error_for(topic.error, f"topic {name!r} cannot be used")
+            raise error_for(topic.error, f"topic {name!r} cannot be used", topic=name)
 
 
 def _explained(updater: Updater, name: str, timeout: float, error: KafkaTimeout) -> KafkaError:
@@ -50,5 +50,5 @@ def _explained(updater: Updater, name: str, timeout: float, error: KafkaTimeout)
         return KafkaTimeout(f"{error}: {causes}" if causes else str(error))
     if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         creation = "" if updater.creates_topics else ", and allow_auto_create_topics is off"
-        return UnknownTopic(topic.error, f"topic {name!r} did not appear within {timeout:g} s{creation}")
+        return UnknownTopic(topic.error, f"topic {name!r} did not appear within {timeout:g} s{creation}", topic=name)
     return KafkaTimeout(f"{error}; the last answer was {topic.error.name} ({topic.error.description})")

@@ -160,7 +160,7 @@ class Consumer(Component, Generic[K, V]):
         """Read these partitions and no others. Partitions that stay keep position, pause and fetched records.
 
         Raises IllegalStateError for a consumer of ``topics``, InvalidTopic for an impossible name. If a partition does
-        not exist, the next read raises UnknownTopic after ``api_timeout``.
+        not exist, reading raises UnknownTopic: after about a second if its topic exists, else after ``api_timeout``.
         """
         self._core.assign(_checked_assignment(partitions))
 

@@ -145,7 +145,7 @@ class FetchAnswers:
         partition = assigned.partition
         self._back_off(assigned)
         if assigned.attempts >= LOGGED_ATTEMPTS:
-            error = error_for(code, f"fetching {partition}")
+            error = error_for(code, f"fetching {partition}", at=partition)
             what = "%s: broker %s answers %s; retrying"
             self._client.outages.report(logger, str(partition), error, what, partition, self._node_id, code.name)
 
@@ -160,7 +160,18 @@ class FetchAnswers:
         if code is ErrorCode.CORRUPT_MESSAGE:
             assigned.fail_corrupt("the broker found its log damaged at this offset")
         else:
-            assigned.fail(error_for(code, f"fetching {assigned.partition} at offset {assigned.buffer.end}"))
+            partition, offset = assigned.partition, assigned.buffer.end
+            assigned.fail(error_for(code, f"fetching {partition} at offset {offset}", at=partition, offset=offset))
+
+    def fail_too_large(self, partitions: Iterable[AssignedPartition]) -> None:
+        """The answer for these is larger than the client accepts: no retry helps, so the user is notified."""
+        limit = self._client.config.max_response_size
+        for assigned in partitions:
+            why = f"{assigned.partition}: broker {self._node_id} answers with more than max_response_size={limit} bytes"
+            self._back_off(assigned)
+            assigned.fail(ProtocolError(f"{why}; a batch is returned whole also above fetch_max_bytes"))
+            self._subscription.update_ready(assigned)
+        self._subscription.notify_ready()
 
     def _apply_data(
         self, assigned: AssignedPartition, given: FetchResponsePartition, total: int, is_full: bool
@@ -265,7 +276,8 @@ class FetchAnswers:
         outcome = classify(code)
         if outcome is Outcome.RAISE:
             self._back_off(assigned)
-            assigned.fail(error_for(given.error_code, f"asking whether the log of {assigned.partition} was truncated"))
+            what = f"asking whether the log of {assigned.partition} was truncated"
+            assigned.fail(error_for(given.error_code, what, at=assigned.partition))
         elif outcome is not Outcome.DATA:
             if outcome is Outcome.REFRESH:
                 self._client.request_refresh()
@@ -304,7 +316,7 @@ class FetchAnswers:
             self._subscription.report_reset(partition, offset, end_offset, ResetReason.TRUNCATED)
         else:
             why = f"{partition} was truncated at offset {end_offset}, but it was read up to {offset}; seek to continue"
-            assigned.fail(error_for(ErrorCode.OFFSET_OUT_OF_RANGE, why))
+            assigned.fail(error_for(ErrorCode.OFFSET_OUT_OF_RANGE, why, at=partition, offset=offset))
 
     # Brokers.
 

@@ -26,6 +26,7 @@ from ..cluster.client import Client
 from ..config import ConsumerConfig
 from ..errors import ErrorCode, KafkaError
 from ..net.connection import Connection, Purpose
+from ..protocol.framing import FrameTooLarge
 from ..protocol.messages import FetchRequest, FetchResponse, OffsetForLeaderEpochRequest
 from .fetch_answers import FetchAnswers
 from .fetch_request import end_session_request, fetch_request
@@ -154,6 +155,8 @@ class BrokerFetcher:
         )
         self._answers.leave_follower(plan.partitions)
         self._client.request_refresh()
+        if isinstance(error.__cause__, FrameTooLarge):
+            self._answers.fail_too_large(plan.partitions)
         await asyncio.sleep(self._backoff.next())
 
     async def _send(

@@ -16,7 +16,7 @@ from ..aio.deadline import deadline
 from ..aio.retry import Backoff, is_retriable
 from ..aio.service import unwrapped
 from ..cluster.client import Client
-from ..cluster.metadata import ClusterView
+from ..cluster.metadata import ClusterView, TopicView
 from ..errors import ErrorCode, KafkaError, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import (
@@ -30,6 +30,9 @@ from ..types import IsolationLevel, TopicPartition
 LATEST = -1  # the end: the high watermark, or the last stable offset for read_committed
 EARLIEST = -2
 CONSUMER = -1  # the replica id that consumers send
+
+NEW_PARTITION_TIMEOUT = 1.0
+"""Seconds for which metadata that lacks a partition of a topic is asked for again: the partition may be new."""
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -101,6 +104,11 @@ def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsRespo
     return answer
 
 
+def is_confirmed(view: ClusterView, lacking_since: float) -> bool:
+    """Whether an answer proves that a partition which metadata has lacked since then does not exist."""
+    return view.updated_at is not None and view.updated_at >= lacking_since + NEW_PARTITION_TIMEOUT
+
+
 async def list_offsets(
     client: Client,
     wanted: Mapping[TopicPartition, int],
@@ -141,6 +149,7 @@ class _Lookup:
         self._backoff = backoff
         self._found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         self._errors: dict[TopicPartition, str] = {}
+        self._lacking_since: float | None = None  # the loop's time at which metadata first lacked a partition
 
     async def run(self) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         with deadline.at(self._at, self._describe_timeout):
@@ -178,11 +187,19 @@ class _Lookup:
                 by_node.setdefault(leader.node_id, {})[partition] = timestamp
                 continue
             topic = view.topics.get(partition.topic)
-            if topic is not None and topic.is_usable and topic.partition(partition.partition) is None:
-                why = f"topic {partition.topic!r} has {len(topic.partitions)} partitions; there is no {partition}"
-                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
             self._errors[partition] = "no leader"
+            if topic is not None and topic.is_usable and topic.partition(partition.partition) is None:
+                self._errors[partition] = self._check_lacking(partition, topic)
         return by_node
+
+    def _check_lacking(self, partition: TopicPartition, topic: TopicView) -> str:
+        """Raise UnknownTopic once new metadata still lacks the partition. Returns the text of this error."""
+        why = f"topic {partition.topic!r} has {len(topic.partitions)} partitions; there is no {partition}"
+        if self._lacking_since is None:
+            self._lacking_since = asyncio.get_running_loop().time()
+        if is_confirmed(self._client.view, self._lacking_since):
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why, at=partition)
+        return why
 
     async def _ask(self, node_id: int, share: dict[TopicPartition, int], refused: list[KafkaError]) -> None:
         """Ask one leader. Errors are collected, because raising one here would cancel the other requests."""
@@ -201,4 +218,4 @@ class _Lookup:
         for partition, code in answer.errors.items():
             self._errors[partition] = code.name
             if not code.retriable:
-                refused.append(error_for(code, f"looking up an offset of {partition}"))
+                refused.append(error_for(code, f"looking up an offset of {partition}", at=partition))

@@ -17,10 +17,10 @@ from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, TopicView
 from ..config import ConsumerConfig
-from ..errors import ErrorCode, KafkaError, error_for
+from ..errors import ErrorCode, KafkaError, NoOffsetForPartition, OffsetOutOfRange, error_for
 from ..net.connection import Purpose
 from ..types import TopicPartition
-from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, lookup_request, read_lookup
+from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, is_confirmed, lookup_request, read_lookup
 from .partition import AssignedPartition
 from .plans import plan_lookups
 from .position import PositionState, Reset
@@ -160,7 +160,8 @@ class PositionKeeper:
             self._retry(assigned, version, error)
         elif assigned.position.fail_lookup(version, error):
             self._back_off(assigned)
-            self._fail(assigned, error_for(code, f"looking up the offset of {assigned.partition}"))
+            partition = assigned.partition
+            self._fail(assigned, error_for(code, f"looking up the offset of {partition}", at=partition))
 
     def _no_policy(
         self,
@@ -174,12 +175,15 @@ class PositionKeeper:
         self._back_off(assigned)
         refused = assigned.position.out_of_range
         what = "has no position" if refused is None else f"has no offset {refused}"
-        error = error_for(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
+        text = (
             f"{assigned.partition} {what}, and auto_offset_reset is none; it has offsets "
-            f"{first.offset if first else 0} up to {last.offset if last else 0}: seek to one of them",
+            f"{first.offset if first else 0} up to {last.offset if last else 0}: seek to one of them"
         )
-        self._fail(assigned, error)
+        topic, partition = assigned.partition
+        kind = NoOffsetForPartition if refused is None else OffsetOutOfRange
+        self._fail(
+            assigned, kind(ErrorCode.OFFSET_OUT_OF_RANGE, text, topic=topic, partition=partition, offset=refused)
+        )
 
     # Leaders.
 
@@ -204,7 +208,10 @@ class PositionKeeper:
         return _earlier(next_check, self._refresh_at)
 
     def _check_existence(self, assigned: AssignedPartition, now: float) -> float | None:
-        """Fail a partition that metadata refuses, or lacks for ``api_timeout``. Returns the time of the next check."""
+        """Fail a partition that metadata refuses or lacks. Returns the time of the next check.
+
+        Metadata may lack a new topic for ``api_timeout``, and a partition of a known topic for a short time.
+        """
         partition, timeout = assigned.partition, self._client.config.api_timeout
         topic = self._client.view.topics.get(partition.topic)
         if topic is not None and topic.is_usable and topic.partition(partition.partition) is not None:
@@ -218,15 +225,18 @@ class PositionKeeper:
         if code is not ErrorCode.NONE and not code.retriable:
             if assigned.retry_at <= now:
                 self._back_off(assigned)
-                self._fail(assigned, error_for(code, f"reading {partition}"))
+                self._fail(assigned, error_for(code, f"reading {partition}", at=partition))
             return assigned.retry_at
         deadline = assigned.unknown_since + timeout
-        if now >= deadline:
+        why = f"no broker has listed {partition} for {timeout:g} s"
+        lacks_it = topic is not None and topic.is_usable and is_confirmed(self._client.view, assigned.unknown_since)
+        if lacks_it and topic is not None:
+            why = f"topic {partition.topic!r} has {len(topic.partitions)} partitions; there is no {partition}"
+        if lacks_it or now >= deadline:
             assigned.unknown_since = None
-            if self._drop_deleted(partition.topic):
+            if not lacks_it and self._drop_deleted(partition.topic):
                 return None
-            why = f"no broker has listed {partition} for {timeout:g} s"
-            self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why))
+            self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why, at=partition))
         return deadline
 
     def _drop_deleted(self, name: str) -> bool:

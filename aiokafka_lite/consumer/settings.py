@@ -108,6 +108,9 @@ def _configs(
     if consumer.fetch_max_wait >= client.request_timeout:
         limit = f"less than request_timeout={client.request_timeout!r}"
         raise ConfigurationError(must_be("fetch_max_wait", limit, consumer.fetch_max_wait))
+    if consumer.fetch_max_bytes >= client.max_response_size:
+        limit = f"less than max_response_size={client.max_response_size}"
+        raise ConfigurationError(must_be("fetch_max_bytes", limit, consumer.fetch_max_bytes))
     return client, consumer, group
 
 

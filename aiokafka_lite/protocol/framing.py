@@ -34,6 +34,10 @@ _read_size = struct.Struct(">i").unpack_from
 _write_size = struct.Struct(">i").pack_into
 
 
+class FrameTooLarge(ProtocolError):
+    """The peer sends a frame that is larger than the limit."""
+
+
 class WrongProtocol(ProtocolError):
     """The peer speaks another protocol, such as HTTP. A retry does not help."""
 
@@ -249,7 +253,7 @@ class FrameSplitter:
             return ProtocolError(f"{self.peer} announced a frame of {size} bytes; a size is never negative")
         if size < LEAST_FRAME:
             return ProtocolError(f"{self.peer} announced a frame of {size} bytes, too small for a header")
-        return ProtocolError(f"{self.peer} announced a frame of {size} bytes; at most {self.max_size} are accepted")
+        return FrameTooLarge(f"{self.peer} announced a frame of {size} bytes; at most {self.max_size} are accepted")
 
 
 _HTTP_METHODS = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI "})

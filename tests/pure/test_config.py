@@ -55,6 +55,7 @@ from aiokafka_lite.types import Compression
         (ConsumerConfig, {"auto_offset_reset": "by_duration:P1DT"}, "auto_offset_reset"),
         (ConsumerConfig, {"auto_offset_reset": "by_duration:-PT1H"}, "auto_offset_reset"),
         (ConsumerConfig, {"auto_offset_reset": "by_duration:P1Y"}, "auto_offset_reset"),
+        (ConsumerConfig, {"auto_offset_reset": f"by_duration:P{'9' * 400}D"}, "auto_offset_reset"),
         (ConsumerConfig, {"auto_offset_reset": timedelta(seconds=-1)}, "auto_offset_reset"),
         (ConsumerConfig, {"isolation_level": "serializable"}, "isolation_level"),
         (ConsumerConfig, {"check_crcs": 1}, "check_crcs"),
@@ -64,6 +65,38 @@ def test_a_wrong_setting_is_named_with_its_value(config: type[Any], settings: di
     with pytest.raises(ConfigurationError, match=rf"^{name}\b") as caught:
         config(**settings)
     assert repr(settings[name])[:5] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (ClientConfig, "request_timeout"),
+        (ClientConfig, "api_timeout"),
+        (ProducerConfig, "delivery_timeout"),
+        (ConsumerConfig, "fetch_max_wait"),
+        (GroupConfig, "session_timeout"),
+        (GroupConfig, "heartbeat_interval"),
+        (GroupConfig, "max_poll_interval"),
+        (GroupConfig, "rebalance_timeout"),
+        (GroupConfig, "auto_commit_interval"),
+    ],
+)
+def test_a_duration_that_no_request_can_carry_is_refused(config: type[Any], name: str) -> None:
+    needed = {ClientConfig: {"bootstrap_servers": "a:1"}, GroupConfig: {"group_id": "g"}}.get(config, {})
+    needed |= {"session_timeout": 2_147_483.647} if name == "heartbeat_interval" else {}
+    with pytest.raises(ConfigurationError) as caught:
+        config(**{**needed, name: 86_400_000})
+    assert str(caught.value) == f"{name} must be at most 2,147,483 seconds, got 86400000; is it in milliseconds?"
+    if name != "heartbeat_interval":
+        assert round(getattr(config(**{**needed, name: 2_147_483.647}), name) * 1000) == 2**31 - 1
+
+
+def test_a_duration_that_only_timers_use_may_be_as_long_as_javas() -> None:
+    longest = (2**63 - 1) / 1000
+    assert ClientConfig(bootstrap_servers="a:1", connections_max_idle=longest).connections_max_idle == longest
+    assert ProducerConfig(max_block=longest).max_block == longest
+    with pytest.raises(ConfigurationError, match=r"metadata_max_age must be at most 9,223,372,036,854,776 seconds"):
+        ClientConfig(bootstrap_servers="a:1", metadata_max_age=1e17)
 
 
 def test_servers_may_be_one_string_or_a_list() -> None:

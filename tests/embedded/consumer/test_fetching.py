@@ -15,7 +15,7 @@ import pytest
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.handlers import default_versions
-from aiokafka_lite.errors import CorruptRecord, ErrorCode
+from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ErrorCode, ProtocolError
 from aiokafka_lite.protocol.messages import (
     FetchRequest,
     FetchResponse,
@@ -294,6 +294,28 @@ async def test_a_truncated_batch_is_fetched_again_with_a_larger_limit(cluster: E
             consumer.assign([FIRST])
             assert (await take(consumer, 1))[0].value == b"x" * 100_000
     assert sizes[:5] == [10_000, 20_000, 40_000, 80_000, 160_000]
+
+
+async def test_a_batch_above_max_response_size_is_an_error_that_names_the_setting(orders: EmbeddedCluster) -> None:
+    write(orders, FIRST, [b"x" * 300_000])
+    settings = {"max_response_size": 200_000, "fetch_max_bytes": 100_000, "max_partition_fetch_bytes": 100_000}
+    async with consumer_of(orders, **settings) as consumer:
+        consumer.assign([FIRST])
+        consumer.seek(FIRST, 100)
+        for _ in range(2):
+            with pytest.raises(ProtocolError, match=r"orders-0: broker \d answers with .* max_response_size=200000"):
+                await consumer.poll(timeout=30.0)
+        consumer.seek(FIRST, 0)
+        assert len(await take(consumer, 100)) == 100
+        consumer.assign([SECOND])
+        assert len(await take(consumer, 100)) == 100
+    fetched = [each for each in fetches(orders) if each.topics]
+    assert len(fetched) < 40
+
+
+def test_fetch_sizes_above_max_response_size_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="fetch_max_bytes must be less than max_response_size=1048576"):
+        Consumer("localhost:9092", max_response_size=1024 * 1024)
 
 
 # ---- sessions

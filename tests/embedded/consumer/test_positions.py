@@ -15,6 +15,7 @@ from aiokafka_lite.errors import (
     IllegalStateError,
     InvalidTopic,
     KafkaTimeout,
+    NoOffsetForPartition,
     OffsetOutOfRange,
     UnknownTopic,
 )
@@ -140,7 +141,7 @@ async def test_the_timeout_of_position_names_the_cause(orders: EmbeddedCluster) 
             await consumer.position(FIRST, timeout=2)
         with pytest.raises(KafkaTimeout, match=r"nowhere-0 .* UNKNOWN_TOPIC_OR_PARTITION"):
             await consumer.position(nowhere, timeout=0.5)
-        with pytest.raises(KafkaTimeout, match=r"orders-9 .* has 2 partitions"):
+        with pytest.raises(UnknownTopic, match=r"'orders' has 2 partitions; there is no orders-9"):
             await consumer.position(beyond, timeout=0.5)
         refused.remove()
         orders.on(ListOffsetsRequest, times=None).delay(100.0)
@@ -195,10 +196,12 @@ async def test_without_a_policy_an_offset_outside_of_the_log_is_an_error_until_a
             try:
                 records += await consumer.poll(max_records=10, timeout=1.0)
             except OffsetOutOfRange as error:
-                errors.append(str(error))
+                errors.append(error)
         assert len(records) == 100  # the other partition is not held up
-        assert "orders-0 has no offset 7" in errors[0]
-        assert "40 up to 100" in errors[0]
+        assert "orders-0 has no offset 7" in str(errors[0])
+        assert "40 up to 100" in str(errors[0])
+        assert {(error.topic, error.partition, error.offset) for error in errors} == {("orders", 0, 7)}
+        assert not any(isinstance(error, NoOffsetForPartition) for error in errors)
         consumer.seek(FIRST, 60)
         assert (await take(consumer, 1))[0].offset == 60
 
@@ -206,9 +209,10 @@ async def test_without_a_policy_an_offset_outside_of_the_log_is_an_error_until_a
 async def test_without_a_policy_a_partition_without_a_position_is_an_error(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders, auto_offset_reset="none") as consumer:
         consumer.assign([FIRST])
-        with pytest.raises(OffsetOutOfRange, match="orders-0 has no position"):
+        with pytest.raises(NoOffsetForPartition, match="orders-0 has no position") as caught:
             await consumer.poll(timeout=5.0)
-        with pytest.raises(OffsetOutOfRange, match="orders-0 has no position"):
+        assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("orders", 0, None)
+        with pytest.raises(NoOffsetForPartition, match="orders-0 has no position"):
             await consumer.position(FIRST)
 
 
@@ -369,10 +373,23 @@ async def test_the_timeout_of_a_lookup_names_the_missing_partitions(orders: Embe
         assert loop.time() - began == pytest.approx(4.0, abs=0.01)
 
 
-async def test_a_lookup_of_a_partition_that_does_not_exist_is_an_error_at_once(orders: EmbeddedCluster) -> None:
+async def test_a_lookup_of_a_partition_that_does_not_exist_is_an_error_soon(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
-        with pytest.raises(UnknownTopic, match="orders-7"):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(UnknownTopic, match="'orders' has 2 partitions; there is no orders-7") as caught:
             await consumer.end_offsets([TopicPartition("orders", 7)])
+        assert (caught.value.topic, caught.value.partition) == ("orders", 7)
+        assert asyncio.get_running_loop().time() - began < 3.0
+
+
+async def test_partitions_that_were_just_added_can_be_looked_up(orders: EmbeddedCluster) -> None:
+    new = TopicPartition("orders", 3)
+    async with consumer_of(orders) as consumer:
+        await consumer.end_offsets([FIRST])
+        orders.controller.create_partitions("orders", 4, None)
+        assert await consumer.end_offsets([new]) == {new: 0}
+        assert await consumer.beginning_offsets([new]) == {new: 0}
+        assert await consumer.offsets_for_times({new: 0}) == {new: None}
 
 
 async def test_the_timeout_of_a_lookup_names_an_unknown_topic(cluster: EmbeddedCluster) -> None:
@@ -412,10 +429,14 @@ async def test_an_assignment_with_an_invalid_name_is_refused_and_changes_nothing
 
 
 async def test_a_partition_beyond_the_topics_count_is_an_error_that_names_it(orders: EmbeddedCluster) -> None:
-    async with consumer_of(orders, api_timeout=3.0) as consumer:
-        consumer.assign([TopicPartition("orders", 9)])
-        with pytest.raises(UnknownTopic, match="orders-9"):
+    async with consumer_of(orders) as consumer:
+        consumer.assign([TopicPartition("orders", 9), FIRST])
+        began = asyncio.get_running_loop().time()
+        assert len(await take(consumer, 100)) == 100
+        with pytest.raises(UnknownTopic, match="'orders' has 2 partitions; there is no orders-9") as caught:
             await anext(consumer)
+        assert (caught.value.topic, caught.value.partition) == ("orders", 9)
+        assert asyncio.get_running_loop().time() - began < 3.0
 
 
 async def test_a_topic_that_may_not_be_read_is_an_error_and_others_continue(orders: EmbeddedCluster) -> None:
@@ -423,14 +444,14 @@ async def test_a_topic_that_may_not_be_read_is_an_error_and_others_continue(orde
     orders.on(FetchRequest, topic="secret", times=None).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     async with consumer_of(orders) as consumer:
         consumer.assign([TopicPartition("secret", 0), FIRST, SECOND])
-        errors: set[str] = set()
+        errors: set[tuple[object, ...]] = set()
         records = 0
         while records < 200:
             try:
                 records += len(await consumer.poll(max_records=20, timeout=1.0))
             except AuthorizationError as error:
-                errors.add(str(error)[:18])
-        assert errors == {"fetching secret-0 "}
+                errors.add((error.topic, error.partition, error.offset))
+        assert errors == {("secret", 0, 0)}
 
 
 async def test_a_topic_that_is_created_later_is_read_from_then_on(cluster: EmbeddedCluster) -> None:
