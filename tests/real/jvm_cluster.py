@@ -66,6 +66,9 @@ class JvmNode:
         self.node_id = node_id
         self.port = quiet_port()
         self.controller_port = quiet_port()
+        self.client_port = quiet_port()
+        self.advertised_port = self.client_port
+        """The port of the CLIENT listener that clients connect to: the broker's own, or a proxy's."""
         self.state = NodeState.STOPPED
         self.directory = directory
         self._jars = jars(version)
@@ -85,9 +88,13 @@ class JvmNode:
         own = {
             "node.id": str(self.node_id),
             "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": (
+                f"PLAINTEXT://{self.address},CLIENT://127.0.0.1:{self.client_port},"
+                f"CONTROLLER://127.0.0.1:{self.controller_port}"
+            ),
+            "advertised.listeners": f"PLAINTEXT://{self.address},CLIENT://127.0.0.1:{self.advertised_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
             "log.dirs": str(self.directory / "log"),

@@ -1,0 +1,360 @@
+"""Random faults on three real brokers: ``make soak-real``, or ``python -m tests.real.soak --minutes 10``.
+
+Two writers and the members of two groups are processes of their own. Brokers are killed and suspended, clients are
+killed and suspended, and a proxy in front of each broker cuts, delays and refuses connections. At the end everything is
+healed, the groups process the rest, and the history is checked: acknowledged records are in the log, once and in order
+for the idempotent writer; each group has processed everything; no commit is beyond what was processed; no partition had
+two owners for longer than a session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiokafka_lite import Admin, Consumer, TopicPartition
+from aiokafka_lite.admin import NewTopic
+from tests.end_to_end.history import Found, History, Promises, Send, violations
+from tests.end_to_end.member_process import SESSION_TIMEOUT
+from tests.real.jvm_cluster import JvmCluster, JvmNode, NodeState, quiet_port
+from tests.real.proxy import Proxy
+from tests.real.releases import NEWEST
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "soak"
+PARTITIONS = 6
+GROUPS = {"soak-eager": "eager", "soak-cooperative": "cooperative"}
+MEMBERS = 2
+HEAL_TIMEOUT = 180.0
+SHARED = SESSION_TIMEOUT + 4.0
+"""Seconds for which two members may own a partition: the old one has not noticed yet that its session has ended."""
+
+
+class Child:
+    """A client process. It reports by lines of JSON on its standard output."""
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str], soak: Soak) -> None:
+        self.name = name
+        self.is_frozen = False
+        self.was_disturbed = False
+        """Killed or suspended at some time, so that it could not notice what happened."""
+        self._command = ("-m", module, *arguments)
+        self._soak = soak
+        self._reports: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        pipe = asyncio.subprocess.PIPE
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, *self._command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, limit=1 << 20
+        )
+        self._reports = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        while (line := await self.process.stdout.readline()).endswith(b"\n"):
+            self._soak.hear(self, json.loads(line))
+        errors = (await self.process.stderr.read()).decode(errors="replace")
+        code = await self.process.wait()
+        if code not in (0, -signal.SIGKILL):
+            self._soak.problems.append(f"{self.name} ended with {code}: {errors[-600:]}")
+
+    def kill(self) -> None:
+        self.was_disturbed = True
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+    def freeze(self) -> None:
+        self.is_frozen = self.was_disturbed = True
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.is_frozen:
+            self.is_frozen = False
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGCONT)
+
+    async def finish(self) -> None:
+        """End in good order; killed if that takes too long."""
+        self.thaw()
+        assert self.process.stdin is not None
+        assert self._reports is not None
+        self.process.stdin.close()
+        try:
+            async with asyncio.timeout(120.0):
+                await asyncio.shield(self._reports)
+        except TimeoutError:
+            self._soak.problems.append(f"{self.name} did not end within 120 s")
+            self.kill()
+            await self._reports
+
+
+@dataclass
+class Stay:
+    """A partition at one member."""
+
+    member: Child
+    since: float
+    until: float = float("inf")
+
+
+@dataclass
+class GroupState:
+    """What the members of a group reported."""
+
+    stays: dict[int, list[Stay]] = field(default_factory=lambda: defaultdict(list))
+    done: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+
+class Soak:
+    """The brokers, the clients, and what they reported."""
+
+    def __init__(self, cluster: JvmCluster, seed: int) -> None:
+        self.problems: list[str] = []
+        self._cluster = cluster
+        self._random = random.Random(seed)
+        self._sends: dict[str, Send] = {}
+        self._histories: dict[str, History] = {"idempotent": History(), "plain": History()}
+        self._groups = {name: GroupState() for name in GROUPS}
+        self._children: list[Child] = []
+        self._started = 0
+        self._faults = 0
+        self.proxies = {node.node_id: Proxy(node.advertised_port, node.client_port) for node in cluster.nodes.values()}
+
+    @property
+    def servers(self) -> str:
+        return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies.values())
+
+    # Reports.
+
+    def hear(self, child: Child, event: dict[str, Any]) -> None:
+        kind = child.name.split(" ")[0]
+        match event["event"]:
+            case "sent":
+                place = TopicPartition(TOPIC, event["partition"])
+                self._sends[event["value"]] = self._histories[kind].invoke(place, event["value"].encode())
+            case "acknowledged":
+                place = TopicPartition(TOPIC, event["partition"])
+                self._sends[event["value"]].acknowledged(place, event["offset"])
+            case "failed":
+                self._sends[event["value"]].failed(RuntimeError(event["error"]))
+            case "assigned":
+                for partition in event["partitions"]:
+                    self._groups[kind].stays[partition].append(Stay(child, event["at"]))
+            case "revoked" | "lost":
+                for partition in event["partitions"]:
+                    self._end(kind, partition, child, event["at"])
+            case "done":
+                self._groups[kind].done[event["partition"]].add(event["offset"])
+
+    def _end(self, group: str, partition: int, child: Child, at: float) -> None:
+        for stay in self._groups[group].stays[partition]:
+            if stay.member is child and stay.until == float("inf"):
+                stay.until = at
+
+    # The run.
+
+    async def run(self, minutes: float) -> None:
+        async with AsyncExitStack() as stack:
+            for proxy in self.proxies.values():
+                await proxy.start()
+                stack.push_async_callback(proxy.close)
+            stack.callback(self._kill_all)
+            async with Admin(self.servers) as admin:
+                configs = {"min.insync.replicas": "2"}
+                await admin.topics.create([NewTopic(TOPIC, PARTITIONS, replication_factor=3, configs=configs)])
+            for kind in self._histories:
+                await self._start(kind)
+            for group in GROUPS:
+                for _ in range(MEMBERS):
+                    await self._start(group)
+            end = time.monotonic() + minutes * 60
+            while time.monotonic() < end:
+                await asyncio.sleep(self._random.uniform(2.0, 8.0))
+                await self._disturb()
+            await self._heal()
+            for child in [each for each in self._children if each.name.split(" ")[0] in self._histories]:
+                await child.finish()
+            logs = await self._read_logs()
+            await self._wait_for_groups(logs)
+            for child in [each for each in self._children if each.name.split(" ")[0] in GROUPS]:
+                await child.finish()
+            await self._check(logs)
+
+    async def _start(self, kind: str) -> None:
+        self._started += 1
+        name = f"{kind} {self._started}"
+        if kind in GROUPS:
+            arguments = [self.servers, TOPIC, kind, GROUPS[kind], ""]
+            child = Child(name, "tests.end_to_end.member_process", arguments, self)
+        else:
+            arguments = [self.servers, TOPIC, str(PARTITIONS), f"{kind}{self._started}", kind]
+            child = Child(name, "tests.real.soak_writer", arguments, self)
+        self._children.append(child)
+        await child.start()
+
+    def _kill_all(self) -> None:
+        for child in self._children:
+            child.thaw()
+            child.kill()
+
+    # Faults.
+
+    async def _disturb(self) -> None:
+        self._faults += 1
+        kinds = ("kill", "stop", "freeze", "cut", "cut", "delay", "refuse", "kill_client", "freeze_client")
+        fault = self._random.choice(kinds)
+        node = self._random.choice(list(self._cluster.nodes.values()))
+        proxy = self.proxies[node.node_id]
+        seconds = self._random.choice((0.5, 2.0, 5.0, 12.0))
+        match fault:
+            case "kill" | "stop":
+                await asyncio.to_thread(node.kill if fault == "kill" else node.stop)
+                await asyncio.sleep(seconds)
+                await self._start_broker(node)
+            case "freeze":
+                node.freeze()
+                await asyncio.sleep(seconds)
+                node.thaw()
+            case "cut":
+                proxy.cut()
+            case "delay":
+                proxy.delay = self._random.choice((0.05, 0.3, 1.0))
+                await asyncio.sleep(seconds)
+                proxy.delay = 0.0
+            case "refuse":
+                proxy.refuses = True
+                proxy.cut()
+                await asyncio.sleep(seconds)
+                proxy.refuses = False
+            case "kill_client":
+                child = self._random.choice([each for each in self._children if each.process.returncode is None])
+                child.thaw()
+                child.kill()
+                await child.process.wait()
+                self._note_end(child)
+                await self._start(child.name.split(" ")[0])
+            case "freeze_client":
+                child = self._random.choice([each for each in self._children if each.process.returncode is None])
+                child.freeze()
+                await asyncio.sleep(seconds)
+                child.thaw()
+
+    async def _start_broker(self, node: JvmNode) -> None:
+        node.launch()  # in this thread: the process ends with the thread that started it
+        await asyncio.to_thread(node.wait_until_ready)
+
+    def _note_end(self, child: Child) -> None:
+        for name, group in self._groups.items():
+            for partition in group.stays:
+                self._end(name, partition, child, time.monotonic())
+
+    async def _heal(self) -> None:
+        for proxy in self.proxies.values():
+            proxy.delay, proxy.refuses = 0.0, False
+        for child in self._children:
+            child.thaw()
+        for node in self._cluster.nodes.values():
+            node.thaw()
+            if node.state is NodeState.STOPPED:
+                await self._start_broker(node)
+
+    # Checks.
+
+    async def _read_logs(self) -> dict[TopicPartition, list[Found]]:
+        """All records, read without a group."""
+        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        logs: dict[TopicPartition, list[Found]] = {partition: [] for partition in partitions}
+        async with Consumer(self.servers) as consumer:
+            consumer.assign(partitions)
+            ends = await consumer.end_offsets(partitions, timeout=HEAL_TIMEOUT)
+            async with asyncio.timeout(HEAL_TIMEOUT):
+                while any(await consumer.position(each) < ends[each] for each in partitions):
+                    for record in await consumer.poll(5000, timeout=1.0):
+                        place = TopicPartition(record.topic, record.partition)
+                        logs[place].append(Found(place, record.offset, bytes(record.value or b"")))
+        return logs
+
+    def _missing(self, logs: dict[TopicPartition, list[Found]]) -> dict[str, int]:
+        counts = {
+            name: sum(found.offset not in group.done[each.partition] for each, log in logs.items() for found in log)
+            for name, group in self._groups.items()
+        }
+        return {name: count for name, count in counts.items() if count}
+
+    async def _wait_for_groups(self, logs: dict[TopicPartition, list[Found]]) -> None:
+        end = time.monotonic() + HEAL_TIMEOUT
+        while (missing := self._missing(logs)) and time.monotonic() < end:
+            await asyncio.sleep(0.5)
+        for name, count in missing.items():
+            self.problems.append(f"group {name} never processed {count} records")
+
+    async def _check(self, logs: dict[TopicPartition, list[Found]]) -> None:
+        found = [record for log in logs.values() for record in log]
+        for kind, promises in (("idempotent", Promises()), ("plain", Promises(once=False))):
+            history = self._histories[kind]
+            for send in history.sends:
+                if send.outcome.name == "PENDING":
+                    send.failed(RuntimeError("the process was killed"))
+            own = [record for record in found if record.value.startswith(kind.encode())]
+            for violation, evidence in violations(history, own, promises):
+                self.problems.append(f"{kind}: {violation.value}: {evidence}")
+        async with Admin(self.servers) as admin:
+            for name, group in self._groups.items():
+                committed = (await admin.groups.offsets([name]))[name]
+                for place, offset in committed.items():
+                    early = len(set(range(offset.offset)) - group.done[place.partition])
+                    if early:
+                        text = f"committed {place} up to {offset.offset}, with {early} records that are not processed"
+                        self.problems.append(f"group {name} {text}")
+        for name, group in self._groups.items():
+            for partition, stays in group.stays.items():
+                self._check_owners(name, partition, stays)
+
+    def _check_owners(self, group: str, partition: int, stays: list[Stay]) -> None:
+        for number, one in enumerate(stays):
+            for other in stays[number + 1 :]:
+                shared = min(one.until, other.until) - max(one.since, other.since)
+                if shared > SHARED and not one.member.was_disturbed and not other.member.was_disturbed:
+                    names = f"{one.member.name} and {other.member.name}"
+                    self.problems.append(f"{names} of {group} both owned partition {partition} for {shared:.1f} s")
+
+    def summary(self) -> str:
+        sends = sum(len(history.sends) for history in self._histories.values())
+        return f"{self._faults} faults, {sends} sends, {self._started} client processes, {len(self.problems)} problems"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.real.soak", description=__doc__.split("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="decides the order of the faults")
+    options = parser.parse_args()
+    print(f"three brokers {NEWEST}, {options.minutes:g} minutes, seed {options.seed}", flush=True)
+    cluster = JvmCluster(NEWEST)
+    for node in cluster.nodes.values():
+        node.advertised_port = quiet_port()
+    cluster.start()
+    try:
+        soak = Soak(cluster, options.seed)
+        asyncio.run(soak.run(options.minutes))
+    finally:
+        cluster.close()
+    for problem in soak.problems[:20]:
+        print(f"  {problem[:600]}")
+    print(soak.summary())
+    return bool(soak.problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
