@@ -89,7 +89,7 @@ class Faults:
 
     async def _request(self, step: Step) -> None:
         request = getattr(messages, f"{step.request}Request")
-        fault = self._cluster.on(request, times=2)
+        fault = self._cluster.on(request, times=1 if step.amount == 1.0 else 2)
         match step.fault:
             case "truncate":
                 fault.truncate(int(step.amount))
@@ -201,6 +201,18 @@ class Faults:
     async def _member_slow(self, step: Step) -> None:
         if member := self._member(step):
             member.slow = step.amount
+
+    async def _member_isolated(self, step: Step) -> None:
+        if member := self._member(step):
+            network = self._world.network
+            network.isolate(member.name)
+            asyncio.get_running_loop().call_later(step.amount, network.rejoin, member.name)
+
+    async def _member_overdue(self, step: Step) -> None:
+        """A member exceeds max_poll_interval, and the coordinator is slow when it leaves the group."""
+        if member := self._member(step):
+            member.slow = 12.0
+            self._cluster.on(messages.LeaveGroupRequest).delay(step.amount)
 
     async def _member_pauses(self, step: Step) -> None:
         member = self._member(step)

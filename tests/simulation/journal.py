@@ -25,6 +25,8 @@ from tests.simulation.workload import WriterPlan
 
 SESSION_TIMEOUT = 6.0
 MAX_POLL_INTERVAL = 10.0
+LAST_HEARTBEAT = 3.0
+"""Seconds in which the last heartbeat of a session fails: ``request_timeout``."""
 
 MOST_REQUESTS = 60
 """The most requests of one kind that a client may send to one broker in a second of virtual time.
@@ -114,32 +116,44 @@ def rate_anomalies(exchanges: Iterable[Exchange]) -> Iterator[str]:
             yield f"{client} sent {count} {request.__name__} to broker {node} in second {second}"
 
 
-def may_have_lost(
-    owner: str, now: float, exchanges: Sequence[Exchange], coordinator: int, *, cut_off: Callable[[int], bool]
+def may_share(
+    owner: str,
+    new: str,
+    now: float,
+    exchanges: Sequence[Exchange],
+    coordinator: int,
+    *,
+    cut_off: Callable[[int], bool],
+    blocked: float,
 ) -> bool:
-    """Whether the coordinator may have given a member's partitions to another one before the member could see it.
+    """Whether two members may own a partition for a while, because the coordinator could not know, or the member.
 
-    That is so if the member was not in contact with the coordinator for a session timeout; if it did not join again
-    within the rebalance timeout; or if it was in contact with an old coordinator that is cut off from the cluster.
+    That is so if the session of the old owner ended, but only until its last heartbeat has failed; if it did not join
+    again within the rebalance timeout; or if one of the two was in contact with an old coordinator that is cut off from
+    the cluster, and so does not know the new generation. ``blocked`` is the time for which the loop was blocked.
     """
+    contact, rebalancing_since = _contact(owner, now, exchanges)
+    if contact is None or now - rebalancing_since >= MAX_POLL_INTERVAL:
+        return True
+    if SESSION_TIMEOUT <= now - contact.at <= SESSION_TIMEOUT + LAST_HEARTBEAT + blocked:
+        return True
+    contacts = (contact, _contact(new, now, exchanges)[0])
+    return any(each is not None and each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
+
+
+def _contact(member: str, now: float, exchanges: Sequence[Exchange]) -> tuple[Exchange | None, float]:
+    """The last successful request of a member, and since when the coordinator has asked it to join again."""
     rebalancing_since = now
     contact: Exchange | None = None
     for exchange in reversed(exchanges):
-        if exchange.client_id != owner:
-            continue
-        code = _group_code(exchange)
+        code = _group_code(exchange) if exchange.client_id == member else None
         if code not in _IN_THE_GROUP:
             continue
         contact = contact or exchange
         if code is not ErrorCode.REBALANCE_IN_PROGRESS:
             break
         rebalancing_since = exchange.at
-    return (
-        contact is None
-        or now - contact.at >= SESSION_TIMEOUT
-        or now - rebalancing_since >= MAX_POLL_INTERVAL
-        or (contact.node_id != coordinator and cut_off(contact.node_id))
-    )
+    return contact, rebalancing_since
 
 
 def _group_code(exchange: Exchange) -> ErrorCode | None:

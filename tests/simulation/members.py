@@ -264,6 +264,7 @@ class ConsumerMember(Member, RebalanceListener):
                 target = max(0, expected - 4)
                 self.consumer.seek(partition, target)
                 self.restart_order([partition])
+                self._next[partition] = target
 
     async def unsubscribe(self, seconds: float) -> None:
         with suppress(IllegalStateError):  # not started yet, or closed meanwhile

@@ -1,6 +1,7 @@
 """The network between the clients and the cluster of a simulation: every byte passes through it.
 
-It can delay the bytes of a broker, cut a connection after any byte, and deliver a broker's answer twice.
+It can delay the bytes of a broker, cut a connection after any byte, deliver a broker's answer twice, and isolate a
+client: its connections stay open, and nothing passes.
 """
 
 from __future__ import annotations
@@ -17,20 +18,29 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class Network:
-    """A connector. Brokers are named by their port."""
+    """Connects clients, which have names, to brokers, which are named by their port."""
 
     def __init__(self, inner: Connector) -> None:
         self._inner = inner
         self._links: dict[_Link, None] = {}
         self._latency: dict[int, float] = {}
+        self._isolated: dict[str, asyncio.Event] = {}
 
     @property
     def open_links(self) -> int:
         """The connections that are open."""
         return len(self._links)
 
-    async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[MemoryTransport, P]:
-        link = _Link(port, self._links, lambda: self._latency.get(port, 0.0))
+    def connector_of(self, client: str) -> Connector:
+        """The connector of one client."""
+        return _ClientConnector(self, client)
+
+    async def connect(
+        self, client: str, host: str, port: int, protocol_factory: Callable[[], P]
+    ) -> tuple[MemoryTransport, P]:
+        if client in self._isolated:
+            await self._isolated[client].wait()
+        link = _Link(client, port, self._links, lambda: self._latency.get(port, 0.0), lambda: client in self._isolated)
         await self._inner.connect(host, port, lambda: link.to_broker)
         near, _ = memory_pipe(protocol_factory, lambda: link.to_client, server_address=(host, port))
         self._links[link] = None
@@ -52,18 +62,54 @@ class Network:
             if link.port == port:
                 link.repeats = True
 
+    def isolate(self, client: str) -> None:
+        """Hold the bytes of a client, and its attempts to connect, until ``rejoin``."""
+        self._isolated.setdefault(client, asyncio.Event())
+
+    def rejoin(self, client: str) -> None:
+        """Deliver what was held, as TCP does when the network is back."""
+        healed = self._isolated.pop(client, None)
+        if healed is None:
+            return
+        healed.set()
+        for link in list(self._links):
+            if link.client == client:
+                link.flush()
+
     def heal(self) -> None:
         self._latency.clear()
+        for client in list(self._isolated):
+            self.rejoin(client)
+
+
+class _ClientConnector:
+    """The network as one client sees it."""
+
+    def __init__(self, network: Network, client: str) -> None:
+        self._network = network
+        self._client = client
+
+    async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[MemoryTransport, P]:
+        return await self._network.connect(self._client, host, port, protocol_factory)
 
 
 class _Link:
     """One connection: a pipe to the client, a pipe to the broker, and what passes between them."""
 
-    def __init__(self, port: int, links: dict[_Link, None], latency: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: str,
+        port: int,
+        links: dict[_Link, None],
+        latency: Callable[[], float],
+        is_held: Callable[[], bool],
+    ) -> None:
+        self.client = client
         self.port = port
         self.repeats = False
         self._links = links
         self._latency = latency
+        self._is_held = is_held
         self._left: int | None = None  # bytes until the cut
         self._last = 0.0
         self._delayed: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
@@ -83,21 +129,28 @@ class _Link:
         self._then(self._deliver, side, data)
 
     def end(self, side: _Side) -> None:
-        self._links.pop(self, None)
         self._then(self._end, side)
 
     def _then(self, function: Callable[..., None], *arguments: object) -> None:
         loop = asyncio.get_running_loop()
         self._last = max(self._last, loop.time() + self._latency())
-        if self._last <= loop.time() and not self._delayed:
+        if self._is_held():
+            self._delayed.append((function, arguments))
+        elif self._last <= loop.time() and not self._delayed:
             function(*arguments)
         else:  # timers of the same time may fire in any order, so each one runs the first entry
             self._delayed.append((function, arguments))
             loop.call_at(self._last, self._run_next)
 
     def _run_next(self) -> None:
-        function, arguments = self._delayed.popleft()
-        function(*arguments)
+        if self._delayed and not self._is_held():
+            function, arguments = self._delayed.popleft()
+            function(*arguments)
+
+    def flush(self) -> None:
+        """Deliver everything that was delayed or held."""
+        while self._delayed:
+            self._run_next()
 
     def _deliver(self, side: _Side, data: bytes) -> None:
         other = self.to_client if side is self.to_broker else self.to_broker
@@ -110,6 +163,7 @@ class _Link:
         side.transport.abort()
 
     def _end(self, side: _Side) -> None:
+        self._links.pop(self, None)
         other = self.to_client if side is self.to_broker else self.to_broker
         other.transport.close()
 

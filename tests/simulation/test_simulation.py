@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.simulation.old_bugs import OLD_BUGS, ROOT, OldBug, put_back
 from tests.simulation.schedule import Step, schedule, shrink
 from tests.simulation.world import simulate
 
@@ -47,3 +50,12 @@ def test_a_schedule_is_shrunk_to_the_steps_that_matter() -> None:
     steps = schedule(7)
     culprit = Step(0.0, "kill", node=2)
     assert shrink([*steps, culprit, *steps], lambda fewer: culprit in fewer) == [culprit]
+
+
+@pytest.mark.parametrize("bug", OLD_BUGS, ids=lambda bug: bug.name)
+def test_every_old_bug_can_be_put_back(bug: OldBug, tmp_path: Path) -> None:
+    copy = tmp_path / bug.path
+    copy.parent.mkdir(parents=True)
+    shutil.copy(ROOT / bug.path, copy)
+    put_back(bug, tmp_path)
+    compile(copy.read_text(), bug.path, "exec")

@@ -24,7 +24,7 @@ from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.embedded import ClusterConfig
 from tests.embedded.producer.logs import values_of
 from tests.simulation.faults import Faults
-from tests.simulation.journal import commit_anomalies, log_anomalies, may_have_lost, rate_anomalies
+from tests.simulation.journal import commit_anomalies, log_anomalies, may_share, rate_anomalies
 from tests.simulation.members import SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import PARTITIONS, Step, schedule
@@ -70,6 +70,7 @@ class World:
     def __init__(self, seed: int, steps: Sequence[Step], plan: Workload, *, with_exchanges: bool) -> None:
         self.random = Random(seed ^ 0x5EED)
         self.clock_jump = 0.0
+        self.blocked = 0.0
         self.clients: list[weakref.ref[Any]] = []
         self._seed = seed
         self._steps = steps
@@ -89,7 +90,7 @@ class World:
     def client(self, kind: Callable[..., Any], **settings: Any) -> Any:
         made = kind(
             self.cluster.bootstrap_servers,
-            connector=self.network,
+            connector=self.network.connector_of(settings.get("client_id", kind.__name__)),
             request_timeout=3.0,
             api_timeout=API_TIMEOUT,
             **settings,
@@ -125,6 +126,7 @@ class World:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, virtual_time.VirtualTimeLoop)
         loop.now += seconds
+        self.blocked += seconds
         for scope in self._bounds:
             when = scope.when()
             if when is not None and not scope.expired():
@@ -138,9 +140,9 @@ class World:
             return
         coordinator = self.faults.coordinator_of(group.plan.group_id)
         now = asyncio.get_running_loop().time()
-        if not may_have_lost(
-            member.name, now, list(self.cluster.history), coordinator, cut_off=self.faults.was_cut_off
-        ):
+        exchanges = list(self.cluster.history)
+        names, cut_off = (member.name, new), self.faults.was_cut_off
+        if not may_share(*names, now, exchanges, coordinator, cut_off=cut_off, blocked=self.blocked):
             self.anomaly(f"{new} was assigned {partition} while {member.name} owned it")
 
     # The run.
@@ -195,9 +197,11 @@ class World:
                 await self.faults.heal()
             for writer in self.writers:
                 await writer.finish()
-            await self.faults.finish()
             for topic in (FIXED, GROWING):
                 await self.cluster.until_in_sync(topic, 120.0)
+            for writer in self.writers:
+                await writer.probe()
+            await self.faults.finish()
             logs = {each: values_of(self.cluster, each.topic, each.partition) for each in self.partitions()}
             for writer in self.writers:
                 for anomaly in log_anomalies(writer.plan, writer.history, logs):

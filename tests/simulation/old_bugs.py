@@ -1,0 +1,126 @@
+"""Old bugs of this project, put back one at a time: the simulation has to find each within 100 seeds.
+
+``python -m tests.simulation.old_bugs`` copies the package into a temporary directory, replaces the text of the fix by
+that of the bug, and searches seeds until one fails, which must pass without the bug. It prints that seed and its first
+broken promise. This shows that the simulation can see such bugs; run it after changes to the simulation. With names as arguments it tries only those.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulation.world import simulate
+
+ROOT = Path(__file__).parents[2]
+SEEDS = "0-100"
+WORKERS = os.environ.get("WORKERS", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class OldBug:
+    """A bug, and how to put it back: ``fixed`` occurs once in ``path`` and becomes ``broken``."""
+
+    name: str
+    effect: str
+    path: str
+    fixed: str
+    broken: str
+
+
+OLD_BUGS = (
+    OldBug(
+        "read-while-leaving",
+        "a member that reads again while LeaveGroup is in flight never joins again",
+        "aiokafka_lite/group/member.py",
+        "                self._overdue = False\n                return self._follow_subscription()\n",
+        "                return self._follow_subscription()\n",
+    ),
+    OldBug(
+        "session-without-heartbeats",
+        "a member without heartbeats keeps partitions that another coordinator has given to other members",
+        "aiokafka_lite/group/heartbeats.py",
+        "                if loop.time() + pause >= self._session_ends:\n                    await self._expire()\n",
+        "",
+    ),
+    OldBug(
+        "late-answer",
+        "an answer to Fetch from before a seek is applied after it",
+        "aiokafka_lite/consumer/fetch_answers.py",
+        "return assigned.position.version != version or not self._subscription.holds(assigned)",
+        "return not self._subscription.holds(assigned)",
+    ),
+    OldBug(
+        "record-in-hand",
+        "a commit during the work on a record includes that record",
+        "aiokafka_lite/consumer/poll_tracker.py",
+        "offset = chunk.in_hand",
+        "offset = chunk.last_taken + 1",
+    ),
+    OldBug(
+        "new-numbers",
+        "a batch without an answer is sent again under other sequence numbers, and is written twice",
+        "aiokafka_lite/producer/partition.py",
+        "        lacking = self._renumber\n",
+        "        lacking = True\n",
+    ),
+    OldBug(
+        "gap-after-expiry",
+        "after an expired batch the producer keeps its epoch, and the broker refuses everything behind the gap",
+        "aiokafka_lite/producer/partition.py",
+        "self._needs_new_epoch or (batch.sequence != NO_SEQUENCE and not batch.is_written)",
+        "self._needs_new_epoch",
+    ),
+    OldBug(
+        "overtaking",
+        "without idempotence two batches of a partition are in flight, and a retried one is overtaken",
+        "aiokafka_lite/producer/partition.py",
+        "self._depth = depth if ids is not None else 1",
+        "self._depth = depth",
+    ),
+)
+
+
+def put_back(bug: OldBug, root: Path) -> None:
+    """Replace the fix by the bug. Raises ValueError if the code has changed, so ``fixed`` does not occur once."""
+    path = root / bug.path
+    text = path.read_text()
+    if text.count(bug.fixed) != 1:
+        raise ValueError(f"{bug.name}: {bug.path} has the text of the fix {text.count(bug.fixed)} times, not once")
+    path.write_text(text.replace(bug.fixed, bug.broken))
+
+
+def search(bug: OldBug) -> tuple[bool, str]:
+    """Whether the simulation finds the bug, and its output."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name in ("aiokafka_lite", "tests"):
+            shutil.copytree(ROOT / name, Path(directory) / name, ignore=shutil.ignore_patterns("__pycache__"))
+        put_back(bug, Path(directory))
+        options = ["--failures", "1", "--no-shrink", "--workers", WORKERS]
+        command = [sys.executable, "-m", "tests.simulation", SEEDS, *options]
+        run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    lines = run.stdout.splitlines() or run.stderr.splitlines()[-1:]
+    found = re.match(r"seed (\d+):", lines[0] if lines else "")
+    if found is not None and simulate(int(found[1])).anomalies:
+        return False, f"seed {found[1]} fails without the bug as well"
+    return found is not None, "\n".join(lines[:2])
+
+
+def main() -> int:
+    wanted = [bug for bug in OLD_BUGS if not sys.argv[1:] or bug.name in sys.argv[1:]]
+    missed = 0
+    for bug in wanted:
+        found, output = search(bug)
+        missed += not found
+        print(f"{'found' if found else 'MISSED'}: {bug.name}: {bug.effect}\n{output}", flush=True)
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
