@@ -1,8 +1,9 @@
 """Old bugs of this project, put back one at a time: the simulation has to find each within 100 seeds.
 
 ``python -m tests.simulation.old_bugs`` copies the package into a temporary directory, replaces the text of the fix by
-that of the bug, and searches seeds until one fails, which must pass without the bug. It prints that seed and its first
-broken promise. This shows that the simulation can see such bugs; run it after changes to the simulation. With names as arguments it tries only those.
+that of the bug, and searches seeds until one fails. That seed must pass without the bug. It is printed with its first
+broken promise. This shows that the simulation can see such bugs; run it after changes to the simulation. With names as
+arguments it tries only those.
 """
 
 from __future__ import annotations
