@@ -56,7 +56,7 @@ class Consumer(Component, Generic[K, V]):
     partitions of ``topics`` (names, or a compiled regular expression that whole names must match) are shared among the
     members of the group. Reading begins at the group's committed offsets, and processed records are committed: asking
     for the next record, list or batch means that everything returned before is processed. One task should read.
-    ``strategies`` (range and cooperative-sticky by default; those of this package also by name, as in ``["range"]``)
+    ``strategies`` (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in ``["range"]``)
     and ``listener`` need a group. A consumer with a ``group_id`` and no ``topics`` is not a member: the group only
     keeps the offsets of the partitions given to ``assign``.
 
@@ -70,7 +70,7 @@ class Consumer(Component, Generic[K, V]):
     ``"raise"`` (reading stays at the record until ``seek``), ``"skip"``, ``"raw"``, or a function.
 
     ``on_offset_reset`` is called when an offset does not exist any more and ``auto_offset_reset`` chose another one;
-    its exception ends the consumer. ``clock`` returns seconds since the epoch, for a policy ``by_duration``.
+    the next read raises its exception once. ``clock`` returns seconds since the epoch, for a policy ``by_duration``.
 
     Every read may be cancelled and loses nothing by it: the position moves when a record is returned. If a partition
     cannot be read (a damaged batch, an offset that is gone without a policy), reading raises its error, the partition
@@ -106,8 +106,7 @@ class Consumer(Component, Generic[K, V]):
             runtime=Runtime(clock),
         )
         wanted = checked_topics(topics)
-        if group_id is None:
-            _check_without_group(wanted, strategies, listener)
+        _check_group_arguments(group_id, wanted, strategies, listener)
         if listener is not None and not isinstance(listener, RebalanceListener):
             raise ConfigurationError(must_be("listener", "an instance of RebalanceListener", listener))
         make_group = None
@@ -135,12 +134,14 @@ class Consumer(Component, Generic[K, V]):
         """Commit what is marked, leave the group, and end within ``timeout`` seconds (3 by default).
 
         A static member does not leave, so that a restart causes no rebalance; ``leave_group`` overrides that. After the
-        timeout, all tasks are cancelled. Raises the exception that ended the consumer before, if there is one.
+        timeout, all tasks are cancelled. Raises the exception that ended the consumer before, if there is one, or an
+        exception of a callback that no read has raised.
         """
         check_timeout(timeout)
         if leave_group is not None:
             self._leave_group = leave_group
         await super().close(timeout)
+        self._core.reader.raise_error()
 
     def diagnose(self) -> ConsumerDiagnosis:
         """The state of the consumer, its membership, its connections and its event loop, to print into a bug report.
@@ -155,6 +156,14 @@ class Consumer(Component, Generic[K, V]):
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The assigned partitions."""
         return tuple(self._core.subscription.partitions)
+
+    async def wait_assigned(self, *, timeout: float | None = None) -> tuple[TopicPartition, ...]:
+        """Wait until the group has assigned partitions to this member, maybe none, and return them.
+
+        Returns at once while there is an assignment. Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by
+        default), IllegalStateError if there is nothing to read, and errors of the membership.
+        """
+        return await self._positions.wait_assigned(timeout)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others. Partitions that stay keep position, pause and fetched records.
@@ -180,7 +189,10 @@ class Consumer(Component, Generic[K, V]):
         return self._core.topics
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Return no records of these partitions (of all by default) until ``resume``. Fetched records stay."""
+        """Return no records of these partitions (of all by default) until ``resume``. Fetched records stay.
+
+        Raises IllegalStateError before the first assignment; see ``wait_assigned``.
+        """
         self._positions.set_paused(partitions, True)
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -231,7 +243,8 @@ class Consumer(Component, Generic[K, V]):
         """Read from the first offset of these partitions, or of all assigned ones.
 
         Returns when the offsets are known, or at once before the start. Raises as ``position``, within ``timeout``
-        seconds (``api_timeout`` by default). If the call is cancelled, the lookup continues.
+        seconds (``api_timeout`` by default), and IllegalStateError before the first assignment; see ``wait_assigned``.
+        If the call is cancelled, the lookup continues.
         """
         await self._positions.seek_by(Reset.EARLIEST, partitions, timeout)
 
@@ -391,13 +404,15 @@ def _checked_assignment(partitions: Iterable[TopicPartition]) -> list[TopicParti
     return wanted
 
 
-def _check_without_group(topics: object, strategies: object, listener: object) -> None:
-    """Raise ConfigurationError for arguments that need a group."""
-    if isinstance(topics, re.Pattern):
+def _check_group_arguments(group_id: str | None, topics: object, strategies: object, listener: object) -> None:
+    """Raise ConfigurationError for arguments that need a group, or a member of one."""
+    if group_id is None and isinstance(topics, re.Pattern):
         raise ConfigurationError(f"topics given by a pattern require a group_id, got {topics!r}")
     for name, value in (("strategies", strategies), ("listener", listener)):
-        if value is not None:
+        if value is not None and group_id is None:
             raise ConfigurationError(f"{name} requires a group_id")
+        if value is not None and not topics:
+            raise ConfigurationError(f"{name} requires topics: a consumer without topics is not a member of its group")
 
 
 def _group_maker(
@@ -412,7 +427,12 @@ def _group_maker(
     from .commit_only import CommitOnlyGroup
     from .membership import Membership
 
-    def make(client: Client, subscription: Subscription, positions: PositionWait) -> GroupSide:
+    def make(
+        client: Client,
+        subscription: Subscription,
+        positions: PositionWait,
+        on_callback_error: Callable[[Exception], None],
+    ) -> GroupSide:
         if not topics:
             return CommitOnlyGroup(client, subscription, config, spawn=service.start_child)
         return Membership(
@@ -423,6 +443,7 @@ def _group_maker(
             strategies=strategies,
             listener=listener or RebalanceListener(),
             handle=RebalanceHandle(weakref.proxy(consumer)),  # a task holds the handle: rule 4 of aio.service
+            on_listener_error=on_callback_error,
             positions=positions,
             spawn=service.start_child,
         )

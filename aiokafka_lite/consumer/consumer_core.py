@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ..group.coordinator import Coordinator
     from .group_side import GroupSide
 
-MakeGroupSide = Callable[["Client", Subscription, PositionWait], "GroupSide"]
+MakeGroupSide = Callable[["Client", Subscription, PositionWait, Callable[[Exception], None]], "GroupSide"]
+"""The last argument is to be called with an exception of the listener."""
 
 
 class ConsumerCore(ReadingCore):
@@ -36,7 +37,9 @@ class ConsumerCore(ReadingCore):
         make_group: MakeGroupSide | None,
     ) -> None:
         super().__init__(service, options, topics if make_group is None and isinstance(topics, tuple) else ())
-        self.group = None if make_group is None else make_group(self.client, self.subscription, self.positions)
+        self.group = None if make_group is None else make_group(
+            self.client, self.subscription, self.positions, self.on_callback_error
+        )
         self.reader = Reader(
             self.subscription,
             options.consumer,
@@ -56,6 +59,9 @@ class ConsumerCore(ReadingCore):
         if self.group is not None:
             self.group.start()
         await self.positions.until_fixed(tuple(self.subscription.partitions), self.options.client.api_timeout)
+
+    def on_callback_error(self, error: Exception) -> None:
+        self.reader.raise_once(error)
 
     async def end(self, leave_group: bool | None) -> None:
         """Stop fetching, and commit and leave the group."""

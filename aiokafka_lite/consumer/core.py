@@ -76,7 +76,14 @@ class ReadingCore(SubscriptionObserver):
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
         self.on_moved([partition])
         if self.options.on_offset_reset is not None:
-            self.options.on_offset_reset(partition, old, new, reason)
+            try:
+                self.options.on_offset_reset(partition, old, new, reason)
+            except Exception as error:  # noqa: BLE001 - a callback may raise anything, and the user gets it
+                self.on_callback_error(error)
+
+    def on_callback_error(self, error: Exception) -> None:
+        """A callback of the user raised this: raise it to the user."""
+        raise NotImplementedError
 
     def diagnose(self, coordinator: Coordinator | None) -> ConsumerDiagnosis:
         from .diagnosis import diagnose

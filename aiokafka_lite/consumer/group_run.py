@@ -136,6 +136,9 @@ class GroupCore(ReadingCore):
         self._reset.add(partition)
         super().on_reset(partition, old, new, reason)
 
+    def on_callback_error(self, error: Exception) -> None:
+        self._on_handler_error(error)
+
     def _readers(self) -> Iterable[ClaimReader]:
         return () if self._run is None else self._run.readers.values()
 

@@ -36,6 +36,8 @@ class GroupSide:
 
     offsets: Offsets
     coordinator: Coordinator | None = None
+    has_assignment = False
+    """Whether the group has assigned partitions to this member, maybe none, and it did not lose them since."""
 
     def __init__(self, config: GroupConfig, subscription: Subscription) -> None:
         self.config = config
@@ -57,6 +59,9 @@ class GroupSide:
     def subscribe(self, topics: Topics) -> None:
         """Read other topics. Only a member does."""
         raise NotImplementedError
+
+    async def wait_assigned(self) -> None:
+        """Wait until a member has an assignment, and its listener has returned."""
 
     def metadata(self) -> GroupMetadata:
         """The identity for a transaction."""

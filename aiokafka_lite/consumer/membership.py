@@ -8,8 +8,9 @@ then stay paused.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
@@ -44,6 +45,7 @@ class Membership(GroupSide):
         strategies: Sequence[AssignmentStrategy | str],
         listener: RebalanceListener,
         handle: RebalanceHandle,
+        on_listener_error: Callable[[Exception], None],
         positions: PositionWait,
         spawn: Callable[..., anyio.CancelScope],
     ) -> None:
@@ -52,9 +54,11 @@ class Membership(GroupSide):
         self._topics = topics
         self._listener = listener
         self._handle = handle
+        self._on_listener_error = on_listener_error
         self._positions = positions
         self._position_timeout = min(client.config.api_timeout, config.time_to_revoke)
         self._started = False
+        self._assigned = asyncio.Event()
         self.coordinator = Coordinator(
             client, config, client.config, strategies=strategies, reading=self, spawn=spawn
         )
@@ -105,14 +109,16 @@ class Membership(GroupSide):
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         revoked = self._held(partitions)
         if revoked:
-            await call("on_revoked()", self._listener.on_revoked(self._handle, revoked))
+            await self._call("on_revoked()", lambda: self._listener.on_revoked(self._handle, revoked))
             self.subscription.remove(revoked)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self.has_assignment = False
+        self._assigned.clear()
         lost = self._held(partitions)
         if lost:
             self.subscription.remove(lost)
-            await call("on_lost()", self._listener.on_lost(self._handle, lost))
+            await self._call("on_lost()", lambda: self._listener.on_lost(self._handle, lost))
 
     async def assigned(
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
@@ -123,13 +129,25 @@ class Membership(GroupSide):
                 assigned.seek(committed.offset, committed.leader_epoch)
 
         partitions = self.subscription.extend(added, prepare, pause_reason=PauseReason.ASSIGNING)
+        self.has_assignment = True
         await self._positions.until_announced(list(added), self._position_timeout)
-        await call("on_assigned()", self._listener.on_assigned(self._handle, list(added)))
+        await self._call("on_assigned()", lambda: self._listener.on_assigned(self._handle, list(added)))
         kept = [each for each in partitions if each.position.pause_reason is PauseReason.ASSIGNING]
         self.subscription.change(kept, lambda each: each.position.pause_for(PauseReason.NONE))
+        self._assigned.set()
+
+    async def wait_assigned(self) -> None:
+        await self._assigned.wait()
 
     def idle_for(self, now: float) -> float:
         return self.tracker.idle_for(now)
+
+    async def _call(self, what: str, listener: Callable[[], Awaitable[None]]) -> None:
+        """Call the listener. As in Java's client, the next read raises its exception, and the rebalance continues."""
+        try:
+            await call(what, listener())
+        except Exception as error:  # noqa: BLE001 - a listener may raise anything, and the user gets it
+            self._on_listener_error(error)
 
     def _held(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         return [assigned.partition for assigned in self.subscription.select(partitions)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from ..aio.deadline import deadline
 from ..aio.service import ServiceState
 from ..arguments import check_timeout
 from ..arguments import offset as checked_offset
 from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
+from ..errors import IllegalStateError
 from ..types import OffsetAndMetadata, TopicPartition
 from .consumer_core import ConsumerCore
 from .offsets import LATEST, OffsetAndTimestamp, list_offsets
@@ -38,6 +40,25 @@ class Positions:
             return list(self._subscription)
         return [self._subscription[each] for each in checked_partitions(partitions)]
 
+    def _select_some(self, partitions: Partitions) -> list[AssignedPartition]:
+        """As ``select``, but raises IllegalStateError before the first assignment: the call would have no effect."""
+        if partitions is None and not self._subscription.partitions:
+            group = self._core.group
+            if group is None or not group.has_assignment:
+                raise IllegalStateError("no partition is assigned yet; await wait_assigned() first")
+        return self.select(partitions)
+
+    async def wait_assigned(self, timeout: float | None) -> tuple[TopicPartition, ...]:
+        core = self._core
+        core.service.check()
+        core.check_something_to_read()
+        limit = self.limit(timeout)
+        group, coordinator = core.group, core.coordinator
+        if group is not None and coordinator is not None:
+            with deadline(limit, lambda: f"no assignment within {limit:g} s; the membership is {coordinator.member!r}"):
+                await core.service.while_running(group.wait_assigned())
+        return tuple(self._subscription.partitions)
+
     # Moving.
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -49,7 +70,7 @@ class Positions:
     async def seek_by(self, reset: Reset, partitions: Partitions, timeout: float | None) -> None:
         self._core.check_usable()
         limit = self.limit(timeout)
-        chosen = self.select(partitions)
+        chosen = self._select_some(partitions)
         self._subscription.change(chosen, lambda each: each.reset_by(reset), moves=True)
         if self._core.service.state is not ServiceState.NEW:
             await self._wait(chosen, limit)
@@ -60,7 +81,7 @@ class Positions:
         limit = self.limit(timeout)
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + limit
-        chosen = self.select(partitions)
+        chosen = self._select_some(partitions)
         versions = {each.partition: each.position.version for each in chosen}
         lookup = group.offsets.fetch([each.partition for each in chosen], timeout=limit)
         committed = await self._core.service.while_running(lookup)
@@ -85,7 +106,7 @@ class Positions:
             if paused:
                 assigned.buffer.pack()
 
-        self._subscription.change(self.select(partitions), apply)
+        self._subscription.change(self._select_some(partitions) if paused else self.select(partitions), apply)
 
     # Asking.
 

@@ -8,11 +8,13 @@ Rules of this file:
 2. A position moves when a record is returned, never before. A method that awaits takes nothing before its last await.
 3. A turn ends between batches only. In the middle of a batch it would leave one unpacked batch per partition in memory.
 4. What stands in the way of more records is raised once nothing was taken: records before an error are returned first.
+   So are exceptions of the user's callbacks (``raise_once``), which no read has caused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ..aio.retry import Backoff
@@ -25,6 +27,8 @@ from .fetched import Chunk
 from .partition import AssignedPartition
 from .poll_tracker import PollTracker
 from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
 
 TURN = 500
 """Records after which the next partition has its turn, at the end of a decoded batch."""
@@ -73,6 +77,7 @@ class Reader:
         self._iterated: Chunk | None = None
         self._served: AssignedPartition | None = None  # the partition of the chunk that was returned last
         self._failed: AssignedPartition | None = None  # the partition whose error was raised last
+        self._error: Exception | None = None  # of a callback; the next read raises it
         self._data = asyncio.Event()
         self._turn_left = TURN
         self._budget = YIELD_BUDGET
@@ -83,6 +88,20 @@ class Reader:
         """There may be something to read."""
         self._data.set()
 
+    def raise_once(self, error: Exception) -> None:
+        """The next read raises this exception of a user's callback, and the reads after it continue."""
+        if self._error is not None:
+            logger.error("a callback of the consumer failed before a read could raise the last failure", exc_info=error)
+            return
+        self._error = error
+        self.notice()
+
+    def raise_error(self) -> None:
+        """Raise what ``raise_once`` was called with, unless a read did."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
     async def wait(self, *, more: bool = False, only: Only = None) -> None:
         """Wait until something can be read, or with ``more`` until something else comes.
 
@@ -91,7 +110,7 @@ class Reader:
         # Cleared before the look: what comes after it sets the event again. With ``more``, old data must not end the
         # wait.
         self._data.clear()
-        if more or self._first_ready(only) is None:
+        if self._error is None and (more or self._first_ready(only) is None):
             await self._data.wait()
 
     @property
@@ -212,7 +231,7 @@ class Reader:
         """Whether a batch of ``max_records`` is buffered, or as much of a partition as is ever fetched ahead."""
         # ``available`` does not see how far an iteration came before it is settled.
         self.settle()
-        return any(
+        return self._error is not None or any(
             each.failure is not None or each.buffer.available >= max_records or not each.wants_data
             for each in self._subscription.ready.values()
         )
@@ -227,6 +246,8 @@ class Reader:
 
     def _next_after(self, taken: Sequence[object], only: Only = None) -> Chunk | None:
         """As ``_next``, but keeps an error for the next call if something was taken already."""
+        if taken and self._error is not None:
+            return None
         try:
             return self._next(only)
         except KafkaError as error:
@@ -244,6 +265,7 @@ class Reader:
         Raises the partition's error. The partition is then behind the others and backs off.
         """
         self.settle()
+        self.raise_error()
         while (assigned := self._first_ready(only)) is not None:
             is_over = self._turn_left <= 0
             try:

@@ -9,6 +9,7 @@ from ..types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from ..group.offsets import CommitResult, Offsets
+    from .offsets import OffsetAndTimestamp
 
 
 class HandledConsumer(Protocol):
@@ -27,6 +28,22 @@ class HandledConsumer(Protocol):
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None: ...
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int: ...
+
+    async def seek_to_beginning(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> None: ...
+
+    async def seek_to_end(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> None: ...
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]: ...
 
 
 class RebalanceHandle:
@@ -61,6 +78,30 @@ class RebalanceHandle:
         """As ``Consumer.position``."""
         return await self._consumer.position(partition, timeout=timeout)
 
+    async def seek_to_beginning(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> None:
+        """As ``Consumer.seek_to_beginning``."""
+        await self._consumer.seek_to_beginning(partitions, timeout=timeout)
+
+    async def seek_to_end(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> None:
+        """As ``Consumer.seek_to_end``."""
+        await self._consumer.seek_to_end(partitions, timeout=timeout)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """As ``Consumer.committed``."""
+        return await self._consumer.committed(partitions, timeout=timeout)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """As ``Consumer.offsets_for_times``."""
+        return await self._consumer.offsets_for_times(timestamps, timeout=timeout)
+
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
@@ -69,7 +110,9 @@ class RebalanceHandle:
 
 
 class RebalanceListener:
-    """Override the calls that you need. An exception ends the consumer, and the next call of the consumer raises it.
+    """Override the calls that you need. The next read, or ``close()``, raises an exception of theirs once.
+
+    Nothing else follows from an exception: the rebalance continues, and the partitions are read from their positions.
 
     The group waits until each call has returned. A call that takes longer than ``rebalance_timeout`` may cost the
     membership. Partitions that are neither assigned nor revoked are read meanwhile.

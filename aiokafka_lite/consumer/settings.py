@@ -115,10 +115,14 @@ def _configs(
 
 
 def default_strategies() -> tuple[AssignmentStrategy, ...]:
-    """As in Java's client: range, and cooperative-sticky, to which a group can be moved without stopping it."""
-    from ..group.strategies import CooperativeStickyStrategy, RangeStrategy
+    """As in Java's client: range, and cooperative-sticky, to which a group can be moved without stopping it.
 
-    return RangeStrategy(), CooperativeStickyStrategy()
+    Then roundrobin, the only strategy of aiokafka by default: a group can be moved from it member by member. It changes
+    nothing for other groups: the coordinator chooses what most members prefer among the strategies that all have.
+    """
+    from ..group.strategies import CooperativeStickyStrategy, RangeStrategy, RoundRobinStrategy
+
+    return RangeStrategy(), CooperativeStickyStrategy(), RoundRobinStrategy()
 
 
 def checked_topics(topics: Iterable[str] | re.Pattern[str]) -> tuple[str, ...] | re.Pattern[str]:

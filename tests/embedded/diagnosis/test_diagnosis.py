@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -20,9 +20,9 @@ from aiokafka_lite import (
     EmbeddedCluster,
     IllegalStateError,
     Producer,
-    TopicPartition,
 )
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
+from aiokafka_lite.group import RangeStrategy
 
 
 def settings(cluster: EmbeddedCluster) -> dict[str, Any]:
@@ -155,16 +155,15 @@ async def test_the_failure_of_a_client_is_shown_after_close(cluster: EmbeddedClu
     assert "CLOSED" in admin.diagnose().client
     assert admin.diagnose().failure is None
 
-    def raise_it(*arguments: object) -> None:
-        raise ZeroDivisionError("from a callback")
+    class Broken(RangeStrategy):
+        def assign(self, members: object, topics: object) -> NoReturn:
+            raise ZeroDivisionError("from a strategy")
 
-    broken = Consumer(**settings(cluster), auto_offset_reset="latest", on_offset_reset=raise_it)
+    broken = Consumer(**settings(cluster), topics=["orders"], group_id="billing", strategies=[Broken()])
     await broken.start()
-    broken.assign([TopicPartition("orders", 0)])
-    broken.seek(TopicPartition("orders", 0), 99)
     with pytest.raises(ZeroDivisionError):
         await anext(broken)
-    assert broken.diagnose().failure == "ZeroDivisionError: from a callback"
+    assert broken.diagnose().failure == "ZeroDivisionError: from a strategy"
     with pytest.raises(ZeroDivisionError):
         await broken.close()
 

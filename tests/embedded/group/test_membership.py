@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,7 @@ from aiokafka_lite.errors import (
     ErrorCode,
     IllegalStateError,
     KafkaError,
+    KafkaTimeout,
 )
 from aiokafka_lite.group import MemberState, RangeStrategy
 from aiokafka_lite.protocol.messages import (
@@ -467,17 +468,127 @@ async def test_the_read_raises_a_refusal_that_is_not_retriable(cluster: Embedded
         await consumer.close()
 
 
-async def test_a_listener_that_fails_ends_the_consumer(cluster: EmbeddedCluster) -> None:
+@pytest.mark.parametrize("read", ["poll", "next", "batch"])
+async def test_an_exception_of_a_listener_is_raised_by_one_read(cluster: EmbeddedCluster, read: str) -> None:
     class Wrong(RebalanceListener):
         async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
             raise LookupError("no store")
 
+    fill(cluster, ORDERS[0], 5)
     consumer = member_of(cluster, listener=Wrong())
     await consumer.start()
+    reads: dict[str, Callable[[], Awaitable[object]]] = {
+        "poll": lambda: consumer.poll(timeout=10.0),
+        "next": lambda: anext(consumer),
+        "batch": lambda: anext(consumer.batches(timeout=1.0)),
+    }
     with pytest.raises(LookupError, match="no store"):
-        await consumer.poll(timeout=10.0)
+        await reads[read]()
+    assert await reads[read]()
+    await consumer.close()
+
+
+async def test_an_exception_of_a_listener_that_no_read_raised_is_raised_by_close(cluster: EmbeddedCluster) -> None:
+    class Wrong(RebalanceListener):
+        async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            raise LookupError("no store")
+
+    consumer = member_of(cluster, listener=Wrong())
+    await consumer.start()
+    await until_stable(consumer)
     with pytest.raises(LookupError, match="no store"):
         await consumer.close()
+    await consumer.close()
+
+
+async def test_a_read_that_waits_raises_an_exception_of_the_listener(cluster: EmbeddedCluster) -> None:
+    class Wrong(RebalanceListener):
+        async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            raise LookupError("no store")
+
+    async with member_of(cluster, listener=Wrong()) as first:
+        await until_stable(first)
+        waiting = asyncio.create_task(first.poll(timeout=60.0))
+        async with member_of(cluster) as second:
+            with pytest.raises(LookupError, match="no store"):
+                await waiting
+            await until_stable(first, second)  # the rebalance continues
+        with suppress(LookupError):
+            await first.close()
+
+
+async def test_a_listener_may_look_up_offsets_and_seek_by_them(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 5)
+    found: list[object] = []
+
+    class Seeker(RebalanceListener):
+        async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            found.append((await handle.committed(partitions))[ORDERS[0]])
+            found.append((await handle.offsets_for_times({ORDERS[0]: 0}))[ORDERS[0]])
+            await handle.seek_to_beginning()
+            await handle.seek_to_end([ORDERS[0]])
+            found.append(await handle.position(ORDERS[0]))
+
+    async with member_of(cluster, listener=Seeker()) as consumer:
+        await until_stable(consumer)
+        await consumer.wait_assigned()
+        assert found == [None, found[1], 5]
+        assert getattr(found[1], "offset", None) == 0
+
+
+async def test_a_member_with_the_default_strategies_joins_a_group_of_aiokafka(cluster: EmbeddedCluster) -> None:
+    """aiokafka's consumers offer roundrobin alone by default. When the last of them leaves, range is used."""
+    async with member_of(cluster) as new:
+        async with member_of(cluster, strategies=["roundrobin"]) as old:
+            reading = asyncio.gather(new.poll(timeout=30.0), old.poll(timeout=30.0))
+            await until_stable(new, old)
+            assert {each.partition % 2 for each in old.assignment} in ({0}, {1})
+            await reading
+        reading = asyncio.gather(new.poll(timeout=30.0))
+        await until_stable(new)
+        await reading
+
+
+# Before the first assignment.
+
+
+async def test_calls_for_all_partitions_are_refused_before_the_first_assignment(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 5)
+    async with member_of(cluster) as consumer:
+        for call in (consumer.seek_to_end, consumer.seek_to_beginning, consumer.seek_to_committed):
+            with pytest.raises(IllegalStateError, match="wait_assigned"):
+                await call()
+        with pytest.raises(IllegalStateError, match="wait_assigned"):
+            consumer.pause()
+        consumer.resume()
+        assert sorted(await consumer.wait_assigned()) == ORDERS
+        await consumer.seek_to_end()
+        fill(cluster, ORDERS[0], 1)
+        assert [record.offset for record in await consumer.poll(timeout=5.0)] == [5]
+    async with member_of(cluster, group_id=None, topics=()) as consumer:
+        with pytest.raises(IllegalStateError, match="wait_assigned"):
+            await consumer.seek_to_end()
+        with pytest.raises(IllegalStateError, match="nothing to read"):
+            await consumer.wait_assigned()
+        consumer.assign([ORDERS[0]])
+        assert await consumer.wait_assigned() == (ORDERS[0],)
+
+
+async def test_a_member_that_is_assigned_nothing_may_pause(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("narrow", partitions=1)
+    async with member_of(cluster, topics=["narrow"]) as first, member_of(cluster, topics=["narrow"]) as second:
+        reading = asyncio.gather(first.poll(timeout=20.0), second.poll(timeout=20.0))
+        assert sorted([len(await first.wait_assigned()), len(await second.wait_assigned())]) == [0, 1]
+        first.pause()
+        second.pause()
+        await reading
+
+
+async def test_waiting_for_an_assignment_ends_with_the_timeout(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        cluster.on(JoinGroupRequest, times=None).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
+        with pytest.raises(KafkaTimeout, match=r"no assignment within 5 s.*JOINING"):
+            await consumer.wait_assigned(timeout=5.0)
 
 
 def test_the_constructor_checks_the_settings() -> None:
@@ -494,6 +605,8 @@ def test_the_constructor_checks_the_settings() -> None:
         {"group_id": "g", "strategies": [RangeStrategy]},
         {"group_id": "g", "strategies": RangeStrategy()},
         {"group_id": "g", "listener": RebalanceListener},
+        {"group_id": "g", "listener": RebalanceListener(), "topics": ()},
+        {"group_id": "g", "strategies": ["range"], "topics": ()},
         {"session_timeout": 10.0},
         {"listener": RebalanceListener()},
         {"topics": re.compile(".*")},
