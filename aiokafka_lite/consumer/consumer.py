@@ -56,9 +56,9 @@ class Consumer(Component, Generic[K, V]):
     partitions of ``topics`` (names, or a compiled regular expression that whole names must match) are shared among the
     members of the group. Reading begins at the group's committed offsets, and processed records are committed: asking
     for the next record, list or batch means that everything returned before is processed. One task should read.
-    ``strategies`` (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in ``["range"]``)
-    and ``listener`` need a group. A consumer with a ``group_id`` and no ``topics`` is not a member: the group only
-    keeps the offsets of the partitions given to ``assign``.
+    ``strategies`` (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in
+    ``["range"]``) and ``listener`` need a group. A consumer with a ``group_id`` and no ``topics`` is not a member: the
+    group only keeps the offsets of the partitions given to ``assign``.
 
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
     ``assign``, ``seek`` and ``pause`` may be called before the start. With ``auto_offset_reset="latest"``, ``start()``
