@@ -7,11 +7,12 @@ from the Java client.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 import re
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypedDict
@@ -149,6 +150,10 @@ class ClientConfig:
     """Seconds before the first retry of a request, at least 0.001. The pause doubles, with jitter."""
     retry_backoff_max: float = 1.0
     """The longest pause between retries, in seconds."""
+    retry_backoff_function: Callable[[int], float] | None = None
+    """A function of your own instead of ``retry_backoff`` and ``retry_backoff_max``: it is called with the number of
+    failed attempts, from 1 on, and returns the seconds to wait. If it raises, or returns no number >= 0, the pause is
+    that of the other two, and a warning is logged once."""
     reconnect_backoff: float = 0.05
     """Seconds before the client connects again to an unreachable broker. The pause doubles, with jitter."""
     reconnect_backoff_max: float = 10.0
@@ -160,6 +165,11 @@ class ClientConfig:
     max_response_size: int = 128 * MIB
     """The largest response in bytes that is accepted from a broker. A larger one is a ProtocolError. Until a connection
     has logged in, 1 MiB at most is accepted."""
+    max_open_requests: int = 100
+    """The most requests of one connection without a response; further ones wait. Connections for Produce requests have
+    ``max_in_flight_requests_per_connection`` instead, and those for Fetch requests send one at a time."""
+    local_address: str | None = None
+    """The IP address of this machine from which the client connects. None leaves the choice to the system."""
     allow_auto_create_topics: bool = True
     """Whether using a topic may create it, if the broker allows that."""
     security_protocol: str = "PLAINTEXT"
@@ -194,6 +204,11 @@ class ClientConfig:
         _pauses(self, "retry_backoff")
         _pauses(self, "reconnect_backoff")
         _whole(self, "max_response_size", KIB)
+        _whole(self, "max_open_requests", 1)
+        if self.retry_backoff_function is not None and not callable(self.retry_backoff_function):
+            raise _wrong("retry_backoff_function", "a function, or None", self.retry_backoff_function)
+        if self.local_address is not None:
+            _check_ip_address("local_address", self.local_address)
         _switch(self, "allow_auto_create_topics")
         _hide(self, "ssl_key_password", "sasl_password")
         _check_tls(self)
@@ -213,6 +228,16 @@ class ClientConfig:
     def uses_sasl(self) -> bool:
         """Whether connections log in with ``sasl_mechanism``."""
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _check_ip_address(name: str, value: object) -> None:
+    try:
+        if isinstance(value, str):
+            ipaddress.ip_address(value)
+            return
+    except ValueError:
+        pass
+    raise _wrong(name, 'an IP address such as "192.0.2.7" or "::1", or None', value)
 
 
 _TLS_PARTS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
@@ -342,11 +367,14 @@ class ClientSettings(TypedDict, total=False):
     connect_timeout: float
     retry_backoff: float
     retry_backoff_max: float
+    retry_backoff_function: Callable[[int], float] | None
     reconnect_backoff: float
     reconnect_backoff_max: float
     metadata_max_age: float
     connections_max_idle: float
     max_response_size: int
+    max_open_requests: int
+    local_address: str | None
     security_protocol: str
     ssl_context: ssl.SSLContext | None
     ssl_cafile: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from ..aio.service import Component
@@ -22,6 +22,7 @@ from .topics import Topics
 
 if TYPE_CHECKING:
     from ..cluster.diagnosis import Diagnosis
+    from ..net.traffic import BrokerTraffic
 
 
 class Admin(Component):
@@ -67,6 +68,13 @@ class Admin(Component):
 
     async def _on_start(self) -> None:
         await self._service.attach(self._client.service)
+
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+
+        A bootstrap address has a negative id. Call it in the event loop.
+        """
+        return self._client.traffic()
 
     def diagnose(self) -> Diagnosis:
         """The state of the client, its connections and its event loop, for a bug report.

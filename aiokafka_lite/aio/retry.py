@@ -6,10 +6,18 @@ UNKNOWN_SERVER_ERROR by trying again, as Java's consumer does) states the except
 
 from __future__ import annotations
 
+import logging
+import math
 import random as _random
 from collections.abc import Callable
 
+from ..arguments import must_be
 from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
+
+logger = logging.getLogger(__name__)
+
+SHORTEST = 0.001
+"""Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
 
 _MAX_DOUBLINGS = 64
 """After this many doublings any initial value is above any maximum; more would overflow a float."""
@@ -34,13 +42,25 @@ class Backoff:
     Each ``next()`` is twice the previous one and never above ``maximum``. A random share of up to ``jitter`` is
     subtracted, so that clients that failed together do not retry together. ``random`` returns numbers in [0, 1).
     Use ``after(failures)`` to share one Backoff between callers that count their attempts themselves.
+
+    ``function`` is a user's own: it returns the seconds to wait after so many failures, from 1 on. It replaces doubling
+    and jitter, within SHORTEST and ``at_most``. If it fails, the exponential pause is used, and that is logged once.
     """
 
-    __slots__ = ("_failures", "_initial", "_jitter", "_maximum", "_random")
+    __slots__ = ("_at_most", "_failures", "_function", "_initial", "_jitter", "_maximum", "_random")
 
     def __init__(
-        self, initial: float, maximum: float, jitter: float = 0.2, random: Callable[[], float] = _random.random
+        self,
+        initial: float,
+        maximum: float,
+        jitter: float = 0.2,
+        random: Callable[[], float] = _random.random,
+        *,
+        function: Callable[[int], float] | None = None,
+        at_most: float = math.inf,
     ) -> None:
+        self._function = function
+        self._at_most = at_most
         self._initial = min(initial, maximum)
         self._maximum = maximum
         self._jitter = jitter
@@ -54,11 +74,27 @@ class Backoff:
 
     def after(self, failures: int) -> float:
         """The seconds to wait after ``failures`` failures in a row before this one. Counts nothing."""
+        if self._function is not None:
+            pause = self._own(self._function, failures + 1)
+            if pause is not None:
+                return min(max(pause, SHORTEST), self._at_most)
         return self._step(failures) * (1 - self._jitter * self._random())
 
     def reset(self) -> None:
         """Start again at ``initial``, after an attempt that succeeded."""
         self._failures = 0
+
+    def _own(self, function: Callable[[int], float], failures: int) -> float | None:
+        try:
+            pause = function(failures)
+            if isinstance(pause, int | float) and 0 <= pause < math.inf:
+                return float(pause)
+            problem = must_be("the result of retry_backoff_function", "a number of seconds >= 0", pause)
+        except Exception as error:  # noqa: BLE001 - a user's function must not end the client
+            problem = f"retry_backoff_function({failures}) raised {error!r}"
+        self._function = None
+        logger.warning("%s; retry_backoff is used instead", problem)
+        return None
 
     def _step(self, failures: int) -> float:
         return min(self._maximum, self._initial * 2.0 ** min(failures, _MAX_DOUBLINGS))

@@ -23,6 +23,7 @@ from ..config import ClientConfig
 from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
+from ..net.traffic import BrokerTraffic
 from ..protocol.schema import Request
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
@@ -58,13 +59,16 @@ class Client(Component):
                 f"connector cannot be combined with TLS, got {connector!r}: give the TLS context to the connector, "
                 'and set security_protocol to "PLAINTEXT" or "SASL_PLAINTEXT"'
             )
+        if connector is not None and config.local_address is not None:
+            raise ConfigurationError("connector cannot be combined with local_address: the connector chooses addresses")
         self.config = config
         self.runtime = runtime or Runtime()
         self.outages = Outages()
         self.loop_delay = LoopDelay()
+        connects = connector or TcpConnector(config.connect_timeout, config.ssl_context, config.local_address)
         self._brokers = Brokers(
             parse_bootstrap_servers(config.servers),
-            self._broker_factory(connector or TcpConnector(config.connect_timeout, config.ssl_context)),
+            self._broker_factory(connects),
             self.runtime,
         )
         self._updater = Updater(config, self._brokers, self.runtime, self.outages)
@@ -102,9 +106,18 @@ class Client(Component):
         )
 
     def retry_backoff(self, *, at_most: float = math.inf) -> Backoff:
-        """A new backoff: ``retry_backoff`` to ``retry_backoff_max``, or to ``at_most`` seconds if that is less."""
-        maximum = min(self.config.retry_backoff_max, at_most)
-        return Backoff(self.config.retry_backoff, maximum, random=self.runtime.random)
+        """A new backoff: ``retry_backoff`` to ``retry_backoff_max``, or to ``at_most`` seconds if that is less.
+
+        ``retry_backoff_function`` replaces both, within ``at_most``.
+        """
+        config = self.config
+        return Backoff(
+            config.retry_backoff,
+            min(config.retry_backoff_max, at_most),
+            random=self.runtime.random,
+            function=config.retry_backoff_function,
+            at_most=at_most,
+        )
 
     # Lifetime.
 
@@ -246,6 +259,10 @@ class Client(Component):
     def brokers(self) -> tuple[Broker, ...]:
         """All brokers known now, with the bootstrap addresses that were tried."""
         return tuple(self._brokers)
+
+    def traffic(self) -> dict[int, BrokerTraffic]:
+        """The traffic with each broker so far, by its id; a bootstrap address has a negative id."""
+        return {broker.node.node_id: broker.traffic for broker in self._brokers}
 
     async def send(
         self,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..group.member import MemberState
     from ..group.offsets import CommitResult, Offsets
     from ..group.strategies import AssignmentStrategy
+    from ..net.traffic import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
     from .group_side import GroupMetadata, GroupSide
     from .subscription import Subscription
@@ -142,6 +143,13 @@ class Consumer(Component, Generic[K, V]):
             self._leave_group = leave_group
         await super().close(timeout)
         self._core.reader.raise_error()
+
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+
+        A bootstrap address has a negative id. Call it in the event loop.
+        """
+        return self._core.client.traffic()
 
     def diagnose(self) -> ConsumerDiagnosis:
         """The state of the consumer, its membership, its connections and its event loop, to print into a bug report.

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random as _random
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -32,6 +33,7 @@ from ..types import Node
 from .connection import Connection, Purpose
 from .connector import Connector, format_address
 from .reconnect import ReconnectBackoff
+from .traffic import BrokerTraffic, TrafficCounters
 
 if TYPE_CHECKING:
     from .login import Login
@@ -83,6 +85,7 @@ class Broker:
         self._spawn = spawn
         self._login = login
         self._random = random
+        self._counters = TrafficCounters()
         self._connections: dict[Purpose, Connection] = {}
         self._ending: dict[Connection, None] = {}  # in order, so that closing repeats in virtual time
         self._wanted: dict[Purpose, asyncio.Future[Connection]] = {}
@@ -118,6 +121,28 @@ class Broker:
     def connections(self) -> dict[Purpose, Connection]:
         """The open connections."""
         return dict(self._connections)
+
+    @property
+    def traffic(self) -> BrokerTraffic:
+        """The traffic with this broker so far, over all its connections."""
+        counted, open_now = self._counters, tuple(self._connections.values())
+        p50, p99, longest = counted.latencies.at(0.5, 0.99, 1.0)
+        return BrokerTraffic(
+            node_id=self.node.node_id,
+            address=self.address,
+            connections=len(open_now),
+            connects=counted.connects,
+            connect_failures=counted.connect_failures,
+            requests=counted.requests,
+            requests_in_flight=sum(connection.in_flight for connection in open_now),
+            responses=counted.responses,
+            bytes_sent=counted.bytes_sent,
+            bytes_received=counted.bytes_received,
+            latency_p50=p50,
+            latency_p99=p99,
+            latency_max=longest,
+            throttle_time=counted.throttle_time,
+        )
 
     @property
     def place(self) -> str:
@@ -241,12 +266,18 @@ class Broker:
             oldest_first=self._oldest_first,
             login=self._login,
             uses_tls=self._config.uses_tls,
+            # A producer bounds its requests itself, by max_in_flight_requests_per_connection.
+            max_open_requests=math.inf if purpose is Purpose.PRODUCE else self._config.max_open_requests,
+            counters=self._counters,
         )
+        self._counters.connects += 1
+        logger.debug("connecting to %s for %s requests", self.place, purpose.value)
         self._end(connection)  # not open yet, but close() must close it
         try:
             with anyio.CancelScope() as self._attempt_scope:
                 await connection.connect(self._config.connect_timeout)
         except KafkaError as error:
+            self._counters.connect_failures += 1
             self._oldest_first = connection.closed_on_versions and not self._oldest_first
             self._backoff.attempt_failed()
             pause = self.retry_at - asyncio.get_running_loop().time()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Callable
 from enum import Enum
@@ -34,6 +35,7 @@ from .connector import Connector, format_address
 from .handshake import AgreedVersions, Handshake
 from .in_flight import InFlightRequests
 from .tls import alert
+from .traffic import TrafficCounters
 
 if TYPE_CHECKING:  # a client without a login does not import its modules
     from .login import Login
@@ -82,10 +84,13 @@ class Connection:
         oldest_first: bool = False,
         login: Login | None = None,
         uses_tls: bool = False,
+        max_open_requests: float = math.inf,
+        counters: TrafficCounters | None = None,
     ) -> None:
         """``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
 
         ``login`` has the credentials, None if there is no login. ``uses_tls`` only chooses the text of errors.
+        ``counters`` are the broker's.
         """
         self.host = host
         self.port = port
@@ -108,7 +113,13 @@ class Connection:
         first_limit = min(max_response_size, MAX_BEFORE_READY)
         self._wire = _Wire(first_limit, self.peer, on_frames=self._frames_received, on_end=self._stream_ended)
         self._requests = InFlightRequests(
-            self.peer, client_id, write=self._wire.write, on_timeout=self.close, on_idle=self._close_if_retiring
+            self.peer,
+            client_id,
+            write=self._wire.write,
+            on_timeout=self.close,
+            on_idle=self._close_if_retiring,
+            max_open=max_open_requests,
+            counters=counters,
         )
         self._handshake = Handshake(
             self.peer,

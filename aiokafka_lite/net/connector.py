@@ -57,13 +57,17 @@ class TcpConnector:
     """TCP, with TLS if there is an SSL context. Tries each address of a host name until one accepts.
 
     The addresses share ``timeout`` seconds, so that one that does not answer leaves time for the others. If none
-    accepts, the error has the reason for each. The peer's certificate must be for the requested host name or address,
-    unless the context does not check that; the host name is sent by SNI as well.
+    accepts, the error has the reason for each. ``local_address`` is the IP address to connect from, None for any. The
+    peer's certificate must be for the requested host name or address, unless the context does not check that; the host
+    name is sent by SNI as well.
     """
 
-    def __init__(self, timeout: float = 10.0, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, timeout: float = 10.0, ssl_context: ssl.SSLContext | None = None, local_address: str | None = None
+    ) -> None:
         self._timeout = timeout
         self._ssl_context = ssl_context
+        self._local_address = local_address
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
         """Connect to the first address that accepts. Raises ConnectionLost, which names the host and the causes.
@@ -79,7 +83,7 @@ class TcpConnector:
             connected = None
             try:
                 with anyio.move_on_after(share):
-                    connected = await _connect_socket(family, address)
+                    connected = await _connect_socket(family, address, self._local_address)
             except _REFUSED as error:
                 failures.append(f"{_numeric(address)}: {_reason(error)}")
                 continue
@@ -151,9 +155,13 @@ def _literal(host: str, port: int) -> SocketAddress | None:
     return None if "%" in host else (socket.AF_INET6, (host, port, 0, 0))
 
 
-async def _connect_socket(family: socket.AddressFamily, address: tuple[object, ...]) -> socket.socket:
+async def _connect_socket(
+    family: socket.AddressFamily, address: tuple[object, ...], local_address: str | None
+) -> socket.socket:
     created = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if local_address is not None:
+            _bind(created, local_address)
         created.setblocking(False)
         created.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -162,6 +170,13 @@ async def _connect_socket(family: socket.AddressFamily, address: tuple[object, .
         created.close()
         raise
     return created
+
+
+def _bind(created: socket.socket, local_address: str) -> None:
+    try:
+        created.bind((local_address, 0))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot connect from local_address={local_address}: {_reason(error)}") from error
 
 
 def _numeric(address: tuple[object, ...]) -> str:

@@ -10,8 +10,9 @@ Rule 2: A written request that is not answered in time ends the connection: no l
 
 Rule 3: A response to another request than the oldest ends the connection: the order of all others is unknown then.
 
-Rule 4: Requests are held back, in order, while the broker throttles this client (KIP-219) and while the connection logs
-in again (KIP-368). A held request has not been sent, so it can time out alone.
+Rule 4: Requests are held back, in order, while the broker throttles this client (KIP-219), while the connection logs in
+again (KIP-368), and while ``max_open`` requests have no response. A held request has not been sent, so it can time out
+alone. ``_is_holding`` is one flag for the three reasons, because each request reads it.
 
 One timer watches all deadlines. It is set to the earliest deadline when a request is added, and responses do not touch
 it: most of the time it fires, finds a younger request and sets itself again. That costs less than a timer per request.
@@ -29,7 +30,9 @@ from typing import Any, NamedTuple, TypeVar
 from ..aio.framed_stream import Frame
 from ..errors import KafkaError, KafkaTimeout
 from ..protocol.connection import ClientProtocol, InFlight
+from ..protocol.framing import SIZE_PREFIX
 from ..protocol.schema import Message, Request
+from .traffic import TrafficCounters
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +81,8 @@ class InFlightRequests:
     """Writes the requests of one connection and fulfils their promises. Owned by that connection.
 
     ``write`` takes the parts of a frame. ``on_timeout`` is called when a written request times out, and must close the
-    connection. ``on_idle`` is called when no request remains because held ones were dropped.
+    connection. ``on_idle`` is called when no request remains because held ones were dropped. ``max_open`` requests may
+    be without a response.
     """
 
     def __init__(
@@ -89,6 +93,8 @@ class InFlightRequests:
         write: Callable[[Sequence[bytearray]], None],
         on_timeout: Callable[[KafkaTimeout], None],
         on_idle: Callable[[], None],
+        max_open: float = math.inf,
+        counters: TrafficCounters | None = None,
     ) -> None:
         self.throttled_until = 0.0
         """The loop's time until which the broker throttles this client; 0.0 if it does not."""
@@ -99,6 +105,8 @@ class InFlightRequests:
         self._write = write
         self._on_timeout = on_timeout
         self._on_idle = on_idle
+        self._max_open = max_open
+        self._counters = TrafficCounters() if counters is None else counters
         self._loop = asyncio.get_running_loop()
         self._protocol: ClientProtocol[_Promise] = ClientProtocol(peer)
         self._held: deque[_Held] = deque()
@@ -140,7 +148,9 @@ class InFlightRequests:
             self._held.append(_Held(request, version, promise))
         else:
             # encode_request() puts the promise in flight: a transport that fails in write() reports that at once.
-            self._write((self._protocol.encode_request(request, version, self._client_id, promise),))
+            self._write_frame(self._protocol.encode_request(request, version, self._client_id, promise))
+            if len(self._protocol.in_flight) >= self._max_open:
+                self._is_holding = True
         return future
 
     def send_in_handshake(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
@@ -150,7 +160,7 @@ class InFlightRequests:
         promise = _Promise(future, timeout, self._loop.time() + timeout)
         if promise.deadline < self._timer_at:
             self._set_timer(promise.deadline)
-        self._write((self._protocol.encode_request(request, version, self._client_id, promise),))
+        self._write_frame(self._protocol.encode_request(request, version, self._client_id, promise))
         return future
 
     def send_unanswered(self, request: Request[Any], version: int) -> None:
@@ -159,21 +169,34 @@ class InFlightRequests:
         if self._is_holding:
             self._held.append(_Held(request, version, None))
         else:
-            self._write((self._protocol.encode_unanswered_request(request, version, self._client_id),))
+            self._write_frame(self._protocol.encode_unanswered_request(request, version, self._client_id))
+
+    def _write_frame(self, frame: bytearray) -> None:
+        counters = self._counters
+        counters.requests += 1
+        counters.bytes_sent += len(frame)
+        self._write((frame,))
 
     def receive(self, frames: list[Frame]) -> None:
         """Fulfil the promises of the oldest requests. Raises ProtocolError; the connection must be closed then."""
-        protocol = self._protocol
+        protocol, counters, now = self._protocol, self._counters, self._loop.time()
         for frame in frames:
+            counters.responses += 1
+            counters.bytes_received += SIZE_PREFIX + len(frame)
             request, response = protocol.receive(frame)
             # Before the promise is fulfilled: the caller's next request must be held back already.
             throttle_ms = response.client_throttle_ms(request.version)
             if throttle_ms > 0:
                 self._throttle(throttle_ms)
-            future = request.promise.future
+            promise = request.promise
+            if promise.timeout < math.inf:  # the handshake's first request has none
+                counters.latencies.add(now - promise.deadline + promise.timeout)
+            future = promise.future
             # The caller may have cancelled (rule 1); the response still had to be taken from the stream.
             if not future.done():
                 future.set_result(response)
+        if self._is_holding:
+            self._release()
 
     def fail_all(self, written: Exception, held: Exception) -> None:
         """The connection is closed: fail the written requests and the held ones, and stop the timers."""
@@ -207,6 +230,7 @@ class InFlightRequests:
 
     def _throttle(self, throttle_time_ms: int) -> None:
         seconds = min(throttle_time_ms / 1000, LONGEST_THROTTLE)
+        self._counters.throttle_time += seconds
         until = self._loop.time() + seconds
         # A later response with a shorter time must not end a longer throttle.
         if until > self.throttled_until:
@@ -230,10 +254,10 @@ class InFlightRequests:
     def _release(self) -> None:
         if self.throttled_until or self._is_logging_in:
             return
-        self._is_holding = False
-        held, self._held = self._held, deque()
+        in_flight, held = self._protocol.in_flight, self._held
         # Each on its own: a request that the version cannot carry must not stop those behind it.
-        for entry in held:
+        while held and len(in_flight) < self._max_open:
+            entry = held.popleft()
             try:
                 self._write_held(entry)
             except (ValueError, KafkaError) as error:
@@ -241,17 +265,18 @@ class InFlightRequests:
                     entry.promise.fail(error)
                 else:
                     logger.warning("a request that was held back could not be sent to %s: %s", self._peer, error)
+        self._is_holding = len(in_flight) >= self._max_open
         self._check_idle()
 
     def _write_held(self, held: _Held) -> None:
         request, version, promise = held
         if promise is None:
-            self._write((self._protocol.encode_unanswered_request(request, version, self._client_id),))
+            self._write_frame(self._protocol.encode_unanswered_request(request, version, self._client_id))
         # A cancelled request that was never sent is simply left out.
         elif not promise.future.done():
             # The broker gets the whole timeout from the moment of writing: the time of the throttle is not its fault.
             promise.deadline = self._loop.time() + promise.timeout
-            self._write((self._protocol.encode_request(request, version, self._client_id, promise),))
+            self._write_frame(self._protocol.encode_request(request, version, self._client_id, promise))
 
     def _check_idle(self) -> None:
         if not len(self):
@@ -298,8 +323,10 @@ class InFlightRequests:
                 continue
             if self.throttled_until:
                 reason = f"the broker throttles this client for another {self.throttled_until - now:.1f} s"
-            else:
+            elif self._is_logging_in:
                 reason = "the connection is logging in again"
+            else:
+                reason = f"{len(self._protocol.in_flight)} earlier requests are not answered (max_open_requests)"
             name = api_name(type(held.request))
             promise.fail(KafkaTimeout(f"{name} was not sent to {self._peer} within {promise.timeout:g} s: {reason}"))
         if len(kept) < len(self._held):

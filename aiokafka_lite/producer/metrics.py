@@ -6,13 +6,9 @@ interval, take two snapshots and divide the differences of their counters.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-
-RECENT = 1_000
-"""The number of requests whose latencies are kept per broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +16,7 @@ class BrokerMetrics:
     """One broker, as a producer sees it.
 
     ``queued_bytes`` are sealed batches that wait for the broker or for its answer. Latencies are in seconds, from
-    writing a request to its answer, over the last ``RECENT`` answers; None before the first answer. ``throttle_time``
+    writing a request to its answer, over the last 1,000 answers; None before the first answer. ``throttle_time``
     is the sum of the throttle times that the broker has answered, in seconds.
     """
 
@@ -90,26 +86,6 @@ class Counters:
         self.records_delivered = 0
         self.records_failed = 0
         self.retries = 0
-
-
-class Latencies:
-    """The last ``RECENT`` latencies. Each request costs one append; a snapshot sorts them."""
-
-    __slots__ = ("_recent",)
-
-    def __init__(self) -> None:
-        self._recent: deque[float] = deque(maxlen=RECENT)
-
-    def add(self, seconds: float) -> None:
-        self._recent.append(seconds)
-
-    def at(self, *shares: float) -> list[float | None]:
-        """The latencies, in seconds, that these shares of the requests did not exceed; None if there are none."""
-        ordered = sorted(self._recent)
-        if not ordered:
-            return [None] * len(shares)
-        last = len(ordered) - 1
-        return [ordered[min(last, int(share * len(ordered)))] for share in shares]
 
 
 def average(total: int, count: int) -> float | None:

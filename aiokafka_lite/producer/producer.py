@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random as _random
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -33,6 +33,7 @@ from .serializer import GivenSerializer, Headers, Serialization
 from .settings import ProducerSettings, configs
 
 if TYPE_CHECKING:
+    from ..net.traffic import BrokerTraffic
     from .diagnosis import ProducerDiagnosis
 
 logger = logging.getLogger(__name__)
@@ -375,6 +376,13 @@ class Producer(Component):
             senders_waiting=pipeline.room.waiting,
             batches_unsettled=len(pipeline.settlement.unsettled),
         )
+
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+
+        A bootstrap address has a negative id. Call it in the event loop.
+        """
+        return self._client.traffic()
 
     def diagnose(self) -> ProducerDiagnosis:
         """The state of the producer, its connections and its event loop, for a bug report: ``print`` it.

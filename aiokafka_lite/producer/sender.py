@@ -24,6 +24,7 @@ from ..cluster.client import Client
 from ..config import ProducerConfig
 from ..errors import ConnectionLost, ErrorCode, KafkaError
 from ..net.connection import Connection, Purpose
+from ..net.traffic import Latencies
 from ..protocol.messages import (
     ProduceRequest,
     ProduceRequestPartition,
@@ -36,7 +37,7 @@ from ..protocol.schema import ZERO_UUID
 from ..types import Compression
 from .batch import REQUEST_OVERHEAD, BatchFactory
 from .dispatch import Dispatcher, Ready, ReadyQueue
-from .metrics import BrokerMetrics, Counters, Latencies
+from .metrics import BrokerMetrics, Counters
 from .partition import PartitionProducer
 from .settle import InFlightBatch, Settlement
 from .timers import Timers

@@ -331,6 +331,51 @@ async def test_pipelined_requests_get_their_own_answers(segment_size: int | None
     await end(connection)
 
 
+async def test_open_requests_are_bounded_and_further_ones_wait_in_order() -> None:
+    waiting: list[tuple[RequestHeader, Any]] = []
+
+    def collect(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+        else:
+            waiting.append((header, request))
+
+    peer = Peer(collect)
+    connection = await open_to(peer, max_open_requests=3)
+    answers = [connection.send_nowait(ask(f"t{number}")) for number in range(8)]
+    answers[4].cancel()
+    order = []
+    while any(not answer.done() for answer in answers):
+        await asyncio.sleep(0.01)
+        assert 0 < len(waiting) <= 3
+        header, request = waiting.pop(0)
+        order.append(request.topics[0].name)
+        usual(peer.open[0], header, request)
+        await asyncio.sleep(0.01)
+    assert order == ["t0", "t1", "t2", "t3", "t5", "t6", "t7"]
+    assert [(await answer).cluster_id for number, answer in enumerate(answers) if number != 4] == order
+    again = connection.send_nowait(ask("again"))
+    await asyncio.sleep(0.01)
+    usual(peer.open[0], *waiting.pop())
+    assert (await again).cluster_id == "again"
+    await end(connection)
+
+
+def test_a_request_that_waits_for_its_place_times_out_alone_or_with_the_connection() -> None:
+    async def main() -> None:
+        connection = await open_to(Peer(only_versions), max_open_requests=1)
+        first = connection.send_nowait(HEARTBEAT, timeout=60.0)
+        second = connection.send_nowait(HEARTBEAT, timeout=1.0)
+        with pytest.raises(KafkaTimeout, match=r"was not sent .* 1 earlier requests are not answered \(max_open_req"):
+            await second
+        assert not first.done()
+        await end(connection)
+        with pytest.raises(ConnectionLost):
+            await first
+
+    run_clean(main())
+
+
 async def test_responses_in_one_segment_are_split() -> None:
     glued = bytearray()
 

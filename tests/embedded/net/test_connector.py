@@ -92,6 +92,30 @@ async def test_an_address_that_no_socket_accepts_is_a_kafka_error(host: str, por
         await TcpConnector().connect(host, port, asyncio.Protocol)
 
 
+async def test_a_connection_comes_from_the_local_address() -> None:
+    loop = asyncio.get_running_loop()
+    seen: asyncio.Future[str] = loop.create_future()
+
+    class Server(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            seen.set_result(transport.get_extra_info("peername")[0])
+
+    server = await loop.create_server(Server, "127.0.0.1", 0)
+    transport, _ = await TcpConnector(local_address="127.0.0.9").connect(
+        *server.sockets[0].getsockname(), asyncio.Protocol
+    )
+    assert await seen == "127.0.0.9"
+    transport.abort()
+    server.close()
+    await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("local", ["192.0.2.7", "::1"])
+async def test_a_local_address_that_cannot_be_used_is_named(local: str) -> None:
+    with pytest.raises(ConnectionLost, match=rf"127\.0\.0\.1:1: cannot connect from local_address={local}: "):
+        await TcpConnector(local_address=local).connect("127.0.0.1", 1, asyncio.Protocol)
+
+
 async def test_ipv6_literals_need_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, AssertionError("not asked"))  # type: ignore[arg-type]
     with pytest.raises(ConnectionLost, match=r"\[::1\]:1: "):

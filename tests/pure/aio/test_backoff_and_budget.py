@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka_lite.aio.byte_budget import ByteBudget
-from aiokafka_lite.aio.retry import Backoff
+from aiokafka_lite.aio.retry import SHORTEST, Backoff
 
 
 def test_pauses_double_up_to_the_maximum_and_can_be_reset() -> None:
@@ -147,3 +149,27 @@ def test_used_and_free_bytes_always_sum_to_the_total(wishes: list[tuple[int, boo
         assert budget.waiting == 0
 
     asyncio.run(main())
+
+
+def test_a_backoff_function_replaces_doubling_and_jitter_within_the_bound() -> None:
+    backoff = Backoff(0.1, 1.0, function=lambda failures: failures * 2.0, at_most=5.0)
+    assert [backoff.next() for _ in range(4)] == [2.0, 4.0, 5.0, 5.0]
+    backoff.reset()
+    assert backoff.next() == 2.0
+    assert Backoff(0.1, 1.0, function=lambda failures: 0).next() == SHORTEST
+
+
+@pytest.mark.parametrize("answer", [-1, None, "1", math.nan, math.inf, ZeroDivisionError()])
+def test_a_backoff_function_that_fails_is_reported_once_and_not_asked_again(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def function(failures: int) -> float:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    backoff = Backoff(0.1, 1.0, jitter=0.0, function=function)
+    assert [backoff.next() for _ in range(5)] == [0.1, 0.2, 0.4, 0.8, 1.0]
+    [record] = caplog.records
+    assert "retry_backoff_function" in record.getMessage()
+    assert "retry_backoff is used instead" in record.getMessage()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite.producer.metrics import RECENT, Latencies, average
+from aiokafka_lite.net.traffic import RECENT, Latencies
+from aiokafka_lite.producer.metrics import average
 
 
 def test_percentiles_are_of_the_last_answers() -> None:

@@ -1,0 +1,76 @@
+"""The traffic of each broker is counted over all APIs, and settings of connections reach them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import Admin, ConfigurationError, Consumer, KafkaTimeout, Producer, TopicPartition
+from aiokafka_lite.protocol.messages import DescribeClusterRequest
+from tests.embedded.cluster.simulation import cluster_and_client, memory_cluster, simulated
+
+
+@simulated
+async def test_requests_and_bytes_are_counted_by_broker() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.create_topic("orders", partitions=1)
+        cluster.history.clear()
+        before = client.traffic().get(2)
+        assert before is None or before.requests == 0
+        for _ in range(10):
+            await client.send(DescribeClusterRequest(include_cluster_authorized_operations=False), node=2)
+        traffic = client.traffic()[2]
+        # ApiVersions of the handshake is counted as well.
+        assert (traffic.requests, traffic.responses, traffic.requests_in_flight) == (11, 11, 0)
+        assert (traffic.connections, traffic.connects, traffic.connect_failures) == (1, 1, 0)
+        sent = sum(each.size + 4 for each in cluster.history if each.node_id == 2)
+        assert traffic.bytes_sent == sent
+        assert traffic.bytes_received > traffic.responses * 8
+        assert traffic.latency_p50 is not None
+        assert traffic.latency_max is not None
+        assert 0 <= traffic.latency_p50 <= traffic.latency_max < 1
+
+
+@simulated
+async def test_counters_outlive_connections_and_failed_attempts_count() -> None:
+    async with cluster_and_client(1) as (cluster, client):
+        await client.refresh()
+        before = client.traffic()[1]
+        await cluster.kill(1)
+        with pytest.raises(KafkaTimeout):
+            await client.refresh(timeout=3)
+        await cluster.start_node(1)
+        await client.refresh()
+        after = client.traffic()[1]
+        assert after.requests > before.requests
+        assert after.connect_failures > 0
+        assert after.connects > after.connect_failures
+
+
+@simulated
+async def test_every_client_reports_its_traffic() -> None:
+    async with memory_cluster(1) as cluster:
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "connector": cluster.connector}
+        async with Producer(**settings) as producer, Consumer(**settings) as consumer, Admin(**settings) as admin:
+            await producer.send("t", bytes(10_000))
+            consumer.assign([TopicPartition("t", 0)])
+            await anext(consumer)
+            await admin.topics.list()
+            assert producer.traffic()[1].bytes_sent > 10_000
+            assert consumer.traffic()[1].bytes_received > 10_000
+            assert admin.traffic()[1].requests > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong", "says"),
+    [
+        ("local_address", "localhost", 'must be an IP address such as "192.0.2.7"'),
+        ("local_address", ("127.0.0.1", 0), "must be an IP address"),
+        ("max_open_requests", 0, "must be a whole number from 1"),
+        ("retry_backoff_function", 0.5, "must be a function, or None"),
+    ],
+)
+def test_wrong_settings_of_connections_are_refused(setting: str, wrong: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{setting} {says}"):
+        Producer("localhost:9092", **{setting: wrong})
