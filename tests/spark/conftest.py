@@ -115,22 +115,30 @@ def stream_of(spark: SparkSession, servers: str, **options: Any) -> DataFrame:
     return reader.options(**{name.replace("__", "."): value for name, value in options.items()}).load()
 
 
-def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Start a query and wait until it ends.
+def begun(call: Callable[[], T]) -> T:
+    """Run a query to its end; again if it could not begin.
 
     Spark waits 10 seconds for the Python process of a source, which no setting changes. On a busy machine that is too
-    short, so a query that has not begun for this reason is started again.
+    short.
     """
-    for attempt in range(ATTEMPTS):
-        query = start()
+    for _ in range(ATTEMPTS - 1):
         try:
-            query.awaitTermination()
+            return call()
         except StreamingQueryException as error:
-            if attempt + 1 == ATTEMPTS or "Python worker failed to connect back" not in str(error):
+            if "Python worker failed to connect back" not in str(error):
                 raise
-        else:
-            break
-    return query
+    return call()
+
+
+def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query and wait until it ends."""
+
+    def run() -> StreamingQuery:
+        query = start()
+        query.awaitTermination()
+        return query
+
+    return begun(run)
 
 
 def run_available(rows: DataFrame, directory: Path) -> list[dict[str, Any]]:

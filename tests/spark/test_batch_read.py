@@ -285,6 +285,33 @@ async def test_one_frame_under_two_filters_has_the_rows_of_each(spark: SparkSess
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+async def test_a_batch_that_is_refused_fails_the_query_with_its_place(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await filled(kafka, partitions=1, count=300, compression="lz4")
+    with pytest.raises(PySparkException, match=f"CorruptRecord: {topic}-0 cannot be read at offset 0: lz4 data .*new"):
+        await on_spark(
+            lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic, maxDecompressedSize=100).collect()
+        )
+
+
+async def test_rows_of_a_partition_have_the_order_of_the_log(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await filled(kafka, partitions=3, count=3_000)
+    rows = await on_spark(
+        lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic).select("partition", "offset").collect()
+    )
+    for partition in range(3):
+        assert [row.offset for row in rows if row.partition == partition] == list(range(1_000))
+
+
+async def test_a_loaded_frame_reads_the_same_offsets_each_time(spark: SparkSession, kafka: Kafka) -> None:
+    topic = await filled(kafka, partitions=1, count=30)
+    rows = await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic))
+    assert await on_spark(rows.count) == 30
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send(topic, b"later")
+    assert await on_spark(rows.count) == 30
+    assert await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic).count()) == 31
+
+
 async def test_a_topic_without_records_has_no_rows(spark: SparkSession, kafka: Kafka) -> None:
     topic = await kafka.create_topic(partitions=2)
     assert await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic).collect()) == []

@@ -14,7 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.errors import UnknownTopic
 from aiokafka_lite.protocol.records import partition_for_key
+from aiokafka_lite.spark.options import Properties
+from aiokafka_lite.spark.writing import Target, check_topic
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import batch_of, on_spark, stream_of
 
@@ -220,3 +223,19 @@ async def test_a_missing_topic_is_an_error_on_the_driver(spark: SparkSession) ->
                 lambda: write(rows, cluster.bootstrap_servers, topic="nowhere", kafka__max__block__ms="1000")
             )
         assert "batch_writer" in str(refusal.value)
+
+
+@pytest.mark.usefixtures("driver")
+async def test_a_misspelled_topic_is_created_by_the_broker_unless_the_query_forbids_it() -> None:
+    async with EmbeddedCluster(auto_create_topics=True) as cluster:
+        given = {"bootstrap.servers": cluster.bootstrap_servers, "max.block.ms": "1000"}
+
+        def check(topic: str, **properties: str) -> None:
+            given_now = Properties(given | {name.replace("__", "."): value for name, value in properties.items()})
+            check_topic(Target(properties=given_now, topic=topic, freeze_gc=False))
+
+        with pytest.raises(UnknownTopic, match="ordres"):
+            await on_spark(lambda: check("ordres", allow__auto__create__topics="false"))
+        assert "ordres" not in cluster.controller.topics
+        await on_spark(lambda: check("ordres"))
+        assert "ordres" in cluster.controller.topics

@@ -357,6 +357,22 @@ async def test_limits_of_a_trigger(kafka: Kafka) -> None:
 
 
 @pytest.mark.usefixtures("driver")
+async def test_partitions_that_are_added_while_a_query_runs_begin_at_0(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", partitions=1)
+    await produce(cluster, "t", 5, partition=0)
+    running = reader(cluster.bootstrap_servers, "t", startingOffsets="latest")
+    start = await on_spark(running.initialOffset)
+    assert start == {"t": {"0": 5}}
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.topics.add_partitions({"t": 2})
+    await produce(cluster, "t", 3, partition=1)
+    end = await on_spark(lambda: running.latestOffset(start, ReadAllAvailable()))
+    assert end["t"] == {"0": 5, "1": 3}
+    (task,) = [each.task for each in running.partitions(start, end) if isinstance(each, TaskPartition)]
+    assert [(each.partition, each.start, each.end) for each in task] == [(TopicPartition("t", 1), 0, 3)]
+
+
+@pytest.mark.usefixtures("driver")
 async def test_the_plan_of_a_batch_is_the_same_each_time(kafka: Kafka) -> None:
     topic = await kafka.create_topic(partitions=2)
     await produce(kafka, topic, 100)

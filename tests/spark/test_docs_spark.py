@@ -1,0 +1,73 @@
+"""The page on Spark: its programs run as printed, and its tables are those of the options."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from aiokafka_lite import EmbeddedCluster, Producer
+from aiokafka_lite.spark import options
+from tests.pure.documents import ROOT, blocks
+from tests.spark.conftest import begun, on_spark
+
+PAGE = ROOT / "docs" / "spark.md"
+
+
+async def test_the_programs_run_as_printed(
+    spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for topic in ("orders", "totals"):
+        await cluster.create_topic(topic, partitions=1)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        await producer.send("orders", b'{"city": "Rome"}', key=b"first")
+    first, *others = [
+        block.text.replace("localhost:9092", cluster.bootstrap_servers)
+        .replace('"out/', f'"{tmp_path}/')
+        .replace('processingTime="10 seconds"', "availableNow=True")  # so that the query ends
+        for block in blocks(PAGE)
+    ]
+    assert "availableNow=True" in first
+    names: dict[str, Any] = {}
+
+    def run() -> None:
+        begun(lambda: exec(first, names))
+        spark.sql("SELECT 'Rome' AS city, 5 AS orders").createOrReplaceTempView("totals")
+        for program in others:
+            exec(program, names)
+        assert names["values"].count() == 1
+        (row,) = spark.read.parquet(f"{tmp_path}/orders").collect()
+        assert row.value == '{"city": "Rome"}'
+
+    await on_spark(run)
+    assert re.search(r"\|\s*0\|\s*first\|\{\"city\": \"Rome\"\}\|", capfd.readouterr().out)
+    for listener in [each for each in names.values() if type(each).__name__ == "LagListener"]:
+        spark.streams.removeListener(listener)
+
+
+def test_the_tables_have_every_option_and_no_other() -> None:
+    cells = re.findall(r"^\| (`[^|]*) \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
+    columns = {"value", "key", "headers", "partition"}
+    assert {name for name in named if not name.startswith(options.KAFKA_PREFIX)} - columns == set(options.OPTIONS)
+
+
+def test_the_defaults_in_the_tables_are_the_defaults() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    read = options.stream_read({"kafka.bootstrap.servers": "h:1", "subscribe": "t"})
+    for name, default in (
+        ("recordsPerTask", read.records_per_task),
+        ("prefetchBytes", read.prefetch_bytes),
+        ("maxDecompressedSize", read.max_decompressed_size),
+        ("kafkaConsumer.pollTimeoutMs", round(read.poll_timeout * 1000)),
+        ("freezeGc", str(read.freeze_gc).lower()),
+        ("failOnDataLoss", str(read.fail_on_data_loss).lower()),
+        ("includeHeaders", str(read.include_headers).lower()),
+    ):
+        assert re.search(rf"^\| `{name}` \| `?{default}`? \|", text, flags=re.MULTILINE), name
+    retries = f"{read.offset_retries}, {round(read.offset_retry_interval * 1000)}"
+    assert f"| `fetchOffset.numRetries`, `fetchOffset.retryIntervalMs` | {retries} |" in text
+    assert f"| `minOffsetsPerTrigger`, `maxTriggerDelay` | none, `{round(read.max_trigger_delay / 60)}m` |" in text
