@@ -163,12 +163,14 @@ class Acceptor:
                 )
             try:
                 target = self._topics.get(topic)
-                is_open = target is not None and target.is_open
-                is_open = is_open and (partition is None or partition in target.partitions)  # type: ignore[union-attr]
+                surplus = (
+                    0
+                    if target is not None and target.is_open and (partition is None or partition in target.partitions)
+                    else self._surplus(topic, partition, size)
+                )
             except TypeError:  # an object without a hash is neither a str nor an int
                 check_topic_name(topic)
                 raise wrong_partition(topic, 0, partition) from None
-            surplus = 0 if is_open else self._surplus(topic, partition, size)
         except KafkaError as error:
             self._refused(topic, partition, error)
             raise

@@ -188,7 +188,8 @@ def serialize(
     except RAISED as error:
         raise _not_serialized(serializer, topic, part, data, error) from error
     made = result if type(result) is bytes else _checked(serializer, topic, part, data, result)
-    return made, headers if tuple(changeable) == headers else headers_of(topic, changeable)
+    is_changed = tuple(changeable) != headers if changeable else headers
+    return made, headers_of(topic, changeable) if is_changed else headers
 
 
 async def serialize_async(
