@@ -64,7 +64,7 @@ class ArrowAcceptor:
             if not budget.try_acquire(size):
                 await self._room.acquire(size, topic)
             try:
-                target = await self._service.while_running(self._accumulator.open_topic(topic))
+                target = await self._service.while_running(self._accumulator.open_topic(topic, number))
                 self._service.check()
                 self._check_writable()
                 batch = self._accumulator.append_encoded(target, number, encoded, size)

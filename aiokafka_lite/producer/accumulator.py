@@ -127,8 +127,11 @@ class Accumulator:
         if self._sealed:
             self._report_sealed()
         if number is None:
-            partition = topic.partitions[self._choose(name, key, value, self._view, topic.partitions)]
-            may_move = key is None
+            chosen = self._choose(name, key, value, self._view, topic.partitions)
+            listed, may_move = topic.partitions.get(chosen), key is None
+            if listed is None:
+                return self._add_unplaced(topic, record._replace(partition=chosen), sent_at)
+            partition = listed
         # ``type``, not ``isinstance``: True is no partition.
         elif type(number) is int and number in topic.partitions:
             partition, may_move = topic.partitions[number], False
@@ -139,7 +142,10 @@ class Accumulator:
             # The partition's batch is full. A record without a key may change its partition now.
             self._dispatcher.offer(partition)
             self._report_sealed()
-            partition = topic.partitions[self._choose(name, None, value, self._view, topic.partitions)]
+            chosen = self._choose(name, None, value, self._view, topic.partitions)
+            if chosen not in topic.partitions:
+                return self._add_unplaced(topic, record._replace(partition=chosen), sent_at)
+            partition = topic.partitions[chosen]
             # Without ``may_move``: the second choice is final, or a partitioner that alternates would never place the
             # record.
             batch, position, sealed = partition.append(record, sent_at)

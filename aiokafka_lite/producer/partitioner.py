@@ -232,10 +232,12 @@ class CheckedPartitioner:
                 f"{self._name} could not choose a partition of topic {topic!r}: {error!r}"
             ) from error
         if number not in partitions:
-            raise IllegalStateError(
-                f"{self._name} chose partition {number} of topic {topic!r},"
-                f" which has {len(view.topics[topic].partitions)} partitions"
-            )
+            count = len(view.topics[topic].partitions)
+            # Metadata may lack a partition in the middle. The hash of a key can choose it all the same.
+            if not 0 <= number < count:
+                raise IllegalStateError(
+                    f"{self._name} chose partition {number} of topic {topic!r}, which has {count} partitions"
+                )
         return number
 
     def batch_sealed(self, topic: str, partition: int, size: int, view: ClusterView) -> None:

@@ -54,7 +54,8 @@ class TopicProducer:
 
      - ``partitions``: by number, those that metadata lists. An answer with a huge number costs one entry.
      - ``pending``: records that were sent while the topic was not known.
-     - ``unplaced``: records that name a partition which metadata does not list.
+     - ``unplaced``: records for partitions that metadata does not list. A broker leaves out a new partition whose
+       replicas are all down, if it keeps its metadata in ZooKeeper.
      - ``is_asking``: a task refreshes metadata for the unplaced records.
      - ``is_known``: metadata has the topic.
      - ``is_open``: records go to batches directly: the topic is known, and no earlier record is pending.
@@ -127,8 +128,8 @@ class TopicProducer:
         self.is_known = True
         self.is_open = self.pending is None
         if ZERO_UUID != self.topic_id != topic.topic_id != ZERO_UUID:
-            listed = {each.partition for each in topic.partitions}
-            self.vanished += [self.partitions.pop(number) for number in self.partitions.keys() - listed]
+            last = topic.partitions[-1].partition
+            self.vanished += [self.partitions.pop(number) for number in list(self.partitions) if number > last]
             for partition in self.partitions.values():
                 partition.topic_recreated(topic.topic_id)
         if topic.topic_id != ZERO_UUID:

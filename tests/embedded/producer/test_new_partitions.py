@@ -116,3 +116,22 @@ async def test_metadata_with_a_huge_partition_number_costs_no_memory(cluster: Em
         with fault, pytest.raises((UnknownTopic, KafkaTimeout)):
             await producer.send("t", b"v", partition=0)
         assert (await producer.send("t", b"v", partition=0)).offset == 0
+
+
+async def test_a_key_may_go_to_a_partition_that_metadata_leaves_out(cluster: EmbeddedCluster) -> None:
+    """Brokers before Kafka 3 leave out a new partition whose replicas are all down; its records wait for a leader."""
+    await cluster.create_topic("t", 3)
+
+    def without_partition_0(response: MetadataResponse) -> MetadataResponse:
+        for topic in response.topics:
+            topic.partitions = [each for each in topic.partitions if each.partition_index != 0]
+        return response
+
+    fault = cluster.on(MetadataRequest, times=None).alter(without_partition_0)
+    async with producer_of(cluster) as producer:
+        deliveries = [producer.send_nowait("t", b"v", key=b"%d" % number) for number in range(20)]
+        await asyncio.sleep(5.0)
+        waiting = [delivery for delivery in deliveries if not delivery.done()]
+        assert 0 < len(waiting) < 20
+        fault.remove()
+        assert {(await delivery).partition for delivery in waiting} == {0}
