@@ -8,7 +8,7 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo test test-fast test-long test-oldest-spark test-matrix soak soak-real old-bugs lint format bench docs clean
+.PHONY: help demo test test-fast test-long fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -17,6 +17,7 @@ help:
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
+	@echo "make fuzz         damaged input for every parser and for the embedded broker; MINUTES=5"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
 	@echo "make soak         the simulation: random faults in virtual time, SEEDS=1000 fresh seeds on all cores"
 	@echo "make soak-real    random faults on three real brokers for MINUTES=10"
@@ -87,6 +88,10 @@ OLDEST_SPARK := $(shell sed -n 's/^spark = \["pyspark>=\([0-9.]*\)".*/\1/p' pypr
 test-oldest-spark: .venv/oldest-spark/.installed
 	@.venv/oldest-spark/bin/python -m pytest -q -m "not long" --kafka=embedded $(addprefix tests/spark/test_, \
 		batch_read.py reading.py recreated_topics.py sink.py stream_read.py) $(PYTEST_ARGS)
+
+fuzz: MINUTES = 5
+fuzz: .venv/.fast
+	@nice .venv/bin/python -m tests.fuzz --minutes $(MINUTES)
 
 test-matrix: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) tests/end_to_end --kafka=all --junitxml=.venv/matrix.xml $(PYTEST_ARGS)

@@ -131,8 +131,8 @@ class EmbeddedCluster(Component):
             spawn=lambda function, name: self._service.start_child(function, name=name),
             wake_fetcher=self.replication.wake,
         )
-        for node_id, port in enumerate(ports_of(brokers, ports, tcp=tcp), start=1):
-            rack = config.racks[node_id - 1] if config.racks else None
+        for node_id, port in enumerate(ports_of(brokers, ports, tcp=tcp), start=config.first_node_id):
+            rack = config.racks[node_id - config.first_node_id] if config.racks else None
             self.nodes[node_id] = BrokerNode(parts, node_id, port, rack=rack, versions=versions)
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..arguments import check_function, must_be
+from ..arguments import check_function, must_be, whole
 from ..errors import ConfigurationError
 from .configs import BROKER_KEYS, ClusterSettings, InvalidConfig, check_configs
 from .versions import VersionRanges
@@ -15,7 +15,11 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 FIRST_MEMORY_PORT = 9092
 HISTORY_LIMIT = 10_000
 
-STATIC_CONFIGS = {"group.initial.rebalance.delay.ms": "0", "max.connections": "10000"}
+STATIC_CONFIGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "max.connections": "2000",
+    "queued.max.request.bytes": str(256 << 20),
+}
 """Broker settings that differ from Kafka's defaults: groups form at once, and memory is bounded."""
 
 
@@ -26,6 +30,7 @@ class ClusterConfig:
     - ``host`` is the address to listen on. Any address except loopback needs ``expose=True``, because everyone who
       reaches the port has full access. Metadata names ``advertised_host`` instead, if it is given.
     - ``racks`` is the rack of each broker, or None. ``rack_aware_fetch`` is KIP-392.
+    - ``first_node_id`` is the id of the first broker; the others follow.
     - ``versions`` limits the versions of APIs: {API key: (first, last)}.
     - ``replication_delay`` is the time between an append and its copy to the followers, ``broker_session_timeout`` the
       time until the cluster fences a broker that it does not reach; both in seconds.
@@ -41,6 +46,7 @@ class ClusterConfig:
     expose: bool = False
     racks: Sequence[str | None] | None = None
     rack_aware_fetch: bool = True
+    first_node_id: int = 1
     versions: VersionRanges | None = None
     replication_delay: float = 0.0
     broker_session_timeout: float = 9.0
@@ -50,6 +56,7 @@ class ClusterConfig:
 
     def __post_init__(self) -> None:
         check_function("wall_clock", self.wall_clock)
+        whole("first_node_id", self.first_node_id, 0)
         for name in ("replication_delay", "broker_session_timeout"):
             value = getattr(self, name)
             if not value >= 0:

@@ -1,7 +1,8 @@
 """Compaction: keep the last record of each key, and the tombstones of deleted keys for a while. Pure.
 
-As in Kafka, only closed segments below the high watermark are compacted, here all of them at once. Offsets stay:
-batches keep their first and last offsets, records keep theirs, and removed records leave gaps.
+As in Kafka, only closed segments below the high watermark are compacted, here all of them at once, and only when
+``is_due`` says so. Offsets stay: batches keep their first and last offsets, records keep theirs, and removed records
+leave gaps.
 """
 
 from __future__ import annotations
@@ -9,14 +10,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..protocol.records import replace_records, scan
+from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
 
 
-def compact(log: Log, now_ms: int, delete_retention_ms: int) -> bool:
-    """Compact the closed segments below the high watermark. True if a record was removed."""
-    closed = 0
-    while closed < len(log.segments) - 1 and log.segments[closed + 1].base_offset <= log.high_watermark:
-        closed += 1
+def is_due(log: Log, now_ms: int, config: TopicConfig) -> bool:
+    """Whether enough of the log is new since its last compaction, or something new is old enough."""
+    segments = log.segments[: _cleanable(log, now_ms, config.min_compaction_lag_ms)]
+    dirty = [segment for segment in segments if segment.batches[-1].last_offset >= log.compacted_up_to]
+    size = sum(segment.size for segment in dirty)
+    if not size:
+        return False
+    if now_ms - dirty[0].batches[0].max_timestamp > config.max_compaction_lag_ms:
+        return True
+    return size > config.min_cleanable_dirty_ratio * sum(segment.size for segment in segments)
+
+
+def _cleanable(log: Log, now_ms: int, min_lag_ms: int) -> int:
+    """How many segments may be compacted: closed, below the high watermark, and with no record of the last time."""
+    count = 0
+    while (
+        count < len(log.segments) - 1
+        and log.segments[count + 1].base_offset <= log.high_watermark
+        and (not min_lag_ms or log.segments[count].max_timestamp <= now_ms - min_lag_ms)
+    ):
+        count += 1
+    return count
+
+
+def compact(log: Log, now_ms: int, delete_retention_ms: int, min_lag_ms: int = 0) -> bool:
+    """Compact the segments that may be compacted. True if a record was removed. Times are in milliseconds."""
+    closed = _cleanable(log, now_ms, min_lag_ms)
+    log.compacted_up_to = log.segments[closed].base_offset
     dirty = [batch for segment in log.segments[:closed] for batch in segment.batches]
     latest = _latest_offsets(log.batches())
     kept = [after for before in dirty if (after := _clean(before, latest, now_ms - delete_retention_ms)) is not None]

@@ -177,6 +177,7 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     "offsets.retention.minutes": ConfigKey(_INT, "10080", minimum=1, read_only=True),
     "offsets.topic.num.partitions": ConfigKey(_INT, "50", minimum=1, read_only=True),
     "offsets.topic.replication.factor": ConfigKey(ConfigType.SHORT, "3", minimum=1, read_only=True),
+    "queued.max.request.bytes": ConfigKey(_LONG, "-1", read_only=True),
     "producer.id.expiration.ms": ConfigKey(_INT, "86400000", minimum=1),
     "quota.window.num": ConfigKey(_INT, "11", minimum=1, read_only=True),
     "quota.window.size.seconds": ConfigKey(_INT, "1", minimum=1, read_only=True),
@@ -213,6 +214,9 @@ class TopicConfig:
     segment_bytes: int
     segment_ms: int
     delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     unclean_leader_election: bool
@@ -238,6 +242,9 @@ class TopicConfig:
             segment_bytes=whole("segment.bytes"),
             segment_ms=whole("segment.ms"),
             delete_retention_ms=whole("delete.retention.ms"),
+            min_compaction_lag_ms=whole("min.compaction.lag.ms"),
+            max_compaction_lag_ms=whole("max.compaction.lag.ms"),
+            min_cleanable_dirty_ratio=float(value("min.cleanable.dirty.ratio")),
             timestamp_before_max_ms=whole("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=whole("message.timestamp.after.max.ms"),
             unclean_leader_election=value("unclean.leader.election.enable").lower() == "true",

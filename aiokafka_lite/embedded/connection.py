@@ -26,7 +26,8 @@ from ..protocol.connection import (
     encode_unsupported_api_versions,
     parse_request,
 )
-from ..protocol.messages import ApiVersionsRequest
+from ..protocol.framing import FrameMemory
+from ..protocol.messages import ApiVersionsRequest, ProduceRequest
 from ..protocol.schema import Request, Response
 from .error_responses import error_response
 from .faults import Exchange, Fault, Faults, History, Outcome
@@ -56,12 +57,42 @@ class Server(Protocol):
 
 
 class ServerStream(FramedStreamReader):
-    """The frames of a connection. It tells the connection when the client disconnects."""
+    """The frames of a connection. It notifies the connection when the client disconnects.
 
-    def __init__(self, server: Server, max_size: int) -> None:
-        super().__init__(max_size, "a client")
+    ``memory`` bounds the requests of all connections of a node: frames that are being received, that wait, and that are
+    being handled. The connection that exceeds it is closed.
+    """
+
+    def __init__(self, server: Server, max_size: int, memory: FrameMemory) -> None:
+        super().__init__(max_size, "a client", memory=memory)
         self._server = server
+        self._memory = memory
+        self._held = 0
         self.connection: ServerConnection | None = None
+
+    def frames_received(self, frames: list[Frame]) -> None:
+        size = sum(map(len, frames))
+        if not self._memory.take(size):
+            logger.info("%s is disconnected: all connections hold %d bytes of requests", self.peer, self._memory.held)
+            self.abort()
+            return
+        self._held += size
+        super().frames_received(frames)
+
+    def release(self, size: int) -> None:
+        """A frame was handled."""
+        self._memory.give_back(size)
+        self._held -= size
+
+    def release_all(self) -> None:
+        """No more frames of this stream are handled."""
+        self.release(self._held)
+
+    @property
+    def client_address(self) -> str:
+        """The client's IP address, or "memory"."""
+        address = None if self.transport is None else self.transport.get_extra_info("peername")
+        return str(address[0]) if isinstance(address, tuple) else "memory"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -95,9 +126,7 @@ class ServerConnection:
     @property
     def client_host(self) -> str:
         """The client's address, in Kafka's form."""
-        transport = self.stream.transport
-        address = None if transport is None else transport.get_extra_info("peername")
-        return f"/{address[0]}" if isinstance(address, tuple) else "/memory"
+        return f"/{self.stream.client_address}"
 
     def client_disconnected(self) -> None:
         """Cancel the wait of the present request: there is no client to answer."""
@@ -119,6 +148,7 @@ class ServerConnection:
                 if self._node_stopped:
                     break
                 await self._serve_frame(frame)
+                self.stream.release(len(frame))
                 del frame
                 self.idle_since = _now()
             self.stream.close()
@@ -135,6 +165,7 @@ class ServerConnection:
             self.stream.abort()
             raise
         finally:
+            self.stream.release_all()
             self.server.disconnected(self)
 
     def reset(self) -> None:
@@ -185,14 +216,16 @@ class ServerConnection:
         self.stream.write([encode_unsupported_api_versions(header, self.server.parts.versions.refusal())])
 
     async def _handle_measured(self, context: RequestContext, request: Request[Any]) -> Response | None:
-        """Handle a request. If the client has a request quota, count the work towards it."""
+        """Handle a request. If the client has a request quota, count the work towards it; acks=0 is exempt."""
         quotas = context.broker.quotas
-        if not quotas.limits_requests(context.principal, context.client_id):
+        is_exempt = isinstance(request, ProduceRequest) and request.acks == 0
+        if is_exempt or not quotas.limits_requests(context.principal, context.client_id):
             return await self._handle(context, request)
         began = time.thread_time()
         response = await self._handle(context, request)
         busy = time.thread_time() - began
-        context.throttle_ms = quotas.record_request(context.principal, context.client_id, busy)
+        throttle_ms = quotas.record_request(context.principal, context.client_id, busy)
+        context.throttle_ms = max(context.throttle_ms, throttle_ms)
         if response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, context.throttle_ms)
         return response

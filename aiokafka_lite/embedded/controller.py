@@ -65,9 +65,9 @@ class Controller:
             raise Refused(ErrorCode.INVALID_REQUEST, f"unknown broker {broker!r}")
         fixed = [name for name in configs if name in BROKER_KEYS and BROKER_KEYS[name].read_only]
         try:
-            check_configs(BROKER_KEYS, configs)
+            check_configs(BROKER_KEYS, {name: value for name, value in configs.items() if name in BROKER_KEYS})
         except InvalidConfig as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
         if fixed:
             raise Refused(ErrorCode.INVALID_REQUEST, f"a running broker cannot change {', '.join(fixed)}")
         if not validate_only:
@@ -295,6 +295,9 @@ class Controller:
         return self._next_producer_id - 1
 
 
+_COMPACTION_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+
+
 def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     """A topic's own settings. Raises Refused for one without a value, an unknown one or a wrong value."""
     nulls = [name for name, value in configs.items() if value is None]
@@ -304,6 +307,12 @@ def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
         check_configs(TOPIC_KEYS, configs)
     except InvalidConfig as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if str(configs.get("remote.storage.enable")).lower() == "true":
+        raise Refused(ErrorCode.INVALID_CONFIG, "remote.storage.enable must be false: brokers have no tiered storage")
+    least, most = (int(configs.get(name) or TOPIC_KEYS[name].default or 0) for name in _COMPACTION_LAGS)
+    if least > most:
+        lags = f"min.compaction.lag.ms ({least}) must be at most max.compaction.lag.ms ({most})"
+        raise Refused(ErrorCode.INVALID_CONFIG, lags)
     return {name: value for name, value in configs.items() if value is not None}
 
 

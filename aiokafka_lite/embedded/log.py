@@ -115,6 +115,7 @@ class Log:
         self.start_offset = 0
         self.end_offset = 0
         self.high_watermark = 0
+        self.compacted_up_to = 0
         self.segments: list[Segment] = [Segment(0)]
         self.epochs: list[tuple[int, int]] = []  # (epoch, its first offset)
 
@@ -180,13 +181,14 @@ class Log:
         self.segments[-1].truncate(offset)
         self.end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
+        self.compacted_up_to = min(self.compacted_up_to, offset)
         while self.epochs and self.epochs[-1][1] >= offset:
             self.epochs.pop()
         return True
 
     def reset_to(self, offset: int) -> None:
         """Delete everything; the log continues at ``offset``."""
-        self.start_offset = self.end_offset = self.high_watermark = offset
+        self.start_offset = self.end_offset = self.high_watermark = self.compacted_up_to = offset
         self.segments = [Segment(offset)]
         self.epochs.clear()
 

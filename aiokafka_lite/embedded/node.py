@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,7 @@ from random import Random
 from typing import Any
 
 from ..errors import ConfigurationError, IllegalStateError
+from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
 from .authorizer import Authorizer
 from .cluster_config import ClusterConfig
@@ -143,7 +145,9 @@ class BrokerNode:
         self._cluster = cluster
         self._server: asyncio.Server | None = None
         self._thawed = asyncio.Event()
-        self._cleanup_timer: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # by the setting that has the interval
+        limit = self.settings.number("queued.max.request.bytes")
+        self._memory = FrameMemory(sys.maxsize if limit < 0 else limit)
 
     def __repr__(self) -> str:
         return (
@@ -188,16 +192,20 @@ class BrokerNode:
             self.port = self._server.sockets[0].getsockname()[1]
         self.state = state
         self._thawed.set()
-        self._arm_cleanup()
+        self._repeat("log.retention.check.interval.ms", self._clean_up_periodically)
+        self._repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
 
     def new_stream(self) -> ServerStream:
         """The broker's end of a new connection."""
-        return ServerStream(self, self.settings.number("socket.request.max.bytes"))
+        return ServerStream(self, self.settings.number("socket.request.max.bytes"), self._memory)
 
     def connected(self, stream: ServerStream) -> None:
         """A client has connected."""
         if self.state is NodeState.STOPPED or len(self.connections) >= self.settings.number("max.connections"):
             stream.abort()
+            return
+        if not self.quotas.allows_connection(stream.client_address):
+            stream.abort()  # Kafka closes it after the throttle time
             return
         connection = ServerConnection(self, stream)
         self.connections[connection] = None
@@ -226,9 +234,9 @@ class BrokerNode:
         self.groups.stop()
         self.in_sync.stop()
         self._thawed.set()  # so that coroutines of a frozen node can end
-        if self._cleanup_timer is not None:
-            self._cleanup_timer.cancel()
-            self._cleanup_timer = None
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
         self.replica_manager.produce_purgatory.complete_all()
         self.replica_manager.fetch_purgatory.complete_all()
 
@@ -272,15 +280,20 @@ class BrokerNode:
 
     # Housekeeping.
 
-    def _arm_cleanup(self) -> None:
-        interval = self.settings.seconds("log.retention.check.interval.ms")
-        self._cleanup_timer = asyncio.get_running_loop().call_later(interval, self._clean_up_periodically)
+    def _repeat(self, setting: str, action: Callable[[], None]) -> None:
+        """Call ``action`` in the interval that a setting has in milliseconds, at most ten times a second."""
+
+        def act() -> None:
+            if self.is_running:  # a frozen broker does it in the next interval
+                action()
+            self._repeat(setting, action)
+
+        interval = max(self.settings.seconds(setting), 0.1)
+        self._timers[setting] = asyncio.get_running_loop().call_later(interval, act)
 
     def _clean_up_periodically(self) -> None:
-        if self.is_running:  # a frozen broker does it in the next interval
-            self.clean_up()
-            self._close_idle_connections()
-        self._arm_cleanup()
+        self.clean_up()
+        self._close_idle_connections()
 
     def _close_idle_connections(self) -> None:
         """Close connections without a whole request for ``connections.max.idle.ms``, even if they send single bytes."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer
 from ..protocol.records import RecordBatch, rewrite_header
-from .compaction import compact
+from .compaction import compact, is_due
 from .configs import TopicConfig
 from .log import EpochEnd, Log, StoredBatch
 from .producer_state import BatchMetadata, ProducerStates, SequenceRejected
@@ -217,14 +217,22 @@ class Partition:
     def clean_up(self, now_ms: int, producer_expiration_ms: int) -> bool:
         """Apply retention and compaction, and drop expired producers. True if records were deleted."""
         log, config = self.log, self.config
-        active = log.segments[-1]
-        if active.batches and now_ms - active.batches[0].max_timestamp >= config.segment_ms:
-            log.roll()
         self.producers.expire(now_ms - producer_expiration_ms)
-        changed = config.compacted and compact(log, now_ms, config.delete_retention_ms)
+        changed = self.compact(now_ms)
         if config.deleted:
             changed = log.apply_retention(now_ms, config.retention_ms, config.retention_bytes) or changed
         return changed
+
+    def compact(self, now_ms: int) -> bool:
+        """Close the active segment if it is old, and compact the log if that is due. True if records were deleted."""
+        log, config = self.log, self.config
+        active = log.segments[-1]
+        max_age = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
+        if active.batches and now_ms - active.batches[0].max_timestamp >= max_age:
+            log.roll()
+        if not config.compacted or not is_due(log, now_ms, config):
+            return False
+        return compact(log, now_ms, config.delete_retention_ms, config.min_compaction_lag_ms)
 
     # Followers, as their leader sees them.
 

@@ -24,7 +24,9 @@ IP = "ip"
 PRODUCE = "producer_byte_rate"
 FETCH = "consumer_byte_rate"
 REQUEST = "request_percentage"
-KEYS = (PRODUCE, FETCH, REQUEST, "controller_mutation_rate", "connection_creation_rate")
+MUTATIONS = "controller_mutation_rate"
+CONNECTIONS = "connection_creation_rate"
+KEYS = (PRODUCE, FETCH, REQUEST, MUTATIONS, CONNECTIONS)
 DEFAULT = None
 
 Entity = frozenset[tuple[str, str | None]]
@@ -72,6 +74,14 @@ class QuotaLimits:
                 return frozenset(counted), limit
         return None
 
+    def find_address(self, address: str) -> tuple[Entity, float] | None:
+        """The limit of new connections from an IP address, and the entity whose usage it counts."""
+        for name in (address, DEFAULT):
+            limit = self._limits.get(frozenset([(IP, name)]), {}).get(CONNECTIONS)
+            if limit is not None:
+                return frozenset([(IP, address)]), limit
+        return None
+
 
 class Usage:
     """The recent usage of one entity, in ``windows`` samples of ``window`` seconds."""
@@ -102,6 +112,28 @@ class Usage:
         return self._samples[-1][0] if self._samples else -inf
 
 
+class TokenBucket(Usage):
+    """The usage of an entity that may save up what it does not use in all windows together (KIP-599)."""
+
+    def __init__(self, windows: int, window: float) -> None:
+        super().__init__(windows, window)
+        self._longest = windows * window
+        self._used = 0.0
+        self._at = 0.0
+
+    def add(self, amount: float, now: float) -> None:
+        self._used += amount
+
+    def throttle_seconds(self, limit: float, now: float) -> float:
+        self._used = max(0.0, self._used - limit * (now - self._at))
+        self._at = now
+        return min(max(0.0, self._used / limit - self._longest), LONGEST_THROTTLE)
+
+    @property
+    def last_used(self) -> float:
+        return self._at
+
+
 class Quotas:
     """The usage of one node by its clients. Owner: the node. ``clock`` gives the loop's time in seconds."""
 
@@ -127,6 +159,25 @@ class Quotas:
         """Count seconds of work. Returns the milliseconds that the client must wait."""
         return min(self._record(principal, client_id, REQUEST, busy * 100), int(self._window * 1000))
 
+    def mutation_wait(self, principal: str, client_id: str) -> int:
+        """The milliseconds until the client may create or delete partitions again (KIP-599)."""
+        return self._record(principal, client_id, MUTATIONS, 0)
+
+    def record_mutations(self, principal: str, client_id: str, partitions: int) -> int:
+        """Count partitions that were created or deleted. Returns the milliseconds that the client must wait."""
+        return self._record(principal, client_id, MUTATIONS, partitions)
+
+    def allows_connection(self, address: str) -> bool:
+        """Count a new connection from an IP address. False if the address has made too many of late (KIP-612)."""
+        found = self._limits.find_address(address)
+        if found is None:
+            return True
+        entity, limit = found
+        if self._throttle(CONNECTIONS, entity, limit, 0):
+            return False
+        self._throttle(CONNECTIONS, entity, limit, 1)
+        return True
+
     def fetch_limit(self, principal: str, client_id: str) -> int | None:
         """Bytes that one fetch may return: more would never fit into the limit. None without a limit."""
         found = self._limits.find(_user_of(principal), client_id, FETCH)
@@ -146,11 +197,16 @@ class Quotas:
         found = self._limits.find(_user_of(principal), client_id, key)
         if found is None:
             return 0
-        entity, limit = found
+        return self._throttle(key, *found, amount)
+
+    def _throttle(self, key: str, entity: Entity, limit: float, amount: float) -> int:
+        """Count ``amount`` of a quota, after what has become free again. Returns the milliseconds to wait."""
         now = self._clock()
         usage = self._usage.get((key, entity))
         if usage is None:
-            usage = self._usage[key, entity] = Usage(self._windows, self._window)
+            kind = TokenBucket if key == MUTATIONS else Usage
+            usage = self._usage[key, entity] = kind(self._windows, self._window)
+        usage.throttle_seconds(limit, now)
         usage.add(amount, now)
         return int(usage.throttle_seconds(limit, now) * 1000)
 

@@ -69,7 +69,9 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
         self.statuses = statuses
         self.manager = manager
         for status in statuses.values():
-            status.acks_pending = status.response.error is ErrorCode.NONE
+            if status.response.error is ErrorCode.NONE:
+                status.acks_pending = True
+                status.response.error = ErrorCode.REQUEST_TIMED_OUT  # unless the replicas answer before the timeout
 
     def try_complete(self) -> bool:
         pending = False
@@ -80,8 +82,6 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
             if is_over:
                 status.acks_pending = False
                 status.response.error = error
-                if error is not ErrorCode.NONE:
-                    status.response.base_offset = UNKNOWN_OFFSET
             else:
                 pending = True
         return not pending and self.force_complete()
@@ -99,16 +99,6 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
             enough = not partition.is_under_min_isr
             return True, ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return False, ErrorCode.NONE
-
-    def on_expiration(self) -> None:
-        for key, status in self.statuses.items():
-            if status.acks_pending:
-                partition = self.manager.partitions.get(key)
-                short = partition is not None and partition.is_leader and partition.is_under_min_isr
-                status.response.error = (
-                    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if short else ErrorCode.REQUEST_TIMED_OUT
-                )
-                status.response.base_offset = UNKNOWN_OFFSET
 
     def result(self) -> dict[PartitionKey, PartitionResponse]:
         return {key: status.response for key, status in self.statuses.items()}
@@ -133,7 +123,6 @@ class FetchParameters:
     read_committed: bool = False
     from_any_replica: bool = False
     rack: str = ""
-    replica_id: int = -1
 
 
 @dataclass(slots=True)
@@ -359,6 +348,12 @@ class ReplicaManager:
             if partition.clean_up(now_ms, producer_expiration_ms):
                 self.fetch_purgatory.check_and_complete(partition.key)
 
+    def compact(self, now_ms: int) -> None:
+        """Compact every log for which that is due."""
+        for partition in list(self.partitions.values()):
+            if partition.compact(now_ms):
+                self.fetch_purgatory.check_and_complete(partition.key)
+
     # Fetch.
 
     async def fetch_messages(
@@ -434,8 +429,6 @@ class ReplicaManager:
 
     def end_for(self, partition: Partition, parameters: FetchParameters) -> int:
         """The end of the records that the reader may see."""
-        if parameters.replica_id >= 0:
-            return partition.log.end_offset
         return partition.last_stable_offset if parameters.read_committed else partition.log.high_watermark
 
 

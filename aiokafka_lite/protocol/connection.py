@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import ProtocolError, UnsupportedVersion
@@ -203,6 +203,8 @@ class RequestHeader:
     version: int
     correlation_id: int
     client_id: str | None
+    body_size: int = field(default=0, compare=False)
+    """Bytes of the request after the header, for quotas."""
 
     @property
     def name(self) -> str:
@@ -246,7 +248,7 @@ def parse_request(frame: Buffer) -> ParsedRequest | UnknownRequest:
     if length >= 0:
         client_id = _text(frame, position, position + length)
         position += length
-    header = RequestHeader(api_key, version, correlation_id, client_id)
+    header = RequestHeader(api_key, version, correlation_id, client_id, len(frame) - position)
     cls = messages.REQUESTS.get(api_key)
     if cls is None or version not in cls.versions:
         return UnknownRequest(header)

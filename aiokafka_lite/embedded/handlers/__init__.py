@@ -6,6 +6,7 @@ A new module needs a row here: the import registers its handlers.
 from __future__ import annotations
 
 from ..handling import HANDLERS
+from ..versions import KAFKA_RELEASES, as_kafka
 from . import (  # noqa: F401
     api_versions,
     configs,
@@ -25,7 +26,9 @@ from . import (  # noqa: F401
     topics,
 )
 
+NEWEST = list(KAFKA_RELEASES)[-1]
+
 
 def default_versions() -> dict[int, tuple[int, int]]:
-    """Every API that has a handler, in all versions of its messages: {API key: (first, last)}."""
-    return {cls.api_key: (cls.versions.first, cls.versions.last) for cls in HANDLERS}
+    """Every API that has a handler, in the versions of the newest Kafka: {API key: (first, last)}."""
+    return as_kafka(NEWEST, {cls.api_key: (cls.versions.first, cls.versions.last) for cls in HANDLERS})

@@ -4,7 +4,8 @@
 - DescribeConfigs v1 adds sources and synonyms (KIP-226), v3 types and documentation.
 - AlterConfigs replaces all settings of a resource; a setting that it does not name falls back to its default.
   IncrementalAlterConfigs (KIP-339) sets (0), deletes (1), appends to a list (2) or subtracts from one (3).
-- An unknown setting or a bad value is INVALID_CONFIG, an unknown topic UNKNOWN_TOPIC_OR_PARTITION.
+- An unknown setting or a bad value of a topic is INVALID_CONFIG, an unknown topic UNKNOWN_TOPIC_OR_PARTITION. A bad
+  value of a broker is INVALID_REQUEST; an unknown setting of a broker is kept, as plugins of Kafka have their own.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _refused(resource: DescribeConfigsResource, code: ErrorCode, message: str | 
 def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    result = _refused(resource, ErrorCode.NONE, None)
+    result = _refused(resource, ErrorCode.NONE, "")  # as Kafka; the other APIs have null
     try:
         _allow(context, resource.resource_type, resource.resource_name, Operation.DESCRIBE_CONFIGS)
         for name, key, synonyms in _settings(context, resource.resource_type, resource.resource_name):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...errors import ErrorCode, ProtocolError
-from ...protocol.codec import decode_versioned
+from ...protocol.codec import decode_message
 from ...protocol.messages import (
     ConsumerProtocolSubscription,
     OffsetCommitRequest,
@@ -212,7 +212,7 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
         error = ErrorCode.GROUP_ID_NOT_FOUND
     if error is not ErrorCode.NONE or group is None:
         return OffsetDeleteResponse(error_code=error, throttle_time_ms=0, topics=[])
-    busy = _subscribed(group)
+    busy = _subscribed(group, {topic.name for topic in request.topics})
     if busy is None:
         return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, throttle_time_ms=0, topics=[])
     results = {
@@ -246,8 +246,15 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     )
 
 
-def _subscribed(group: Group) -> set[str] | None:
-    """The topics that members subscribe to; None if the members are not consumers, and their topics are unknown."""
+_AFTER_VERSION = 2
+
+
+def _subscribed(group: Group, asked: set[str]) -> set[str] | None:
+    """The topics that members subscribe to; None if their topics are unknown.
+
+    As in Kafka, only the topics are read, as in version 0: some clients claim v1 and write no more than v0 has. If even
+    that fails, every topic that is ``asked`` about counts.
+    """
     if group.state is GroupState.EMPTY:
         return set()
     if group.protocol_type != "consumer":
@@ -255,7 +262,8 @@ def _subscribed(group: Group) -> set[str] | None:
     topics: set[str] = set()
     for member in group.members.values():
         try:
-            topics.update(decode_versioned(ConsumerProtocolSubscription, member.subscription(group.protocol))[0].topics)
+            subscription = member.subscription(group.protocol)
+            topics.update(decode_message(ConsumerProtocolSubscription, 0, subscription, _AFTER_VERSION)[0].topics)
         except ProtocolError:
-            return None
+            return asked
     return topics

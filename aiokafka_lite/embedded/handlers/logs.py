@@ -56,7 +56,7 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
     except NotLeader as error:
         result.error_code = error.code
         return result
-    if not partition.config.deleted:
+    if partition.config.compacted and not partition.config.deleted:
         result.error_code = ErrorCode.POLICY_VIOLATION  # the topic is only compacted
         return result
     log = partition.log

@@ -28,6 +28,7 @@ from ...protocol.messages import (
 from ...protocol.schema import ZERO_UUID
 from ..authorizer import Operation
 from ..controller import Refused
+from ..error_responses import error_response
 from ..handling import RequestContext, handles
 from ..metadata_view import MetadataView
 from ..topics import NO_LEADER, PartitionState, Topic, is_legal_name
@@ -42,6 +43,10 @@ TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 @handles(MetadataRequest)
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     broker = context.broker
+    if context.version < MetadataRequest.BY_TOPIC_ID and _has_ids(request):
+        refusal = error_response(request, ErrorCode.INVALID_REQUEST, context.version)
+        assert isinstance(refusal, MetadataResponse)
+        return refusal
     wants_all = request.topics is None or (context.version == 0 and not request.topics)
     topics = list(_all(context)) if wants_all else list(_named(context, request))
     if request.include_topic_authorized_operations:
@@ -61,6 +66,11 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
         ),
     )
+
+
+def _has_ids(request: MetadataRequest) -> bool:
+    """Whether a topic is named by its id. The fields exist since v10, and brokers accept them since v12."""
+    return any(each.name is None or each.topic_id != ZERO_UUID for each in request.topics or ())
 
 
 def _all(context: RequestContext) -> Iterable[MetadataResponseTopic]:

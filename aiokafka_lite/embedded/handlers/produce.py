@@ -54,13 +54,13 @@ async def produce(context: RequestContext, request: ProduceRequest) -> ProduceRe
         if is_transactional(data.records):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     split = _split(context, request)
-    size = sum(len(entry.records) for entry in split.entries.values())
     results: dict[PartitionKey, PartitionResponse] = {}
     if split.entries:
         results = await broker.replica_manager.append_records(
             request.timeout_ms / 1000, request.acks, split.entries, broker.now_ms()
         )
-    throttle = context.throttle_ms = broker.quotas.record_produce(context.principal, context.client_id, size)
+    throttle = broker.quotas.record_produce(context.principal, context.client_id, context.header.body_size)
+    context.throttle_ms = throttle
     return _send_response(context, request, split, results, throttle)
 
 

@@ -87,7 +87,7 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
                 error_message=problem,
                 entity=[
                     AlterClientQuotasResponseEntity(entity_type=part.entity_type, entity_name=part.entity_name)
-                    for part in entry.entity
+                    for part in sorted(entry.entity, key=lambda part: part.entity_type)
                 ],
             )
         )

@@ -45,10 +45,28 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _allow_creation(context, name)
-            results.append(_created(context, _create(context, wanted, validate_only=request.validate_only)))
+            _check_quota(context, strict=context.version >= CreateTopicsRequest.STRICT_QUOTA)
+            topic = _create(context, wanted, validate_only=request.validate_only)
+            _count(context, 0 if request.validate_only else len(topic.partitions))
+            results.append(_created(context, topic))
         except Refused as refusal:
             results.append(CreatableTopicResult(name=name, error_code=refusal.code, error_message=str(refusal)))
-    return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+    return CreateTopicsResponse(throttle_time_ms=context.throttle_ms, topics=results)
+
+
+def _check_quota(context: RequestContext, *, strict: bool) -> None:
+    """Raise Refused if the client has used up its controller_mutation_rate."""
+    wait = context.broker.quotas.mutation_wait(context.principal, context.client_id)
+    if wait and strict:
+        context.throttle_ms = max(context.throttle_ms, wait)
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"controller_mutation_rate is used up for {wait} ms")
+
+
+def _count(context: RequestContext, partitions: int) -> None:
+    """Count partitions that were created or deleted."""
+    if partitions:
+        wait = context.broker.quotas.record_mutations(context.principal, context.client_id, partitions)
+        context.throttle_ms = max(context.throttle_ms, wait)
 
 
 def _allow_creation(context: RequestContext, name: str) -> None:
@@ -92,6 +110,10 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
     for each in wanted:
         result = DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=ErrorCode.NONE)
         try:
+            if not context.broker.settings.enabled("delete.topic.enable"):
+                disabled = context.version >= DeleteTopicsRequest.DELETION_DISABLED
+                code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
+                raise Refused(code, "topic deletion is disabled (delete.topic.enable)")
             if (each.name is None) == (each.topic_id == ZERO_UUID):
                 raise Refused(ErrorCode.INVALID_REQUEST, "a topic must have either a name or an id")
             count = counts.pop((each.name, each.topic_id), 0)
@@ -99,11 +121,12 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
                 continue
             if count > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names the topic {count} times")
+            _check_quota(context, strict=context.version >= DeleteTopicsRequest.STRICT_QUOTA)
             _delete(context, result)
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
         responses.append(result)
-    return DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
+    return DeleteTopicsResponse(throttle_time_ms=context.throttle_ms, responses=responses)
 
 
 def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
@@ -116,7 +139,9 @@ def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
         result.name = name
     if not context.allows_topic(Operation.DELETE, name):
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "access to the topic is denied")
-    result.topic_id = broker.controller.delete_topic(name).topic_id
+    topic = broker.controller.delete_topic(name)
+    result.topic_id = topic.topic_id
+    _count(context, len(topic.partitions))
 
 
 @handles(CreatePartitionsRequest)
@@ -129,15 +154,19 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
         try:
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
+            _check_quota(context, strict=context.version >= CreatePartitionsRequest.STRICT_QUOTA)
             _add_partitions(context, wanted, validate_only=request.validate_only)
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
-    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+    return CreatePartitionsResponse(throttle_time_ms=context.throttle_ms, results=results)
 
 
 def _add_partitions(context: RequestContext, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
     if not context.allows_topic(Operation.ALTER, wanted.name):
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "access to the topic is denied")
     assignments = None if wanted.assignments is None else [each.broker_ids for each in wanted.assignments]
-    context.broker.controller.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+    controller = context.broker.controller
+    before = len(controller.require(wanted.name).partitions)
+    controller.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+    _count(context, 0 if validate_only else wanted.count - before)

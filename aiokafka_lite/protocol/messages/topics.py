@@ -102,6 +102,7 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
 
     BROKER_DEFAULTS = since(4, kafka="2.4")
     RETURNS_CONFIGS = since(5)
+    STRICT_QUOTA = since(6)  # a used up quota refuses the change; before, the client only waits (KIP-599)
 
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
@@ -140,6 +141,8 @@ class DeleteTopicState:
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     """Delete topics: ``topic_names`` before v6, ``topics`` since v6."""
 
+    DELETION_DISABLED = since(3)  # TOPIC_DELETION_DISABLED; INVALID_REQUEST before
+    STRICT_QUOTA = since(5)  # as for CreateTopics
     BY_TOPIC_ID = since(6, kafka="2.8")
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+", default=[])
@@ -185,6 +188,8 @@ class CreatePartitionsTopic:
 @message(key=37, versions=(0, 3), flexible=2)
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
     """Add partitions to topics. Keys map to other partitions afterwards."""
+
+    STRICT_QUOTA = since(3)  # as for CreateTopics
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()

@@ -328,7 +328,7 @@ async def test_unsupported_coordinator_types_get_a_fatal_error(
 
 async def test_a_transactional_producer_gets_a_fatal_error(cluster: EmbeddedCluster) -> None:
     async with Peer(cluster) as peer:
-        answer = await peer.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000))
+        answer = await peer.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 5)
     assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 

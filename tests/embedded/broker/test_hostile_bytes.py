@@ -19,6 +19,7 @@ from aiokafka_lite.protocol.messages import REQUESTS, MetadataRequest
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
+from tests.waiting import until
 
 
 async def assert_alive(cluster: EmbeddedCluster) -> None:
@@ -141,6 +142,24 @@ async def test_connections_above_the_limit_are_refused() -> None:
         assert await ended(third)
         for peer in (first, second):
             assert (await peer.ask(MetadataRequest(topics=[]))).brokers
+
+
+async def test_the_requests_of_all_connections_share_one_bound() -> None:
+    configs = {"queued.max.request.bytes": "2000000"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:
+        await cluster.create_topic("t")
+        peers = [await Peer(cluster).__aenter__() for _ in range(10)]
+        for peer in peers:
+            peer.stream.write([struct.pack(">i", 900_000) + bytes(300_000)])
+        await asyncio.sleep(0.01)
+        connections = cluster.nodes[1].connections
+        assert 1 <= len(connections) <= 6
+        for peer in peers:
+            await peer.__aexit__(None, None, None)
+        await until(lambda: not connections, "the connections are closed")
+        async with Peer(cluster) as peer:  # the memory is free again
+            for _ in range(10):
+                assert (await peer.produce("t", produced(b"x" * 900_000, timestamp=-1))).error_code == 0
 
 
 async def test_frames_above_the_limit_are_refused() -> None:

@@ -9,18 +9,23 @@ import pytest
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.quotas import QuotaLimits
-from aiokafka_lite.errors import ConnectionLost
+from aiokafka_lite.errors import ConnectionLost, ErrorCode
+from aiokafka_lite.protocol.codec import encode_message
 from aiokafka_lite.protocol.messages import (
     AlterClientQuotasOperation,
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntity,
     AlterClientQuotasRequestEntry,
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeClientQuotasComponent,
     DescribeClientQuotasRequest,
     MetadataRequest,
 )
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
+from tests.waiting import until
 
 
 def alter(entity: dict[str, str | None], key: str, value: float, *, remove: bool = False) -> AlterClientQuotasRequest:
@@ -37,10 +42,12 @@ def test_a_producer_over_its_quota_is_throttled_and_not_read() -> None:
             await cluster.create_topic("t")
             async with Peer(cluster) as peer:
                 await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1000.0))
-                records = produced(b"x" * 20_000)
-                response = await peer.ask(produce_request("t", records), 9)
+                request = produce_request("t", produced(b"x" * 20_000))
+                body = bytearray()
+                encode_message(request, 9, body)
+                response = await peer.ask(request, 9)
                 wait = response.throttle_time_ms / 1000
-                assert wait == pytest.approx(len(records) / 1000 - 10, abs=0.01)
+                assert wait == pytest.approx(len(body) / 1000 - 10, abs=0.002)
                 loop = asyncio.get_running_loop()
                 began = loop.time()
                 await peer.ask(MetadataRequest(topics=[]), 9)
@@ -159,5 +166,70 @@ def test_a_request_quota_counts_requests_with_faults(fault: str) -> None:
                     with pytest.raises(ConnectionLost):
                         await peer.receive()
             assert [key for key, _ in cluster.nodes[1].quotas._usage] == ["request_percentage"]
+
+    run(main())
+
+
+def test_a_produce_without_acks_is_exempt_from_the_request_quota() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+            await cluster.create_topic("t")
+            async with Peer(cluster) as peer, Peer(cluster) as admin:
+                await admin.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
+                began = asyncio.get_running_loop().time()
+                for _ in range(3):
+                    peer.send(produce_request("t", produced(b"x"), acks=0), 9, answered=False)
+                log = cluster.nodes[1].replica_manager.partitions["t", 0].log
+                await until(lambda: log.end_offset == 3, "all are appended")
+                assert asyncio.get_running_loop().time() - began < 1.0
+
+    run(main())
+
+
+def topics(*names: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(name=name, num_partitions=20, replication_factor=1, assignments=[], configs=[])
+            for name in names
+        ]
+    )
+
+
+def test_the_quota_of_controller_mutations_refuses_or_delays_by_version() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False) as cluster:  # noqa: SIM117
+            async with Peer(cluster) as peer:
+                await peer.ask(alter({"client-id": "peer"}, "controller_mutation_rate", 1.0))
+                created = await peer.ask(topics("a", "b"), 7)
+                assert [each.error_code for each in created.topics] == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+                assert created.throttle_time_ms == pytest.approx(9_000, abs=10)  # 20 partitions, 11 saved up
+                assert set(cluster.nodes[1].metadata.topics) == {"a"}
+                loop = asyncio.get_running_loop()
+                began = loop.time()
+                assert (await peer.ask(topics("b"), 7)).topics[0].error_code == 0
+                assert loop.time() - began == pytest.approx(9.0, abs=0.1)  # the broker did not read meanwhile
+                old = await peer.ask(DeleteTopicsRequest(topic_names=["b"], timeout_ms=1), 3)
+                assert (old.responses[0].error_code, old.throttle_time_ms > 0) == (0, True)
+
+    run(main())
+
+
+def test_the_quota_of_new_connections_refuses_those_above_it() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False) as cluster:  # noqa: SIM117
+            async with Peer(cluster) as peer:
+                await peer.ask(alter({"ip": None}, "connection_creation_rate", 1.0))
+                answered = 0
+                for _ in range(20):
+                    async with Peer(cluster) as other:
+                        try:
+                            await other.ask(MetadataRequest(topics=[]), 9)
+                            answered += 1
+                        except (ConnectionLost, AssertionError):
+                            pass
+                assert answered == 11
+                await asyncio.sleep(12)
+                async with Peer(cluster) as other:
+                    assert (await other.ask(MetadataRequest(topics=[]), 9)).brokers
 
     run(main())
