@@ -392,7 +392,7 @@ async def _fetch_offsets(
             request = OffsetFetchRequest(group_id=share[0], topics=None)
         response = await peer.send(request, at_most=OffsetFetchRequest.TOPIC_IDS.before)
         for item in share:
-            answer = read_fetch(item, (), response, {})
+            answer = read_fetch(item, None, response, {})
             code = answer.whole or next(iter(answer.errors.values()), ErrorCode.NONE)
             offsets = {each: found for each, found in sorted(answer.found.items()) if found is not None}
             missing = code is ErrorCode.GROUP_ID_NOT_FOUND

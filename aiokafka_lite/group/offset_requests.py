@@ -106,9 +106,12 @@ class FetchAnswer:
 
 
 def read_fetch(
-    group_id: str, partitions: Iterable[TopicPartition], response: OffsetFetchResponse, names: Mapping[bytes, str]
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    response: OffsetFetchResponse,
+    names: Mapping[bytes, str],
 ) -> FetchAnswer:
-    """The answer for each partition that was asked for, as far as the response has it."""
+    """The answer for each partition that was asked for, None for all, as far as the response has it."""
     answer = FetchAnswer()
     for named in response.topics:
         for one in named.partitions:
@@ -120,6 +123,8 @@ def read_fetch(
             for topic in group.topics:
                 for each in topic.partitions:
                     answer.add(names.get(topic.topic_id, topic.name), each)
+    if partitions is None:
+        return answer
     wanted = set(partitions)
     answer.found = {each: offset for each, offset in answer.found.items() if each in wanted}
     answer.errors = {each: code for each, code in answer.errors.items() if each in wanted}
