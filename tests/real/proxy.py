@@ -25,7 +25,9 @@ class Proxy:
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
-        self.cut()
+        while self._writers:
+            self.cut()
+            await asyncio.sleep(0.05)
 
     def cut(self) -> None:
         """Reset all connections, in the middle of whatever they carry."""

@@ -280,7 +280,7 @@ class Soak:
             consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions, timeout=HEAL_TIMEOUT)
             async with asyncio.timeout(HEAL_TIMEOUT):
-                while any(await consumer.position(each) < ends[each] for each in partitions):
+                while any([await consumer.position(each) < ends[each] for each in partitions]):
                     for record in await consumer.poll(5000, timeout=1.0):
                         place = TopicPartition(record.topic, record.partition)
                         logs[place].append(Found(place, record.offset, bytes(record.value or b"")))

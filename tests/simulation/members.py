@@ -23,6 +23,7 @@ from aiokafka_lite import (
     TopicPartition,
 )
 from aiokafka_lite.consumer import Claim, ConsumerGroupSession
+from aiokafka_lite.group import MemberState
 from tests.simulation.journal import MAX_POLL_INTERVAL, SESSION_TIMEOUT, GroupJournal
 from tests.simulation.workload import SCRATCH, GroupPlan
 
@@ -116,6 +117,11 @@ class Member:
         """Whether the member still acts as the owner of a partition that was assigned to it."""
         return not self.dead
 
+    @property
+    def has_settled(self) -> bool:
+        """Whether the member is in its group, as far as its client shows it."""
+        return True
+
     async def _run(self) -> None:
         try:
             await self.read()
@@ -202,6 +208,10 @@ class ConsumerMember(Member, RebalanceListener):
         self.consumer = self._world.client(Consumer, topics=plan.topics, listener=self, **self._settings)
         self._count = 0
         self._is_unsubscribed = False
+
+    @property
+    def has_settled(self) -> bool:
+        return self.consumer.membership is MemberState.STABLE
 
     async def close_client(self, timeout: float | None = None) -> None:
         await self.consumer.close(timeout)

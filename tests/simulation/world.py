@@ -32,6 +32,8 @@ from tests.simulation.workload import FIXED, GROWING, Workload, workload
 from tests.simulation.writer import Writer
 
 HEAL_TIMEOUT = 600.0
+SETTLE_TIMEOUT = 60
+"""Seconds in which all members are in their groups, once all faults have ended and all records are processed."""
 GRACE = 5.0
 """Seconds of virtual time that a call may take beyond its own deadline: it has to clean up, too."""
 API_TIMEOUT = 20.0
@@ -233,6 +235,17 @@ class World:
         for group in self.groups:
             if gaps := group.journal.missing(wanted[group]):
                 self.anomaly(f"group {group.plan.group_id} never processed {gaps}")
+        await self._wait_for_members()
+
+    async def _wait_for_members(self) -> None:
+        """Wait until every member is in its group. Outside, it would read nothing while others do its work."""
+        for _ in range(SETTLE_TIMEOUT):
+            outside = [each for group in self.groups for each in group.running if not each.has_settled]
+            if not outside:
+                return
+            await asyncio.sleep(1.0)
+        for member in outside:
+            self.anomaly(f"{member.name} is still outside its group")
 
     def _check_history(self, logs: dict[TopicPartition, list[bytes | None]]) -> None:
         exchanges = list(self.cluster.history)
