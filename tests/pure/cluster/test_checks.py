@@ -8,7 +8,12 @@ from aiokafka_lite.cluster.checks import MAX_LEADER_EPOCH, check_metadata, is_co
 from aiokafka_lite.cluster.metadata import ClusterView, merge, merge_leader
 from aiokafka_lite.errors import ProtocolError
 from aiokafka_lite.protocol.codec import decode_message, encode_message
-from aiokafka_lite.protocol.messages import MetadataResponse, MetadataResponseBroker
+from aiokafka_lite.protocol.messages import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from aiokafka_lite.protocol.messages.metadata import MAX_BROKERS, MAX_PARTITIONS
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.types import TopicPartition
@@ -74,6 +79,15 @@ def test_more_brokers_than_any_cluster_has_are_refused_before_they_are_decoded(v
     encode_message(response(nodes=tuple(range(MAX_BROKERS + 1))), version, encoded)
     with pytest.raises(ProtocolError, match="brokers claims 10001 elements; at most 10000 are accepted"):
         decode_message(MetadataResponse, version, encoded)
+
+
+def test_more_brokers_in_describe_cluster_are_refused_as_well() -> None:
+    brokers = [DescribeClusterBroker(broker_id=number, host="h", port=1) for number in range(MAX_BROKERS + 1)]
+    encoded = bytearray()
+    answer = DescribeClusterResponse(error_code=0, cluster_id="c", brokers=brokers, throttle_time_ms=0)
+    encode_message(answer, 0, encoded)
+    with pytest.raises(ProtocolError, match="at most 10000 are accepted"):
+        decode_message(DescribeClusterResponse, 0, encoded)
 
 
 def test_as_many_brokers_as_are_allowed_become_a_snapshot() -> None:

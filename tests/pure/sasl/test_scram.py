@@ -178,3 +178,13 @@ def test_neither_password_nor_key_is_shown() -> None:
     client.begin()
     step = client.received(SERVER_FIRST)
     assert not re.search("hunter2", f"{client!r} {step!r}")
+
+
+@pytest.mark.parametrize("password", ["pa\u00a0ss", "\u00adpass", "ﬁsh", "passe\u0301"])
+def test_a_password_is_not_changed_by_saslprep(password: str) -> None:
+    """As with Java's client and Kafka's tools: each of these would be another password after SASLprep."""
+    exchange = ScramExchange("SCRAM-SHA-256", "alice", password, "nonce")
+    exchange.begin()
+    step = exchange.received(b"r=nonceserver,s=QUJD,i=4096")
+    assert isinstance(step, Derivation)
+    assert step.password == password.encode()
