@@ -1,6 +1,6 @@
-"""Clusters of three that can be broken in the same ways: Apache Kafka as processes, and the embedded one.
+"""Clusters of three nodes that fail in the same ways: Apache Kafka as processes, and the embedded cluster.
 
-A test says what happens to which node; how that is done, and how long it takes a cluster to notice, is its own.
+A test says what happens to which node. Each cluster knows how to do it, and how long it takes to notice a failure.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from tests.real.jvm_cluster import JvmCluster, NodeState
 from tests.waiting import DEADLINE
 
 LOOK_AGAIN = 0.05
-"""Seconds between two looks at something that cannot be awaited: another process's state of mind."""
+"""Seconds between two looks at the state of another process, which cannot be awaited."""
 
 ELECTED = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
 
 
 class BreakableCluster(ABC):
-    """Nodes 1, 2 and 3. ``session_timeout`` is what a dead or frozen node's absence takes to be noticed, in seconds."""
+    """Nodes 1, 2 and 3. ``session_timeout`` is the time in seconds in which the cluster notices a dead or frozen
+    node."""
 
     session_timeout: float
 
@@ -47,15 +48,15 @@ class BreakableCluster(ABC):
     async def create_topic(
         self, name: str, assignments: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic whose partitions have these replicas, the first of each as its leader."""
+        """Create a topic with these replicas for each partition. The first replica is the leader."""
 
     @abstractmethod
     async def stop(self, node: int) -> None:
-        """End a node in order."""
+        """Shut a node down cleanly."""
 
     @abstractmethod
     async def kill(self, node: int) -> None:
-        """End a node without any order."""
+        """Kill a node."""
 
     @abstractmethod
     async def start(self, *nodes: int) -> None:
@@ -67,7 +68,7 @@ class BreakableCluster(ABC):
 
     @abstractmethod
     async def thaw(self, node: int) -> None:
-        """Let a frozen node go on."""
+        """Resume a frozen node."""
 
     @abstractmethod
     async def move_leader(self, topic: str, partition: int, node: int) -> None:
@@ -75,14 +76,14 @@ class BreakableCluster(ABC):
 
     @abstractmethod
     async def partitions(self, topic: str) -> tuple[PartitionView, ...]:
-        """Leaders, replicas and in-sync replicas as the brokers tell them; empty if they tell nothing yet."""
+        """Leaders, replicas and in-sync replicas as the brokers report them; empty if they report none yet."""
 
     @abstractmethod
     async def mend(self) -> None:
-        """Bring all nodes back, whatever has happened to them."""
+        """Resume and start all nodes that are frozen or down."""
 
     async def until_in_sync(self, topic: str) -> None:
-        """Wait until all replicas of the topic's partitions are in sync, and all have leaders."""
+        """Wait until every partition of the topic has a leader, and all replicas are in sync."""
 
         def whole(partitions: Collection[PartitionView]) -> bool:
             return all(each.leader is not None and set(each.isr) == set(each.replicas) for each in partitions)
@@ -90,7 +91,7 @@ class BreakableCluster(ABC):
         await self._until(topic, whole)
 
     async def until_led_by(self, topic: str, *nodes: int) -> None:
-        """Wait until these nodes alone lead the topic's partitions."""
+        """Wait until only these nodes lead the topic's partitions."""
         await self._until(topic, lambda partitions: all(each.leader in nodes for each in partitions))
 
     async def _until(self, topic: str, holds: Callable[[Collection[PartitionView]], bool]) -> None:
@@ -175,7 +176,7 @@ async def controller(client: Client) -> int:
 
 
 class BreakableKafka(BreakableCluster):
-    """Apache Kafka, a process for each node."""
+    """Apache Kafka, one process per node."""
 
     session_timeout = 3.0
 
@@ -230,7 +231,7 @@ class BreakableKafka(BreakableCluster):
         self._cluster.nodes[node].thaw()
 
     async def move_leader(self, topic: str, partition: int, node: int) -> None:
-        """By making it the first of the replicas, and asking for the election of those."""
+        """Make the node the first of the replicas, then ask for a preferred leader election."""
         await self.until_in_sync(topic)
         known = (await self.partitions(topic))[partition]
         replicas = [node, *(each for each in known.replicas if each != node)]

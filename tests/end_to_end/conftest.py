@@ -1,4 +1,5 @@
-"""One suite, many brokers: `kafka` is the embedded cluster in one run of a test and an Apache Kafka in the others."""
+"""One suite, many brokers: ``kafka`` is the embedded cluster in one run of a test, and an Apache Kafka in the
+others."""
 
 from __future__ import annotations
 
@@ -32,17 +33,17 @@ class Kafka:
     kind: str
     """``embedded``, ``container``, ``jvm`` or ``given``."""
     version: str
-    """The release of Apache Kafka; of the embedded cluster, the one whose versions it speaks."""
+    """The release of Apache Kafka. For the embedded cluster: the release whose API versions it supports."""
     bootstrap_servers: str
     server: Server | None = None
     _created: list[str] = field(default_factory=list)
 
     async def create_topic(self, name: str | None = None, *, partitions: int = 3, **configs: Any) -> str:
-        """Create a topic, under a new name when none is given, and return its name."""
+        """Create a topic and return its name. Without ``name``, the name is a new one."""
         if name is None:
             name = f"topic-{next(_topic_numbers)}"
         settings = {setting.replace("_", "."): str(value) for setting, value in configs.items()}
-        # Tests give records timestamps of years ago, and a broker looks every few minutes for what has grown too old.
+        # Tests write records with timestamps of years ago, and a broker deletes expired records every few minutes.
         settings.setdefault("retention.ms", "-1")
         async with Client(ClientConfig(bootstrap_servers=self.bootstrap_servers)) as client:
             await create_topic(client, name, partitions=partitions, configs=settings)
@@ -51,7 +52,7 @@ class Kafka:
         return name
 
     def tool(self, name: str, *arguments: str, stdin: str = "") -> str:
-        """Run one of Kafka's own command-line tools against this broker; skips the test where there is none to run."""
+        """Run one of Kafka's own command-line tools against this broker. Skips the test where no tool can run."""
         if self.server is not None:
             return self.server.tool(name, *arguments, stdin=stdin)
         if (problem := java_problem()) is not None:
@@ -59,12 +60,13 @@ class Kafka:
         return run_tool(NEWEST, name, self.bootstrap_servers, *arguments, stdin=stdin)
 
     def speaks(self, version: str) -> bool:
-        """Whether this is that release of Kafka or a newer one."""
+        """Whether this is the given release of Kafka or a newer one."""
         return self.kind == "given" or release(self.version) >= release(version)
 
 
 def missing(reason: str) -> None:
-    """What a test needs is not on this machine: it is skipped, and in CI it fails, where everything has to be there."""
+    """Something that the test needs is missing on this machine: skip the test. In CI, which has to have everything,
+    fail."""
     if IN_CI:
         pytest.fail(reason)
     pytest.skip(reason)
@@ -118,7 +120,7 @@ async def kafka(request: pytest.FixtureRequest) -> AsyncIterator[Kafka]:
 
 
 async def until_every_partition_has_a_leader(client: Client, topic: str, partitions: int) -> None:
-    """A created topic is known to the controller first and to each broker a moment later."""
+    """The controller knows a created topic first; each broker knows it a moment later."""
     async with asyncio.timeout(DEADLINE):
         while True:
             with contextlib.suppress(UnknownTopic):

@@ -1,7 +1,7 @@
-"""What was sent, what came of it, and what was found in the log: do they agree? Pure, as nothing is sent or read here.
+"""Compare what was sent, how each send ended, and what was found in the log. Pure: nothing is sent or read here.
 
-Every value is unique, so whatever is found can be traced to the one send that it came from. A `History` is written
-while sending; `violations` compares it with everything an independent reader found, in the reader's order.
+Every value is unique, so that each found record can be traced to its send. A ``History`` is written while sending;
+``violations`` compares it with all records that an independent reader found, in the reader's order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiokafka_lite.errors import RecordTooLarge
 UNKNOWN_OFFSET = -1
 
 NOT_WRITTEN = (BufferFull, RecordTooLarge, SerializationError)
-"""Errors that say for certain that no broker has the record. Behind all others it may be in the log, or not."""
+"""Errors after which certainly no broker has the record. After all others, it may be in the log."""
 
 
 class Outcome(Enum):
@@ -32,7 +32,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """One send; sends to a partition are invoked in the order of their numbers."""
+    """One send. Sends to a partition are numbered in the order of their calls."""
 
     number: int
     topic_partition: TopicPartition
@@ -55,7 +55,7 @@ class Send:
 
 
 class Found(NamedTuple):
-    """One record that a reader was given."""
+    """One record that a reader received."""
 
     topic_partition: TopicPartition
     offset: int
@@ -64,12 +64,12 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """All sends of a producer, in the order in which they were invoked."""
+    """All sends of a producer, in the order of their calls."""
 
     sends: list[Send] = field(default_factory=list)
 
     def invoke(self, topic_partition: TopicPartition, value: bytes) -> Send:
-        """Note that a send begins. Its outcome is told to what this returns."""
+        """Note that a send begins. The caller notes the outcome in the returned ``Send``."""
         send = Send(len(self.sends), topic_partition, value)
         self.sends.append(send)
         return send
@@ -80,12 +80,12 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What the producer's settings and the topic's replication promise. Order is promised always."""
+    """What the producer's settings and the topic's replication promise. The order is always promised."""
 
     lossless: bool = True
-    """What is acknowledged stays, where it was said to be."""
+    """An acknowledged record stays at the offset of its acknowledgement."""
     once: bool = True
-    """Nothing is written twice, and what failed is not written after what was sent later."""
+    """No record is written twice, and a failed record is not written after records that were sent later."""
 
 
 class Violation(Enum):
@@ -102,14 +102,14 @@ class Violation(Enum):
 
 
 class Finding(NamedTuple):
-    """A broken promise, and what shows it."""
+    """A broken promise, and the evidence."""
 
     violation: Violation
     evidence: str
 
 
 def violations(history: History, found: Sequence[Found], promises: Promises = Promises()) -> list[Finding]:
-    """Every promise that was broken, each with its evidence; an empty list is what is hoped for."""
+    """Every broken promise, each with its evidence. An empty list means that all promises were kept."""
     sends = {send.value: send for send in history.sends}
     assert len(sends) == len(history.sends), "values must be unique"
     places: dict[bytes, list[Found]] = defaultdict(list)
@@ -179,10 +179,10 @@ def _duplicated(places: dict[bytes, list[Found]]) -> Iterable[Finding]:
 
 
 def _reordered(found: Iterable[Found], sends: dict[bytes, Send], promises: Promises) -> Iterable[Finding]:
-    """By the log: the first copy of each record comes after those of all that were sent before it.
+    """By the log: the first copy of each record comes after the first copies of all records that were sent before it.
 
-    A request that timed out may wait in a broker's socket and be executed after those that followed it. Idempotence
-    shuts such a one out; without it the failed record that it carries can show up anywhere.
+    A request that timed out may wait in a broker's socket, and be executed after later requests. Idempotence rejects
+    such a request. Without idempotence, its failed records can appear anywhere.
     """
     latest: dict[TopicPartition, Send] = {}
     seen: set[bytes] = set()

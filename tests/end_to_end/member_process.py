@@ -1,8 +1,8 @@
-"""A group member that works. Run as a program it is a process of its own.
+"""A group member that works, also as a program: a process of its own.
 
-Its arguments are servers, topic, group, ``eager`` or ``cooperative``, and instance. It says on its standard output, a
-line of JSON each, what happens to it, with the time of a clock that all processes of the machine share. It closes in
-good order when its standard input ends, so it cannot outlive who started it.
+The program's arguments are servers, topic, group, ``eager`` or ``cooperative``, and instance. It writes each event as a
+line of JSON to its standard output, with the time of a clock that all processes of the machine share. It closes cleanly
+when its standard input ends, so that it does not outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from aiokafka_lite import Consumer, RebalanceHandle, RebalanceListener, Record, 
 from aiokafka_lite.group import CooperativeStickyStrategy, RangeStrategy
 
 SESSION_TIMEOUT = 6.0
-"""Seconds; the shortest that brokers allow by default."""
+"""Seconds. The shortest that brokers allow by default."""
 
 WORK = 0.004
-"""Seconds that a record takes."""
+"""Seconds of work for a record."""
 
 LONG_WORK = 0.8
-"""Seconds that one in fifty takes, the second of a batch: long enough for commits to be seen that take it as done."""
+"""Seconds of work for one record in fifty, the second of a batch: long enough to see a commit that counts it as
+processed too early."""
 
 STRATEGIES = {"eager": [RangeStrategy()], "cooperative": [CooperativeStickyStrategy()]}
 
 
 Say = Callable[..., None]
-"""Tells of an event, by its name and facts."""
+"""Reports an event, by its name and facts."""
 
 
 class Work(RebalanceListener):
-    """A member that reads one record after the other, each of which takes a moment, and tells what happens to it."""
+    """A member that processes one record after the other, and reports its events."""
 
     def __init__(self, say: Say, servers: str, topic: str, group: str, strategy: str, instance: str) -> None:
         self._say = say
@@ -75,7 +76,7 @@ class Work(RebalanceListener):
 
 
 def say(event: str, **facts: Any) -> None:
-    """One line, written at once: what was said before a kill has been said."""
+    """One line in one write: an event before a kill is never lost."""
     os.write(sys.stdout.fileno(), json.dumps({"event": event, "at": time.monotonic(), **facts}).encode() + b"\n")
 
 

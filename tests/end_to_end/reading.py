@@ -1,4 +1,4 @@
-"""What the end-to-end tests do again and again: read a topic until a number of records has come."""
+"""Read a topic until a number of records has arrived."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.waiting import DEADLINE
 
 
 async def read(kafka: Kafka, topic: str, count: int, **settings: Any) -> list[Record]:
-    """The first `count` records of the topic, in the order they were handed out."""
+    """The first ``count`` records of the topic, in the order in which the consumer returned them."""
     async with Consumer(kafka.bootstrap_servers, topics=[topic], **settings) as consumer:
         return await take(consumer, count)
 
 
 async def take(consumer: Consumer, count: int) -> list[Record]:
-    """The next `count` records; exactly so many, or TimeoutError."""
+    """The next ``count`` records, exactly; TimeoutError if there are fewer."""
     records: list[Record] = []
     async with asyncio.timeout(DEADLINE):
         while len(records) < count:

@@ -1,4 +1,4 @@
-"""The command line as processes: behind pipes, and in a terminal of their own."""
+"""The command line as processes: with pipes, and in terminals."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Outcome:
 
     @property
     def rows(self) -> list[list[str]]:
-        """Lines of plain text, cut at tabs."""
+        """Lines of plain text, split at tabs."""
         return [line.split("\t") for line in self.text.splitlines()]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment, without what would decide what a command does."""
+    """This process's environment, without the variables that configure a command."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOKAFKA_LITE_")}
     return inherited | {"TERM": "xterm", "COLUMNS": str(WIDTH)} | more
 
@@ -57,7 +57,7 @@ async def started(
     stdout: int | None = asyncio.subprocess.PIPE,
     variables: dict[str, str] | None = None,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A command that runs; it is killed in the end if it still does."""
+    """A running command. If it still runs at the end of the block, it is killed."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,
@@ -76,7 +76,7 @@ async def started(
 
 
 async def run(*arguments: str, stdin: bytes = b"", variables: dict[str, str] | None = None) -> Outcome:
-    """Run a command to its end, behind pipes."""
+    """Run a command to its end, with pipes."""
     async with started(*arguments, variables=variables) as process, asyncio.timeout(DEADLINE):
         output, errors = await process.communicate(stdin)
         assert process.returncode is not None
@@ -96,7 +96,7 @@ async def run_with_files(*arguments: str, stdin: Path | None = None, stdout: Pat
 
 
 class Terminal:
-    """A process whose stdin, stdout and stderr are a terminal, and the person in front of it."""
+    """A process whose stdin, stdout and stderr are a terminal, and the user of that terminal."""
 
     def __init__(self, process: asyncio.subprocess.Process, master: int) -> None:
         self.process = process
@@ -108,7 +108,7 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """All that was written so far, without colours and movements of the cursor."""
+        """Everything that was written so far, without colours and cursor movements."""
         return _ESCAPE.sub("", self._read.decode(errors="replace")).replace("\r\n", "\n")
 
     def _receive(self) -> None:
@@ -123,7 +123,7 @@ class Terminal:
         self._more.set()
 
     async def until(self, condition: Callable[[str], bool]) -> str:
-        """What the screen shows once the condition holds; an AssertionError if the process ends before."""
+        """The screen once the condition holds; AssertionError if the process ends before."""
         async with asyncio.timeout(DEADLINE):
             while not condition(self.screen):
                 assert not self._over, self.screen
@@ -135,7 +135,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     async def ended(self) -> int:
-        """The exit status, once all that was written has been read."""
+        """The exit status, once all output has been read."""
         async with asyncio.timeout(DEADLINE):
             status = await self.process.wait()
             while not self._over:
@@ -151,7 +151,7 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(*arguments: str, stdout: int | None = None) -> AsyncIterator[Terminal]:
-    """A command in a terminal of its own, where Ctrl-C is a key; its output may go elsewhere."""
+    """A command in a terminal of its own, where Ctrl-C is a key. Its output may be redirected."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     process = await asyncio.create_subprocess_exec(
@@ -177,7 +177,7 @@ async def terminal(*arguments: str, stdout: int | None = None) -> AsyncIterator[
 
 @asynccontextmanager
 async def broker(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """`aiokafka-lite broker` and the bootstrap servers that it printed."""
+    """``aiokafka-lite broker`` and the bootstrap servers that it printed."""
     async with started("broker", *arguments) as process:
         assert process.stdout is not None
         async with asyncio.timeout(DEADLINE):
@@ -188,6 +188,6 @@ async def broker(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Proc
 
 @asynccontextmanager
 async def embedded_kafka() -> AsyncIterator[Kafka]:
-    """An embedded cluster, for what has nothing to do with the broker."""
+    """An embedded cluster, for tests that do not depend on the broker."""
     async with EmbeddedCluster(brokers=1) as cluster:
         yield Kafka("embedded", NEWEST, cluster.bootstrap_servers)

@@ -1,10 +1,10 @@
-"""The same requests to the embedded broker and to Apache Kafka 4.3.1, and the same answers, field by field.
+"""The same requests to the embedded broker and to Apache Kafka 4.3.1 get the same responses, field by field.
 
-Sequences are random, made from a seed, valid and invalid, in every version that both speak. The environment variable
-DIFFERENTIAL_SEEDS says how many seeds to try, or which: `DIFFERENTIAL_SEEDS=2000 pytest
-tests/end_to_end/test_differential.py`, or `DIFFERENTIAL_SEEDS=1234:1235`. A failure names its seed and its step. Where
-the two differ for a reason, EXCEPTIONS says so. What cannot be sent at all is named in differential/batches.py and
-differential/scenarios.py, with the reason.
+Sequences of requests are random, made from a seed, valid and invalid, in every version that both brokers support. The
+environment variable DIFFERENTIAL_SEEDS sets the number of seeds, or a range: ``DIFFERENTIAL_SEEDS=2000 pytest
+tests/end_to_end/test_differential.py``, or ``DIFFERENTIAL_SEEDS=1234:1235``. A failure names its seed and its step.
+EXCEPTIONS lists the differences that have a reason. differential/batches.py and differential/scenarios.py name the
+requests that cannot be compared, with the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.real.servers import Servers, Unavailable
 
 
 def _is_about_min_isr(embedded: Any, real: Any) -> bool:
-    """Whether what is one more in a list of synonyms is that setting of the cluster's."""
+    """Whether the only additional synonym is the cluster-wide min.insync.replicas."""
     more = [each for each in real if each not in embedded] if isinstance(real, list) else []
     names = {(each["name"], each.get("source", each.get("config_source"))) for each in more}
     return names == {("min.insync.replicas", 3)}
@@ -47,67 +47,67 @@ EXCEPTIONS = (
     ),
     Excuse(
         r".*\.error_message",
-        "an empty text or none where there is nothing to say",
+        "an empty message or none where there is no error",
         lambda embedded, real, version: not embedded and not real,
     ),
     Excuse(
         r"FindCoordinator\.error_message",
-        "the text of no error is the word NONE in Kafka's answer",
+        "without an error, Kafka's message is the word NONE",
         lambda embedded, real, version: embedded is None and 1 <= version <= 3,
     ),
     Excuse(
         r".*\.error_code",
-        "Kafka has tripped over the request and says no more; the embedded broker says what is wrong with it",
+        "Kafka fails with an unexpected exception; the embedded broker names the error",
         lambda embedded, real, version: real == ErrorCode.UNKNOWN_SERVER_ERROR and embedded != ErrorCode.NONE,
     ),
     Excuse(
         r"Produce\..*\.log_start_offset",
-        "beside some errors Kafka gives the log start offset, which is not selected",
+        "with some errors Kafka returns the log start offset, the embedded broker does not",
         lambda embedded, real, version: embedded == -1,
     ),
     Excuse(
         r"Produce\..*\.error_code",
-        "with acks that there are not, any other reason to refuse a batch is as good",
+        "with invalid acks, any other reason to refuse a batch is as good",
         lambda embedded, real, version: embedded and real and ErrorCode.INVALID_REQUIRED_ACKS in (embedded, real),
     ),
     Excuse(
         r"Produce\..*\.error_code",
-        "a batch that is wrong in two ways: a header that cannot be, and a compression that the version lacks",
+        "a batch with two errors: an invalid header, and a compression that the version lacks",
         lambda embedded, real, version: (embedded, real)
         == (ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ),
     Excuse(
         r"Fetch\..*\.attributes",
-        "bits of the attributes that have no meaning yet are kept; Kafka drops them where it writes a new header",
+        "the embedded broker keeps reserved attribute bits; Kafka drops them where it writes a new header",
         lambda embedded, real, version: embedded & 0xFF == real & 0xFF,
     ),
     Excuse(
         r"Fetch\..*\.aborted_transactions",
-        "no aborted transactions, or none told of, where there are no records either",
+        "an empty list of aborted transactions or none, where there are no records either",
         lambda embedded, real, version: not embedded and not real,
     ),
     Excuse(
         r"Metadata\.topics\[\]\.(error_code|partitions|topic_id)",
-        "a topic that is made by being asked for is in the answer at once; Kafka shows it when asked again",
+        "a topic that the request creates is in the response at once; in Kafka it is in the next response",
         lambda embedded, real, version: real in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [], "zero"),
     ),
     Excuse(
         r"ApiVersions\.(supported_features|finalized_features|finalized_features_epoch)",
-        "the embedded broker has no features that are switched on for a cluster",
+        "the embedded broker has no finalized features",
     ),
     Excuse(
         r"ApiVersions\.api_keys\[\]\.max_version",
-        "InitProducerId in version 6 is kept back by Kafka until two-phase commit is allowed",
+        "Kafka offers version 6 of InitProducerId only if two-phase commit is enabled",
         lambda embedded, real, version: (embedded, real) == (6, 5),
     ),
     Excuse(
         r"DescribeTopicPartitions\..*\.topic_authorized_operations",
-        "Kafka tells of no topic what may be done with it when one of the names is empty",
+        "Kafka returns no authorized operations for any topic if one of the names is empty",
         lambda embedded, real, version: real == -(2**31),
     ),
     Excuse(
         r"DescribeLogDirs\.results\[\]\.(total_bytes|usable_bytes)",
-        "memory has no size of its own",
+        "an embedded broker has no volume, and so no total size",
         lambda embedded, real, version: embedded == -1,
     ),
     Excuse(
@@ -119,7 +119,7 @@ EXCEPTIONS = (
 
 SEEDS = 75
 RUN = secrets.token_hex(3)
-"""In all names, so that a broker can be used again."""
+"""A part of all names, so that a broker can be used for several runs."""
 
 
 def seeds() -> range:
@@ -130,7 +130,7 @@ def seeds() -> range:
 
 @pytest.fixture(scope="session")
 def newest(request: pytest.FixtureRequest, servers: Servers) -> str:
-    """The bootstrap servers of an Apache Kafka of the release to compare with."""
+    """The bootstrap servers of Apache Kafka in the release that is compared."""
     asked_for = wanted(request.config.getoption("--kafka"))
     name = next((each for each in ("given", NEWEST) if each in asked_for), None)
     if name is None:
@@ -167,7 +167,7 @@ async def test_the_embedded_broker_answers_as_kafka_does(embedded: Side, real: S
         await clean_up(scenario, real)
 
 
-def test_every_version_that_both_speak_has_its_turn() -> None:
+def test_the_scenarios_use_every_version_that_both_brokers_support() -> None:
     steps = itertools.chain.from_iterable(Scenario(seed, "p-").steps for seed in range(SEEDS))
     sent = {(step.kind.api_key, step.version) for step in steps}
     spoken = {(key, version) for key, versions in common_versions().items() for version in versions}

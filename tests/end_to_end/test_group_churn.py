@@ -1,8 +1,9 @@
-"""Group members come, go and are killed, some of them processes, and the groups keep their promises.
+"""Group members join, leave and are killed, and the groups keep their promises. Some members are processes.
 
-Three groups of twenty at the same time: eager, cooperative and static. On the newest Kafka they do it for a minute, on
-the embedded cluster for less; GROUP_CHURN_SECONDS says otherwise. Nothing is decided by what a member thinks of others:
-each says what it gets, loses and has done, with the time of one clock, and the claims are checked on all that was said.
+Three groups of twenty members run at the same time: eager, cooperative and static. They run for a minute on the newest
+Kafka, and for less on the embedded cluster; GROUP_CHURN_SECONDS sets another time. Each member reports what it is
+assigned, what it loses and which records it has processed, with the time of one clock. The checks use these reports
+alone.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ pytestmark = pytest.mark.long
 CHURN = os.environ.get("GROUP_CHURN_SECONDS")
 A_MINUTE, SHORT = 60.0, 12.0
 QUIET = 60.0
-"""Seconds of quiet after which every partition has an owner. It takes about three; the bound has to hold on a busy
-machine. In virtual time the bound is ten seconds (tests/embedded/group/test_rebalances.py)."""
+"""Seconds without churn after which every partition has an owner. It takes about three; the bound has to hold on a
+busy machine. In virtual time the bound is ten seconds (tests/embedded/group/test_rebalances.py)."""
 
 TAKE_OVER = SESSION_TIMEOUT + QUIET
-"""Seconds after which what a killed member owned has another owner, while others go on coming and going. Each kill
-makes the rebalance of the moment wait for another session to end, so they are counted from the last one before that."""
+"""Seconds after which the partitions of a killed member have another owner, while other members join and leave. Each
+kill makes the current rebalance wait until another session ends, so the time counts from the last kill before."""
 
 PARTITIONS = 24
 MEMBERS = 20
 PROCESSES = 2
-"""How many of them are processes of their own, and can be killed by SIGKILL. The others die without a word, too."""
+"""The members that are processes of their own, which SIGKILL can kill. The others stop without a leave request."""
 
 KILLS = 4
-"""One event in so many is a death, and every other of these is a process's."""
+"""One event in so many is a kill, and every second kill is that of a process."""
 
 Arguments = tuple[str, str, str, str]
 """Servers, topic, group and strategy."""
@@ -58,7 +59,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Stay:
-    """A partition at one member, while no other member may have it; ``until`` and ``how`` it ended, if it has."""
+    """The time in which one member owns a partition. ``until`` and ``how`` say when and how it ended, if it has."""
 
     member: str
     partition: int
@@ -69,16 +70,16 @@ class Stay:
 
 
 class Said:
-    """What all members of a test have said."""
+    """The reports of all members of a test."""
 
     def __init__(self) -> None:
         self.stays: dict[int, list[Stay]] = defaultdict(list)
         self.done: dict[tuple[int, int], float] = {}
-        """When each record, by partition and offset, was first done with."""
+        """The time at which each record, by partition and offset, was first processed."""
         self.news = asyncio.Event()
 
     def owned(self, member: str | None = None) -> list[Stay]:
-        """What has an owner, or this one, at present."""
+        """The partitions that have an owner now, or that this member owns now."""
         return [
             stay for stays in self.stays.values() for stay in stays if not stay.how and member in (None, stay.member)
         ]
@@ -105,13 +106,13 @@ class Said:
             self.end(member, partition, at, how)
 
     async def until(self, condition: Callable[[], bool], within: float, claim: str) -> None:
-        """Wait for news until the condition holds."""
+        """Wait until the condition holds. Each report checks it again."""
         try:
             async with asyncio.timeout(within):
                 while not condition():
                     self.news.clear()
                     await self.news.wait()
-                    await asyncio.sleep(0.02)  # there is news of every record, which is more than has to be looked at
+                    await asyncio.sleep(0.02)  # every record is reported, and need not be checked by itself
         except TimeoutError:
             pytest.fail(f"not within {within:g} s: {claim}; owned: {self.owned()}")
 
@@ -123,13 +124,13 @@ class Member(Protocol):
     instance: str
 
     async def start(self) -> None:
-        """Return when it runs."""
+        """Return when the member runs."""
 
     async def leave(self) -> None:
-        """Close it in good order."""
+        """Close it cleanly."""
 
     async def kill(self) -> None:
-        """End it without a word to anybody."""
+        """Stop it without a leave request."""
 
 
 class Process:
@@ -159,7 +160,7 @@ class Process:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             if not line.endswith(b"\n"):
-                break  # killed in the midst of a word
+                break  # killed while it wrote a line
             event = json.loads(line)
             self._closed |= event["event"] == "closed"
             self._said.hear(self.name, event)
@@ -227,7 +228,7 @@ class Members:
         return [member for member in self.living if isinstance(member, Process)]
 
     async def join(self) -> None:
-        """Start one, and wait until it runs."""
+        """Start a member, and wait until it runs."""
         self.count += 1
         kind = Process if len(self.processes) < PROCESSES else Neighbour
         instance = self._free.pop(0) if self._static else ""
@@ -236,14 +237,14 @@ class Members:
         await member.start()
 
     async def leave(self, member: Member) -> None:
-        """Have one close in good order."""
+        """Close a member cleanly."""
         self.living.remove(member)
         await member.leave()
         self.said.end_all(member.name, time.monotonic(), "closed")
         self._give_back(member)
 
     async def kill(self, member: Member) -> None:
-        """Kill one."""
+        """Kill a member."""
         self.living.remove(member)
         self.killed_processes += isinstance(member, Process)
         await member.kill()
@@ -253,16 +254,16 @@ class Members:
         self._give_back(member)
 
     def owner_of(self, partition: int) -> Member:
-        """The living member that owns it; of a settled group."""
+        """The living member that owns the partition; only for a stable group."""
         (stay,) = (stay for stay in self.said.owned() if stay.partition == partition)
         return next(member for member in self.living if member.name == stay.member)
 
     def _give_back(self, member: Member) -> None:
         if member.instance:
-            self._free.insert(0, member.instance)  # the next one is its restart
+            self._free.insert(0, member.instance)  # the next member is its restart
 
     async def end(self) -> None:
-        """However the test went: nothing is left."""
+        """End all members, whatever the outcome of the test."""
         await asyncio.gather(*(member.kill() for member in self.living), return_exceptions=True)
 
 
@@ -277,7 +278,7 @@ async def members_of(kafka: Kafka, topic: str, strategy: str, *, static: bool) -
 
 @asynccontextmanager
 async def running(*coroutines: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Run these beside the block; what one of them raises ends the test."""
+    """Run these beside the block. An exception of one of them ends the test."""
     async with asyncio.TaskGroup() as tasks:
         started = [tasks.create_task(coroutine) for coroutine in coroutines]
         yield
@@ -286,7 +287,7 @@ async def running(*coroutines: Coroutine[None, None, None]) -> AsyncIterator[Non
 
 
 async def write(kafka: Kafka, topic: str) -> None:
-    """Two records, in one batch, to every partition about five times a second, until it is cancelled."""
+    """Write two records, as one batch, to every partition about five times a second, until cancelled."""
     async with Producer(kafka.bootstrap_servers) as producer:
         while True:
             for partition in range(PARTITIONS):
@@ -297,11 +298,11 @@ async def write(kafka: Kafka, topic: str) -> None:
 
 
 async def watch(kafka: Kafka, topic: str, group: str, seen: list[tuple[float, dict[int, int]]]) -> None:
-    """See what is committed, again and again, and when it had been committed at the latest."""
+    """Note the committed offsets again and again, with the time at which they were read."""
     async with Consumer(kafka.bootstrap_servers, group_id=group) as consumer:
         while True:
             seen.append((*await committed(consumer, topic),))
-            await asyncio.sleep(0.2)  # how often
+            await asyncio.sleep(0.2)  # the interval of the looks
 
 
 async def committed(consumer: Consumer, topic: str) -> tuple[float, dict[int, int]]:
@@ -330,7 +331,7 @@ async def test_twenty_members_that_join_leave_and_are_killed_share_the_work(
 
 
 async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *, static: bool) -> dict[str, object]:
-    """The churn of one group, and its claims; figures of what has happened."""
+    """The churn of one group and its checks; returns figures about the run."""
     topic = await kafka.create_topic(partitions=PARTITIONS)
     commits: list[tuple[float, dict[int, int]]] = []
     async with members_of(kafka, topic, strategy, static=static) as members:
@@ -368,7 +369,7 @@ async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *
 
 
 async def churn(members: Members, seconds: float, choice: random.Random) -> None:
-    """Some twenty members at any time, and an event each second or so: one leaves, or dies, and one comes."""
+    """About twenty members at any time, and about one event a second: a member leaves or is killed, or one joins."""
     ends = time.monotonic() + seconds
     number = 0
     while time.monotonic() < ends:
@@ -415,20 +416,20 @@ def late_takeovers(members: Members) -> Iterable[str]:
 
 
 def clashes(said: Said) -> Iterable[str]:
-    """Two owners at once, or one that came later and is of an older generation."""
+    """Two owners at the same time, or an owner with an older generation than the one before."""
     for stays in said.stays.values():
         in_order = sorted(stays, key=lambda stay: stay.since)
         for before, after in pairwise(in_order):
-            # Who was not heard of for a whole session hears that it has lost a partition after another one got it. It
-            # can do no harm, as the coordinator refuses the commits of an older generation.
+            # A member that was silent for a whole session learns of the loss after another member owns the partition.
+            # That is harmless: the coordinator refuses commits of an older generation.
             fenced = before.how == "lost" and before.generation < after.generation
             if (after.since < before.until and not fenced) or after.generation < before.generation:
                 yield f"{before} and {after}"
 
 
 def unmarked(commits: list[tuple[float, dict[int, int]]], said: Said) -> Iterable[str]:
-    """Commits beyond what had been done with at that time."""
-    done_by: dict[int, list[float]] = {}  # for each offset, when everything before it was done with
+    """Commits of records that were not processed at that time."""
+    done_by: dict[int, list[float]] = {}  # by offset, the time at which all earlier records were processed
     for partition in range(PARTITIONS):
         times = done_by[partition] = [0.0]
         while (at := said.done.get((partition, len(times) - 1))) is not None:

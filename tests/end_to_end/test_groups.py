@@ -1,4 +1,4 @@
-"""Groups on every broker: among ourselves, and mixed with members of other clients, under each shared strategy."""
+"""Groups on every broker: members of this client, and members of other clients, with each strategy that they share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def new_group() -> str:
 
 
 async def write(kafka: Kafka, topic: str, partitions: int, each: int, first: int = 0) -> None:
-    """``each`` records into every partition, with values that count from ``first``."""
+    """Write ``each`` records to every partition. The values count from ``first``."""
     async with Producer(kafka.bootstrap_servers) as producer:
         for number in range(first, first + each):
             for partition in range(partitions):
@@ -163,7 +163,7 @@ async def test_a_claim_that_blocks_the_event_loop_loses_the_session_only_beyond_
                 if record.offset == 5 and claim.partition == 0 and len(sessions) == 1:
                     time.sleep(blocked)
                 done.add((record.partition, record.offset))
-                await asyncio.sleep(0.05)  # what a record takes
+                await asyncio.sleep(0.05)  # the work for a record
                 if not session.cancelled:
                     session.mark(record)
                 if len(done) == 60:
@@ -191,7 +191,7 @@ async def test_kafkas_own_tool_describes_the_group(kafka: Kafka) -> None:
         await consumer.poll(timeout=0.1)
         await consumer.commit()
         await write(kafka, topic, 2, 2, first=5)
-        # The usual timeout of the tool is five seconds; when it expires on a busy machine, the tool prints nothing.
+        # The default timeout of the tool is five seconds. When it expires on a busy machine, the tool prints nothing.
         options = ("--describe", "--group", group, "--timeout", "30000")
         said = await asyncio.to_thread(kafka.tool, "consumer-groups", *options)
     rows = sorted(table(said), key=lambda row: row["PARTITION"])
@@ -203,7 +203,7 @@ async def test_kafkas_own_tool_describes_the_group(kafka: Kafka) -> None:
 
 
 def table(said: str) -> list[dict[str, str]]:
-    """The rows under the headings that a tool of Kafka's printed: Kafka 1.1 has no column for the group yet."""
+    """The rows below the column titles that a tool of Kafka printed. Kafka 1.1 has no column for the group yet."""
     lines = [line.split() for line in said.splitlines()]
     start = next((number for number, words in enumerate(lines) if "CURRENT-OFFSET" in words), len(lines))
     return [dict(zip(lines[start], words)) for words in lines[start + 1 :] if words]
@@ -213,7 +213,7 @@ def table(said: str) -> list[dict[str, str]]:
 
 
 class Peer(Protocol):
-    """A member by another client, that reads in a thread or task of its own."""
+    """A member by another client, which polls in a thread or task of its own."""
 
     async def start(self, servers: str, topic: str, group: str, strategy: str) -> None: ...
 
@@ -297,7 +297,7 @@ class KafkaPythonPeer:
 
     def _run(self) -> None:
         consumer = self._make()
-        # As a leader that does not know the topic yet it assigns nothing, and leaves it at that.
+        # A kafka-python leader that does not know the topic yet assigns no partitions, and does not repair that later.
         while not consumer.partitions_for_topic(self._topic):
             pass
         consumer.subscribe([self._topic])
@@ -373,7 +373,7 @@ OURS = {
     "cooperative-sticky": CooperativeStickyStrategy,
 }
 LEAVES_SOCKETS_OPEN = pytest.mark.filterwarnings(f"ignore:{KAFKA_PYTHON_SOCKET}:ResourceWarning")
-"""kafka-python forgets a socket that still connects when its consumer is closed."""
+"""kafka-python does not close a socket that is still connecting when its consumer is closed."""
 
 PEERS: list[tuple[Callable[[], Peer], str]] = [
     (peer, strategy) for peer in (ConfluentPeer, KafkaPythonPeer, AiokafkaPeer) for strategy in peer.strategies
@@ -381,7 +381,7 @@ PEERS: list[tuple[Callable[[], Peer], str]] = [
 
 
 async def settled(condition: Callable[[], bool], *consumers: Consumer) -> None:
-    """Wait until the condition holds and our members are stable, while they read."""
+    """Wait until the condition holds and these consumers are stable members. They poll meanwhile."""
     ends = time.monotonic() + DEADLINE
     while not (condition() and all(each.membership is MemberState.STABLE for each in consumers)):
         assert time.monotonic() < ends, [(each.membership, each.assignment) for each in consumers]

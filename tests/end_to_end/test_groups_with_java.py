@@ -1,4 +1,5 @@
-"""Groups shared with the Java client, as Kafka's own console consumer, where members tell the leader what they own."""
+"""Groups shared with the Java client (Kafka's console consumer), in which members report to the leader what they
+own."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.waiting import DEADLINE
 PARTITIONS = 6
 EACH = 5
 HALF = PARTITIONS // 2 * EACH
-"""The records of the three partitions that Java's member has in the end; the others have as many."""
+"""The records of the three partitions that the Java member owns in the end. The other member has as many."""
 JAVAS = {
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
@@ -25,10 +26,11 @@ JAVAS = {
 
 @asynccontextmanager
 async def java_member(kafka: Kafka, topic: str, group: str, strategy: str) -> AsyncIterator[list[int]]:
-    """A member by Kafka's console consumer, which ends after HALF records; its values are in the list after that.
+    """A member by Kafka's console consumer. It ends after HALF records; then the list has its values.
 
     It ends when it has read all of its records, so that no other member reads one of them. It reads from the beginning:
-    with Java's default, "latest", it skips what the test writes before it has asked for the end of its partitions.
+    with Java's default, "latest", it skips records that the test writes before it has looked up the ends of its
+    partitions.
     """
     values: list[int] = []
     reading = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", str(HALF))
@@ -67,7 +69,7 @@ async def test_our_leader_leaves_java_members_and_ours_what_they_have(kafka: Kaf
             javas = set(range(PARTITIONS)) - {each.partition for each in first.assignment + third.assignment}
             await third.close()
             await settled(lambda: len(first.assignment) == 3, first)
-            # The partitions of the third member are shared out, and the others keep theirs: Java's data was read.
+            # Only the third member's partitions move: the leader has read what the Java member owns.
             assert not javas & {each.partition for each in first.assignment}
             await write(kafka, topic, PARTITIONS, EACH)
             seen = await drain(first, HALF)
@@ -90,7 +92,7 @@ async def test_a_leader_by_java_leaves_our_members_what_they_have(kafka: Kafka, 
                 kept = set(first.assignment)
                 await second.close()
                 await settled(lambda: len(first.assignment) == 3, first)
-                assert kept < set(first.assignment)  # so Java has read what ours said that it owns
+                assert kept < set(first.assignment)  # so the Java leader has read what our member owns
                 await write(kafka, topic, PARTITIONS, EACH)
                 assert len(await drain(first, HALF)) == HALF
 

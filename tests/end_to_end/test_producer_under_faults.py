@@ -1,9 +1,9 @@
-"""What the producer promises while a cluster of three nodes is broken, on Apache Kafka and on the embedded cluster.
+"""What the producer promises while a cluster of three nodes fails, on Apache Kafka and on the embedded cluster.
 
-In each scenario producers of four kinds write to two topics. One has a single replica, on the broker that fails. The
-other has three replicas and is mostly led by that broker. Consumers read along, alone and in a group. Afterwards other
-consumers read all records, and the history is checked: each acknowledged record is there once, at its offset, in the
-order of sending.
+In each scenario, producers of four kinds write to two topics. One topic has a single replica, on the broker that fails.
+The other has three replicas, and mostly that broker as its leader. Consumers read along, by themselves and in a group.
+Afterwards other consumers read all records, and the history is checked: each acknowledged record is there once, at its
+offset, in the order of sending.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def three_processes(servers: Servers) -> Iterator[JvmCluster]:
     """Three brokers that all tests of the module share."""
     if (problem := java_problem()) is not None:
         missing(f"no cluster of Kafka {NEWEST}: {problem}")
-    servers.stop()  # the machine need not carry another broker meanwhile
+    servers.stop()  # only one cluster at a time, to save memory
     cluster = JvmCluster(NEWEST).start()
     yield cluster
     cluster.close()
@@ -73,7 +73,7 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BreakableClus
 
 
 class Topics:
-    """One topic without replicas and one with, and their partitions."""
+    """One topic with a single replica, one with three replicas, and their partitions."""
 
     def __init__(self) -> None:
         number = next(_numbers)
@@ -96,7 +96,7 @@ async def make(cluster: BreakableCluster, topics: Topics) -> None:
 
 
 async def check(cluster: BreakableCluster, topics: Topics, flow: Traffic) -> None:
-    """Compare what was sent with what three readers find: one that read along, one that did not, and librdkafka."""
+    """Compare the sends with what three readers find: one that read along, one that did not, and librdkafka."""
     found = await read_back(cluster.bootstrap_servers, topics.lanes)
     assert flow.broken_promises(found, alone=[topics.alone]) == []
     by_place = sorted(found)
@@ -109,7 +109,7 @@ async def check(cluster: BreakableCluster, topics: Topics, flow: Traffic) -> Non
 
 
 def assert_complete(lane: TopicPartition, followed: Sequence[Found], count: int) -> None:
-    """A group goes on from what it has committed: it may go back, but never skips anything."""
+    """A group continues at its committed offsets: it may read records again, but never skips one."""
     position = 0
     for record in followed:
         if record.topic_partition == lane:
@@ -119,7 +119,7 @@ def assert_complete(lane: TopicPartition, followed: Sequence[Found], count: int)
 
 
 def assert_clear(failures: Sequence[Send], delivery_timeout: float) -> None:
-    """Each says what was not done, for which partition, and within which bound."""
+    """Each error says that the record was not acknowledged, for which partition, and within which timeout."""
     for send in failures:
         assert isinstance(send.error, KafkaTimeout), repr(send.error)
         where = re.escape(f"{send.topic_partition.topic}-{send.topic_partition.partition}")
@@ -138,7 +138,7 @@ async def test_leaders_move_while_records_are_sent(cluster: BreakableCluster, to
 
 
 async def test_single_requests_fail_among_others_that_do_not() -> None:
-    """The embedded cluster can do what no real one can be told to: fail one request, and serve the next one."""
+    """Only the embedded cluster can fail a single request, and handle the next one."""
     topics = Topics()
     async with EmbeddedCluster(
         brokers=3, auto_create_topics=False, config=ClusterConfig(replication_delay=0.005)
@@ -148,8 +148,8 @@ async def test_single_requests_fail_among_others_that_do_not() -> None:
         for number in range(5, 300, 5):
             for lane in topics.lanes:
                 _break_one(embedded.on(ProduceRequest, topic=lane.topic, partition=lane.partition, nth=number), number)
-        hasty: dict[str, Any] = {"retry_backoff": 0.01, "reconnect_backoff": 0.01, "reconnect_backoff_max": 0.1}
-        async with traffic(cluster.bootstrap_servers, topics.lanes, request_timeout=5.0, **hasty) as flow:
+        quick: dict[str, Any] = {"retry_backoff": 0.01, "reconnect_backoff": 0.01, "reconnect_backoff_max": 0.1}
+        async with traffic(cluster.bootstrap_servers, topics.lanes, request_timeout=5.0, **quick) as flow:
             await flow.flows(100)
         assert flow.failures() == []
         await check(cluster, topics, flow)
@@ -187,7 +187,7 @@ async def test_a_broker_goes_and_comes_back(cluster: BreakableCluster, topics: T
 async def new_sends_are_acknowledged(writers: Sequence[Writer], lanes: Sequence[TopicPartition]) -> None:
     """Each writer gets a new send to each of these partitions acknowledged.
 
-    How soon, is asserted in virtual time (tests/embedded/producer). Here a send may expire first: on a busy machine the
+    Tests in virtual time (tests/embedded/producer) say how soon. Here a send may expire first: on a busy machine the
     records before it take longer than ``delivery_timeout``.
     """
 
@@ -209,7 +209,7 @@ async def test_a_broker_is_frozen_for_longer_than_records_may_wait(cluster: Brea
         await flow.flows(20)
         await cluster.freeze(VICTIM)
         await flow.fails(10, topics.alone_lanes)
-        await flow.flows(20, topics.replicated_lanes)  # others have taken over
+        await flow.flows(20, topics.replicated_lanes)  # other brokers lead now
         await cluster.thaw(VICTIM)
         await new_sends_are_acknowledged(flow.writers, topics.lanes)
         await flow.flows(20)
@@ -218,10 +218,10 @@ async def test_a_broker_is_frozen_for_longer_than_records_may_wait(cluster: Brea
 
 
 async def test_too_few_replicas_are_in_sync(cluster: BreakableCluster, topics: Topics) -> None:
-    """Acknowledged is only what enough replicas have; who asks the leader alone is not held up.
+    """A record with acks=all is acknowledged only if enough replicas have it; acks=1 does not wait for them.
 
-    With two of three nodes gone a cluster whose nodes are its controllers, too, can decide nothing any more, and may
-    go without knowing who is in sync. So what exactly it answers is looked at while one is gone, with two replicas.
+    When two of three nodes are down, a cluster whose nodes are also its controllers cannot decide anything, and may not
+    know which replicas are in sync. So the exact error is checked while only one node is down.
     """
     delivery_timeout = 3.0
     pair = f"pair-{topics.alone}"
@@ -230,12 +230,12 @@ async def test_too_few_replicas_are_in_sync(cluster: BreakableCluster, topics: T
     guarded = [*topics.replicated_lanes, TopicPartition(pair, 0)]
     settings: dict[str, Any] = {"delivery_timeout": delivery_timeout, "request_timeout": delivery_timeout}
     async with traffic(cluster.bootstrap_servers, topics.lanes, **settings) as flow:
-        patient = [writer for writer in flow.writers if writer.kind.settings.get("acks") != 1]
-        hasty = [writer for writer in flow.writers if writer not in patient]
+        acks_all = [writer for writer in flow.writers if writer.kind.settings.get("acks") != 1]
+        acks_one = [writer for writer in flow.writers if writer not in acks_all]
         await cluster.move_leader(*topics.replicated_lanes[1], VICTIM)
         await flow.flows(10)
         await cluster.stop(1)
-        await flow.fails(10, guarded[-1:], patient)
+        await flow.fails(10, guarded[-1:], acks_all)
 
         def refused_for_replicas() -> bool:
             failed = [send for send in flow.failures() if send.topic_partition == guarded[-1]]
@@ -245,8 +245,8 @@ async def test_too_few_replicas_are_in_sync(cluster: BreakableCluster, topics: T
 
         await flow.until("a record refused for want of replicas", refused_for_replicas)
         await cluster.stop(3)
-        await flow.fails(10, guarded, patient)
-        await flow.flows(10, writers=hasty)
+        await flow.fails(10, guarded, acks_all)
+        await flow.flows(10, writers=acks_one)
         await cluster.start(1, 3)
         await cluster.until_in_sync(topics.replicated)
         await cluster.until_in_sync(pair)

@@ -1,7 +1,7 @@
-"""Producers of all kinds, writing side by side while a cluster is being broken, and readers of what they wrote.
+"""Producers of all kinds that write side by side while a cluster fails, and consumers that read what they write.
 
-Each kind writes to the same partitions at a steady pace, each partition by a task of its own that keeps some records on
-their way, so that a fault meets batches in every stage. What became of each send is in the producer's history.
+Each kind of producer writes to the same partitions at a steady pace, with one task per partition. Each task keeps some
+records in flight, so that a fault hits batches in every stage. The producer's history has the outcome of each send.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tests.end_to_end.history import Finding, Found, History, Outcome, Promises,
 from tests.waiting import DEADLINE
 
 PACE = 0.1
-"""Seconds from one group of records of a partition to the next."""
+"""Seconds between two groups of records of a partition."""
 GROUP = 12
 WINDOW = 36
-"""Records of a partition that are on their way at most."""
+"""The largest number of records in flight per partition."""
 BATCH_SIZE = 120
-"""Bytes: two records a batch, so that a group makes more batches than may be in flight."""
+"""Bytes: two records per batch, so that a group makes more batches than may be in flight."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of producer, and what it promises for topics with one replica and for those with several."""
+    """A kind of producer: what it promises for topics with one replica, and for topics with several."""
 
     name: str
     settings: dict[str, Any]
@@ -41,13 +41,13 @@ KINDS = (
     Kind("idempotent", {}, ONCE, ONCE),
     Kind("one-at-a-time", {"max_in_flight_requests_per_connection": 1}, ONCE, ONCE),
     Kind("repeating", {"idempotence": False}, AGAIN, AGAIN),
-    # The leader's word alone: it may be gone before others have the record.
+    # The leader alone acknowledges: it may fail before a follower has the record.
     Kind("leader-only", {"acks": 1}, AGAIN, Promises(lossless=False, once=False)),
 )
 
 
 class Writer:
-    """One producer and its lanes, one for each partition."""
+    """One producer and its partitions (``lanes``)."""
 
     def __init__(self, kind: Kind, producer: Producer, changed: Callable[[], None]) -> None:
         self.kind = kind
@@ -60,7 +60,7 @@ class Writer:
         self._numbers: dict[TopicPartition, int] = defaultdict(int)
 
     def begin(self, lane: TopicPartition) -> tuple[Send, Delivery]:
-        """Send the lane's next record."""
+        """Send the next record of the partition."""
         number = self._numbers[lane]
         self._numbers[lane] = number + 1
         value = f"{self.kind.name}/{lane.topic}/{lane.partition}/{number:06d}".encode()
@@ -68,7 +68,7 @@ class Writer:
         return send, self.producer.send_nowait(lane.topic, value, partition=lane.partition)
 
     async def end(self, send: Send, delivery: Delivery) -> None:
-        """Note what comes of it."""
+        """Wait for the delivery, and note its outcome."""
         lane = send.topic_partition
         try:
             metadata = await delivery
@@ -81,7 +81,7 @@ class Writer:
         self._changed()
 
     async def write(self, lane: TopicPartition) -> None:
-        """Send records until told to stop, and see them all through."""
+        """Send records until ``stopping`` is set, then wait for all deliveries."""
         under_way: deque[tuple[Send, Delivery]] = deque()
         while not self.stopping:
             under_way.extend(self.begin(lane) for _ in range(GROUP))
@@ -92,7 +92,8 @@ class Writer:
             await self.end(send, delivery)
 
     async def _pause(self) -> None:
-        """Pause until the next group. When the loop is late, the pause grows, so that the traffic does not fill it."""
+        """Pause until the next group. If the loop is late, the pause grows, so that the traffic does not fill the
+        loop."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await asyncio.sleep(PACE)
@@ -100,7 +101,7 @@ class Writer:
         await asyncio.sleep(4 * late)
 
     def wrote(self, value: bytes) -> bool:
-        """Whether a value is one of this writer's."""
+        """Whether this writer sent the value."""
         return value.startswith(f"{self.kind.name}/".encode())
 
     def failures(self) -> list[Send]:
@@ -109,7 +110,7 @@ class Writer:
 
 @dataclass
 class Traffic:
-    """All writers, and the readers that follow them through all that happens: one by itself, one as a group."""
+    """All writers, and two consumers that read along: one by itself, one in a group."""
 
     writers: list[Writer]
     lanes: list[TopicPartition]
@@ -121,7 +122,7 @@ class Traffic:
         self.change.set()
 
     async def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait until the writers have come so far."""
+        """Wait until the condition about the writers holds."""
         try:
             async with asyncio.timeout(DEADLINE):
                 while not holds():
@@ -137,7 +138,7 @@ class Traffic:
         lanes: Iterable[TopicPartition] | None = None,
         writers: Sequence[Writer] | None = None,
     ) -> None:
-        """Wait until every writer was acknowledged ``count`` records more in each of these lanes."""
+        """Wait until every writer has ``count`` more acknowledged records in each of these partitions."""
         wanted = self._goals(lambda writer: writer.acknowledged, count, lanes, writers)
         await self.until(
             f"{count} records more in each of {lanes}",
@@ -145,7 +146,7 @@ class Traffic:
         )
 
     async def fails(self, count: int, lanes: Iterable[TopicPartition], writers: Sequence[Writer] | None = None) -> None:
-        """Wait until ``count`` records more of every writer have failed in each of these lanes."""
+        """Wait until every writer has ``count`` more failed records in each of these partitions."""
         wanted = self._goals(lambda writer: writer.failed, count, lanes, writers)
         await self.until(
             f"{count} failures more in each of {lanes}",
@@ -166,7 +167,7 @@ class Traffic:
         return [send for writer in self.writers for send in writer.failures()]
 
     def broken_promises(self, found: Sequence[Found], *, alone: Collection[str]) -> list[Finding]:
-        """What the histories of all writers say of what was found; topics not ``alone`` have replicas."""
+        """Every promise that the found records break. Topics that are not ``alone`` have several replicas."""
         findings: list[Finding] = []
         for writer in self.writers:
             for promises, is_alone in ((writer.kind.alone, True), (writer.kind.replicated, False)):
@@ -184,7 +185,7 @@ class Traffic:
 async def traffic(
     bootstrap_servers: str, lanes: Sequence[TopicPartition], kinds: Sequence[Kind] = KINDS, **settings: Any
 ) -> AsyncIterator[Traffic]:
-    """Writers of all kinds at work until the end of the block; then all that they have sent is settled."""
+    """Writers of all kinds run until the end of the block. Then all of their sends end."""
     async with contextlib.AsyncExitStack() as stack:
         flow = Traffic([], list(lanes))
         for kind in kinds:
@@ -226,7 +227,7 @@ async def _follow(consumer: Consumer, found: list[Found]) -> None:
 
 
 async def _until_read(consumer: Consumer, lanes: Sequence[TopicPartition]) -> None:
-    """Wait until the consumer has come to the end of what is in the log now."""
+    """Wait until the consumer has reached the current end of the log."""
     async with asyncio.timeout(DEADLINE):
         ends = await consumer.end_offsets(lanes)
         while not set(lanes) <= set(consumer.assignment) or any(
@@ -240,7 +241,7 @@ def _found(record: Any) -> Found:
 
 
 async def read_back(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> list[Found]:
-    """Everything that is in the log, by a consumer that has seen nothing of what happened."""
+    """All records in the log, by a consumer that did not see the faults."""
     found: list[Found] = []
     async with asyncio.timeout(DEADLINE), Consumer(bootstrap_servers) as consumer:
         consumer.assign(lanes)
@@ -251,7 +252,7 @@ async def read_back(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> 
 
 
 def read_back_by_librdkafka(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> list[Found]:
-    """The same by another client. It blocks."""
+    """The same by librdkafka. It blocks."""
     import confluent_kafka
 
     consumer = confluent_kafka.Consumer(

@@ -1,7 +1,7 @@
 """Which tests run in the same worker process, so that they share a broker or a Spark session.
 
-``--dist loadgroup`` of pytest-xdist does this by marks, but it loses them with pytest 9.2: each worker then starts all
-brokers and a Spark session of its own. So the groups come from the tests' ids here. This module imports no extra.
+``--dist loadgroup`` of pytest-xdist reads marks for this, but loses them with pytest 9.2: each worker then starts all
+brokers and a Spark session. So this module takes the groups from the tests' ids. It imports no extra.
 """
 
 from __future__ import annotations

@@ -109,15 +109,15 @@ def jars(version: str) -> Path:
         for pattern in ("slf4j-reload4j-*.jar", "slf4j-log4j12-*.jar", "log4j-slf4j-impl-*.jar"):
             for other_log_binding in (Path(scratch) / "jars").glob(pattern):
                 other_log_binding.unlink()
-        # Another run may have done the same meanwhile; either copy will do.
+        # Another run may have fetched the same jars meanwhile; either copy works.
         with contextlib.suppress(OSError):
             (Path(scratch) / "jars").rename(home)
     return home
 
 
 def run_to_end(command: Sequence[str]) -> str:
-    """Its standard output; RuntimeError with all it said when it fails."""
-    # Java takes its arguments for what the locale says they are written in.
+    """Run the command and return its standard output; RuntimeError with all its output if it fails."""
+    # Java decodes its arguments by the locale.
     spoken = {**os.environ, "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=spoken)
     if done.returncode != 0:
@@ -130,7 +130,7 @@ def _pom(version: str) -> str:
     wanted = [("org.apache.kafka", f"kafka_{scala}", version), ("org.slf4j", "slf4j-simple", "1.7.36")]
     if release(version) >= (3, 0):
         wanted.append(("org.apache.kafka", "kafka-tools", version))
-    # The tools module asks for Kafka Connect, which the tools used here do without.
+    # The tools module depends on Kafka Connect, which the tools used here do not need.
     exclusions = "".join(
         f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-{part}</artifactId></exclusion>"
         for part in ("api", "json", "runtime", "transforms")
@@ -148,14 +148,14 @@ def _pom(version: str) -> str:
 
 
 class JavaProcess:
-    """One Java process whose output is read for the line that says it is ready."""
+    """One Java process. Its output is read until the line that says that it is ready."""
 
     def __init__(self, command: Sequence[str], ready: str, directory: Path) -> None:
         self._ready = ready
         self._settled = threading.Event()
         self._is_ready = False
         self._tail: list[str] = []
-        # A test run that is killed takes its brokers with it, where the system can arrange that.
+        # A test run that is killed takes its brokers with it, if the system has setpriv.
         dies_with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         self._process = subprocess.Popen(
             [*dies_with_us, *command],
@@ -185,11 +185,11 @@ class JavaProcess:
             raise RuntimeError("it did not start:\n" + "".join(self._tail))
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal; nothing when it has ended."""
+        """Send it a signal; does nothing after it has ended."""
         self._process.send_signal(number)
 
     def stop(self, *, kill: bool = False) -> None:
-        """End it, in order or by force, and wait until it is gone. It may have been stopped before."""
+        """End it, by SIGTERM or by SIGKILL, and wait until it has ended. Does nothing if it was stopped before."""
         if kill:
             self._process.kill()
         else:
@@ -205,7 +205,7 @@ class JavaProcess:
 
 
 class Listener(NamedTuple):
-    """One more port of a broker: what it speaks, and by which name clients are told to call it."""
+    """One more port of a broker: its security protocol, and the host name that the broker advertises for it."""
 
     security_protocol: str
     host: str = "127.0.0.1"
@@ -214,8 +214,8 @@ class Listener(NamedTuple):
 class JvmKafka:
     """One broker of a given release on a free loopback port, with its data in a temporary directory.
 
-    ``listeners`` are further ports by name, for which ``settings`` has what they need; ``users`` are those who may log
-    in by SCRAM, with their passwords.
+    ``listeners`` are further ports by name; ``settings`` has their settings. ``users`` are SCRAM users with their
+    passwords.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class JvmKafka:
         return self
 
     def stop(self) -> None:
-        """The data goes away too, so the broker is not given the time for a clean shutdown."""
+        """The data is removed as well, so a clean shutdown would be a waste of time."""
         for process in reversed(self._processes):
             process.stop(kill=True)
         self._processes.clear()
@@ -321,7 +321,7 @@ class JvmKafka:
         self._launch(" started", directory, "kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
 
     def _bound(self, *controllers: str) -> dict[str, str]:
-        """Where it listens, what it speaks there, and what clients are told."""
+        """The ports, their security protocols, and the addresses that clients get."""
         bound = [f"PLAINTEXT://127.0.0.1:{self.port}"]
         bound += [f"{name}://127.0.0.1:{self.ports[name]}" for name in self._listeners]
         told = [f"PLAINTEXT://127.0.0.1:{self.port}"]
@@ -372,7 +372,8 @@ class JvmKafka:
 
 
 def run_tool(version: str, name: str, bootstrap_servers: str, *arguments: str, stdin: str = "") -> str:
-    """Run one of a Kafka release's own tools against any broker; its standard output, RuntimeError when it fails."""
+    """Run one of a Kafka release's own tools against any broker and return its standard output; RuntimeError if it
+    fails."""
     home = jars(version)
     option = "--broker-list" if name == "console-producer" and release(version) < (2, 5) else "--bootstrap-server"
     command = java_command(home, _tool_class(home, name), option, bootstrap_servers, *arguments, heap=256, quiet=True)
@@ -392,7 +393,7 @@ def _tool_class(home: Path, name: str) -> str:
 
 
 def java_command(home: Path, main_class: str, *arguments: str, heap: int, quiet: bool = False) -> list[str]:
-    """The command line that runs a class of a release's jars with so many megabytes of heap."""
+    """The command line that runs a class of a release's jars. ``heap`` is in megabytes."""
     java = _java()
     if java is None:
         raise JavaMissing("no java is installed")
@@ -401,7 +402,7 @@ def java_command(home: Path, main_class: str, *arguments: str, heap: int, quiet:
         java,
         f"-Xmx{heap}m",
         *_SMALL_JVM,
-        "-Dzookeeper.jmx.log4j.disable=true",  # ZooKeeper 3.4 looks for a log4j that the log binding replaced
+        "-Dzookeeper.jmx.log4j.disable=true",  # ZooKeeper 3.4 looks for log4j, which is replaced here
         *log,
         "-cp",
         f"{home}/*",

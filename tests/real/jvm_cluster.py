@@ -1,7 +1,7 @@
-"""Three Apache Kafka brokers as plain Java processes on loopback, and what can happen to each of them.
+"""Three Apache Kafka brokers as plain Java processes on loopback, and the faults that can hit each of them.
 
-Each node is broker and controller in one (KRaft), so that one that dies may be the cluster's head. Whatever is done to
-a node is done to its process by signals: the cluster finds out by itself, as it would elsewhere.
+Each node is broker and controller (KRaft), so that the active controller can fail, too. Faults are signals to the
+process; the cluster has to notice them by itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SETTINGS = {
     "controller.quorum.request.timeout.ms": "1000",
     "replica.socket.timeout.ms": "5000",
     "replica.fetch.backoff.ms": "100",
-    # Leaders stay where the test puts them, and topics are only what it makes.
+    # Leaders do not move by themselves, and only tests create topics.
     "auto.leader.rebalance.enable": "false",
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "3",
@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class NodeState(Enum):
-    """What a node's process is doing."""
+    """The state of a node's process."""
 
     STOPPED = "there is no process"
     RUNNING = "it serves"
@@ -60,7 +60,7 @@ class NodeState(Enum):
 
 
 class JvmNode:
-    """One node: its place on disk and in the network, and its process while there is one."""
+    """One node: its directory, its ports, and its process while it has one."""
 
     def __init__(self, version: str, node_id: int, directory: Path) -> None:
         self.node_id = node_id
@@ -83,7 +83,7 @@ class JvmNode:
         return self.directory / "server.properties"
 
     def format(self, voters: str) -> None:
-        """Write its settings, and what KRaft wants to find in a log directory."""
+        """Write the settings and format the log directory."""
         self.directory.mkdir()
         own = {
             "node.id": str(self.node_id),
@@ -104,23 +104,23 @@ class JvmNode:
         run_to_end(java_command(self._jars, "kafka.tools.StorageTool", *arguments, heap=FORMAT_HEAP_MEGABYTES))
 
     def launch(self) -> None:
-        """Start the process, from the main thread: it is told to die with the thread that started it."""
+        """Start the process. Call this on the main thread: the process dies with the thread that started it."""
         command = java_command(self._jars, "kafka.Kafka", str(self.properties), heap=HEAP_MEGABYTES)
         self._process = JavaProcess(command, "Kafka Server started", self.directory)
         self.state = NodeState.RUNNING
 
     def wait_until_ready(self) -> None:
-        """Wait until it serves; RuntimeError with its last words when it ends instead."""
+        """Wait until the node serves; RuntimeError with the end of its output if it ends instead."""
         assert self._process is not None
         self._process.wait_until_ready()
 
     def stop(self) -> None:
-        """SIGTERM: it hands its leaders over, and ends."""
+        """SIGTERM: the node moves its leaders to others, and ends."""
         self.thaw()
         self._end(kill=False)
 
     def kill(self) -> None:
-        """SIGKILL, in whatever state it is."""
+        """SIGKILL, in every state."""
         self._end(kill=True)
 
     def _end(self, *, kill: bool) -> None:
@@ -163,7 +163,7 @@ class JvmCluster:
         try:
             with ThreadPoolExecutor() as threads:
                 list(threads.map(lambda node: node.format(voters), self.nodes.values()))
-            for node in self.nodes.values():  # none serves before two of them have met
+            for node in self.nodes.values():  # no node serves before two of them are connected
                 node.launch()
             for node in self.nodes.values():
                 node.wait_until_ready()
@@ -173,17 +173,17 @@ class JvmCluster:
         return self
 
     def close(self) -> None:
-        """End whatever runs, and remove the data."""
+        """End all processes, and remove the data."""
         for node in self.nodes.values():
             node.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def quiet_port() -> int:
-    """A port that nothing listens on, below those that the system gives to outgoing connections.
+    """A free port below the range of ephemeral ports. A node keeps its port while it is down.
 
-    A node keeps its port while it is down. Out of the system's own range it could be taken meanwhile; and a client that
-    knocks at such a port of its own machine is given the very same port one day, and is connected to itself.
+    From the ephemeral range, another process could get the port meanwhile. A client that connects to a closed port of
+    that range on its own machine can even get the same port as its source, and is then connected to itself.
     """
     while True:
         port = random.randrange(15_000, 32_000)

@@ -1,6 +1,6 @@
-"""A broker with a port for each way to be secure, and the certificates that go with them.
+"""A broker with one port for each security protocol, and the certificates for them.
 
-Everything is made for one test run: an authority, certificates, users. Which port asks for what is in ``LISTENERS``.
+The authority, certificates and users are made for one test run. ``LISTENERS`` says which port requires what.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.real.jvm import SCRAM_MECHANISMS, JvmKafka, Listener, release
 
 USERS = {"alice": "alice-secret", "zoe=": "pass wörd Ⅸ"}
-"""The second has what SCRAM has to escape, and a password that would be another after SASLprep."""
+"""The second name has characters that SCRAM escapes. SASLprep would change the second password."""
 
 PLAIN_USER, PLAIN_PASSWORD = "bob", "bob-secret"
 
 KEY_PASSWORD = "key-secret"
-"""Of ``Certificates.client_key``."""
+"""The password of ``Certificates.client_key``."""
 
 SESSION_MILLISECONDS = 1500
 
@@ -46,7 +46,7 @@ _LOGIN = "org.apache.kafka.common.security"
 
 
 class Certificates:
-    """An authority, and PEM files of what it issued; the key store of a certificate holds its key, too."""
+    """A certificate authority, and PEM files of the certificates that it issued, with their keys."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -73,12 +73,12 @@ class Certificates:
 
 
 def _pkcs8(key: PrivateKeyTypes, encryption: KeySerializationEncryption) -> bytes:
-    """The one form in which Kafka can read a key."""
+    """The only format in which Kafka reads a key."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
 
 class SecuredKafka(JvmKafka):
-    """The broker. Releases before 3.0 do not read a key without a password from PEM; they have no ports with TLS."""
+    """The broker. Releases before 3.0 do not read a PEM key without a password: they get no ports with TLS."""
 
     def __init__(self, version: str, directory: Path) -> None:
         self.version = version
@@ -92,7 +92,7 @@ class SecuredKafka(JvmKafka):
         super().__init__(version, settings=self._secured(listeners), listeners=listeners, users=USERS)
 
     def servers(self, listener: str, host: str | None = None) -> str:
-        """Bootstrap servers for a port."""
+        """The bootstrap servers of a port."""
         return f"{host or LISTENERS[listener].host}:{self.ports[listener]}"
 
     def _secured(self, listeners: dict[str, Listener]) -> dict[str, str]:
@@ -138,9 +138,9 @@ def _sasl(mechanisms: tuple[str, ...]) -> dict[str, str]:
 
 
 def token(seconds: float = 60.0, subject: str = "carol") -> str:
-    """A token without a signature, which a broker takes unless it is told to be stricter; for so many seconds."""
+    """An unsigned token, valid for ``seconds``. A broker accepts it unless its settings are stricter."""
     now = time.time()
-    claims = {"sub": subject, "iat": now - 1, "exp": now + seconds}  # the broker's clock knows milliseconds alone
+    claims = {"sub": subject, "iat": now - 1, "exp": now + seconds}  # the broker's clock has milliseconds
     return ".".join([_encoded({"alg": "none"}), _encoded(claims), ""])
 
 

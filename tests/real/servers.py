@@ -12,7 +12,8 @@ from tests.real.releases import NEWEST
 IN_CI = os.environ.get("CI") == "true"
 
 OWN_IMAGE = "aiokafka-lite/kafka"
-"""What tests/real/image/build makes, tagged with the release. It has its own name: it is not Apache's image."""
+"""The image that tests/real/image/build makes, tagged with the release. It is not Apache's image: it has its own
+name."""
 PUBLIC_IMAGE = "apache/kafka"
 _FIRST_PUBLIC_IMAGE = (3, 7)
 
@@ -92,9 +93,10 @@ class Servers:
 
 
 def image(version: str) -> str | None:
-    """The image of a release: one that this machine has, or for the newest release the public one, to be downloaded.
+    """The image of a release: one that this machine has; for the newest release, the public one, which is then
+    downloaded.
 
-    None for other releases without an image: where Java can run them from jars, an image is not worth a download.
+    None for other releases without an image if Java can run them from jars: that is the smaller download.
     """
     for name in (OWN_IMAGE, PUBLIC_IMAGE):
         if _has_image(f"{name}:{version}"):

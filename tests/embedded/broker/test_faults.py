@@ -148,7 +148,5 @@ async def test_a_killed_broker_handles_no_more_requests(one: EmbeddedCluster) ->
         await one.kill(1)
         with pytest.raises(ConnectionLost):
             await peer.receive()
-    async with asyncio.timeout(5):
-        while one.nodes[1].connections:
-            await asyncio.sleep(0.01)
+    await until(lambda: not one.nodes[1].connections, "the killed node has closed its connections")
     assert one.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 0

@@ -19,19 +19,19 @@ from aiokafka_lite.protocol.messages import REQUESTS, MetadataRequest
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 
 async def assert_alive(cluster: EmbeddedCluster) -> None:
     async with Peer(cluster) as peer:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             assert (await peer.ask(MetadataRequest(topics=[]))).brokers
 
 
 async def ended(peer: Peer) -> bool:
     """Whether the node closes the connection."""
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             while await peer.stream.read_frame() is not None:
                 pass
     except KafkaError:

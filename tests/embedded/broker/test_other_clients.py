@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
+from tests.waiting import DEADLINE
 
 COUNT = 60
 COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -30,7 +31,7 @@ def confluent_produce(servers: str, prefix: str, **settings: object) -> None:
     producer = confluent.Producer({"bootstrap.servers": servers, "linger.ms": 1, **settings})
     for value in values(prefix):
         producer.produce("t", value, key=value, headers=[("h", b"1")], callback=lambda error, _: failures.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(DEADLINE) == 0
     assert failures == [None] * COUNT
 
 
@@ -42,7 +43,7 @@ def confluent_read(servers: str, count: int) -> list[bytes]:
     consumer.assign([confluent.TopicPartition("t", index, 0) for index in range(3)])
     found: list[bytes] = []
     while len(found) < count:
-        messages = consumer.consume(count - len(found), timeout=10)
+        messages = consumer.consume(count - len(found), timeout=DEADLINE)
         assert messages, f"only {len(found)} of {count} came"
         assert all(message.error() is None for message in messages)
         found += [message.value() for message in messages]
@@ -93,7 +94,7 @@ async def test_kafka_python_writes_and_reads(cluster: EmbeddedCluster, compressi
         chosen = None if compression == "none" else compression
         producer = kafka.KafkaProducer(bootstrap_servers=servers, acks="all", compression_type=chosen)
         sent = [producer.send("t", value) for value in values("k")]
-        producer.flush(30)
+        producer.flush(DEADLINE)
         assert all(future.succeeded() for future in sent)
         producer.close()
 
@@ -104,7 +105,7 @@ async def test_kafka_python_writes_and_reads(cluster: EmbeddedCluster, compressi
         consumer.assign([kafka.TopicPartition("t", index) for index in range(3)])
         found: list[bytes] = []
         while len(found) < COUNT:
-            polled = consumer.poll(timeout_ms=10_000)
+            polled = consumer.poll(timeout_ms=DEADLINE * 1000)
             assert polled, f"only {len(found)} of {COUNT} came"
             found += [record.value for records in polled.values() for record in records]
         consumer.close()
@@ -144,7 +145,7 @@ async def test_librdkafka_administers_topics_and_settings() -> None:
         assert settings["retention.ms"].value == "1000"
         admin.create_partitions([admin_module.NewPartitions("made", 6)])["made"].result(10)
         admin.delete_topics(["made"])["made"].result(10)
-        assert "made" not in admin.list_topics(timeout=10).topics
+        assert "made" not in admin.list_topics(timeout=DEADLINE).topics
 
     # librdkafka requests the metadata of a topic that it has just deleted, which must not create it again.
     async with EmbeddedCluster(brokers=3, auto_create_topics=False) as cluster:

@@ -23,6 +23,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponseBroker,
 )
 from tests.embedded.net.scripted import Peer, Served, usual
+from tests.waiting import DEADLINE
 
 LARGE = 20 * 1024 * 1024
 
@@ -221,7 +222,7 @@ async def test_closing_does_not_wait_long_for_close_notify(contexts: Contexts) -
         (served,) = peer.open
         served.transport.pause_reading()
         connection.close()
-        async with asyncio.timeout(4.0):
+        async with asyncio.timeout(20.0):  # asyncio's own timeout for this is 30 s
             await connection.wait_closed()
 
 
@@ -241,5 +242,5 @@ async def test_opening_that_is_cancelled_in_the_handshake_leaves_nothing(context
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        async with asyncio.timeout(2.0):
+        async with asyncio.timeout(DEADLINE):
             await ended.wait()

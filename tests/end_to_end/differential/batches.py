@@ -1,4 +1,4 @@
-"""Batches as producers send them, and as no producer should."""
+"""Batches as producers send them, and invalid batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CRC_AT, _ATTRIBUTES_AT = 17, 21
 
 
 def records(random: Random, count: int | None = None, *, keyed: bool = False) -> list[Any]:
-    """Some records with all kinds of keys, values, headers and times."""
+    """Some records with all kinds of keys, values, headers and timestamps."""
     rows = []
     for index in range(random.randint(1, 4) if count is None else count):
         key = random.choice([b"k%d" % random.randint(0, 3), b"", b"key" * 5] if keyed else [None, b"", b"key"])
@@ -33,7 +33,7 @@ def records(random: Random, count: int | None = None, *, keyed: bool = False) ->
 
 
 def good(random: Random, **fields: Any) -> bytes:
-    """A batch that every topic takes."""
+    """A batch that every topic accepts."""
     return encode_batch(records(random, keyed=True), compression=random.choice(CODECS), **fields)
 
 
@@ -42,12 +42,12 @@ def keyless(random: Random) -> bytes:
 
 
 def large(random: Random) -> bytes:
-    """More than a topic with a small max.message.bytes takes, and often more than one fetch is allowed."""
+    """More than a topic with a small max.message.bytes accepts, and often more than a fetch may return."""
     return encode_batch([(BASE_TIME, b"key", random.randbytes(random.choice([900, 1100, 5000])), ())])
 
 
 def patched(batch: bytes, at: int, data: bytes, *, sealed: bool = True) -> bytes:
-    """A batch with some bytes replaced and, if ``sealed``, the checksum made right again."""
+    """A batch with some bytes replaced. With ``sealed``, the checksum is corrected."""
     changed = bytearray(batch)
     changed[at : at + len(data)] = data
     if sealed:
@@ -56,7 +56,7 @@ def patched(batch: bytes, at: int, data: bytes, *, sealed: bool = True) -> bytes
 
 
 def with_body(batch: bytes, body: bytes) -> bytes:
-    """A batch whose records are replaced, with length and checksum right."""
+    """A batch with other records, and with correct length and checksum."""
     whole = batch[:HEADER_SIZE] + body
     return patched(whole, 8, _LENGTH.pack(len(whole) - 12))
 
@@ -149,12 +149,12 @@ BAD: dict[str, Callable[[Random], bytes]] = {
         records(random, keyed=True), producer_id=-5, producer_epoch=0, base_sequence=0
     ),
 }
-"""By name, what a broker has to refuse, or to take with grace.
+"""By name: batches that a broker has to refuse, or to accept without harm.
 
-Three things are left out. Records that are null: Kafka 4.3.1 never answers such a request. A header that lies about the
-newest timestamp, or claims an append time that no broker gave: Kafka opens every batch and sets it right, the embedded
-broker takes the header's word.
+Left out are null records, because Kafka 4.3.1 never answers such a request, and headers with a wrong maximum timestamp
+or with an append time that no broker set: Kafka reads every batch and corrects them, the embedded broker trusts the
+header.
 """
 
 ALONE = frozenset({"unknown compression"})
-"""What, in some versions, makes Kafka fail the request as a whole, so that nothing else is sent with it."""
+"""In some versions, these make Kafka fail the whole request, so no other batch is sent with them."""

@@ -1,4 +1,4 @@
-"""Sending a scenario to both sides, until they differ."""
+"""Send a scenario to both brokers, until their responses differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import DEADLINE
 _CONFIG_CHANGES = (m.AlterConfigsRequest, m.IncrementalAlterConfigsRequest, m.AlterClientQuotasRequest)
 _REFERENCE_VERSION = 12
 
-# What a broker tells of the world outside the scenario is left out of the comparison.
+# What a broker reports about other scenarios is not compared.
 _LISTS = {
     m.MetadataRequest: ("topics", "name"),
     m.ListGroupsRequest: ("groups", "group_id"),
@@ -36,7 +36,7 @@ def cluster_like_the_container() -> EmbeddedCluster:
 
 
 class Excuse(NamedTuple):
-    """A place where the two may differ: a pattern for ``Produce.responses[].partition_responses[].error_code``."""
+    """A permitted difference: a pattern such as ``Produce.responses[].partition_responses[].error_code``."""
 
     where: str
     reason: str
@@ -45,7 +45,7 @@ class Excuse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One step that was answered differently."""
+    """One step with different responses."""
 
     seed: int
     number: int
@@ -61,9 +61,9 @@ class Disagreement:
 async def disagreements(
     scenario: Scenario, embedded: Side, real: Side, excuses: Sequence[Excuse]
 ) -> AsyncIterator[Disagreement]:
-    """Send every step to both sides and tell where they disagree without an excuse.
+    """Send every step to both brokers; yield each difference that no Excuse permits.
 
-    After the first disagreement the two may be in different states, so that the others may only follow from it.
+    After the first one the two brokers may be in different states: later differences may only follow from it.
     """
     for number, step in enumerate(scenario.steps):
         requests = [step.make(side) for side in (embedded, real)]
@@ -105,21 +105,22 @@ def _is_foreign(name: str | int | None, prefix: str) -> bool:
         return name not in _COMMON
     if name is None or name.startswith(prefix):
         return False
-    return not name or name.startswith("__") or "-" in name  # names with a dash are other tests'
+    return not name or name.startswith("__") or "-" in name  # names with a dash belong to other tests
 
 
 async def clean_up(scenario: Scenario, real: Side) -> None:
-    """Delete the scenario's topics from a broker that others go on using."""
+    """Delete the scenario's topics from a broker that is used again."""
     answer = await real.ask(m.MetadataRequest(topics=None), _REFERENCE_VERSION)
     names = [topic.name for topic in answer.topics if topic.name and topic.name.startswith(scenario.prefix)]
     await real.ask(m.DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5)
 
 
-# ---- real brokers learn of a change a moment after it was answered
+# Changes: a real broker applies them a moment after its response.
 
 
 async def _settle(step: Step, embedded: Side, real: Side) -> list[Difference]:
-    """Wait until the real broker shows the topics as the embedded one does; what differs after a long time."""
+    """Wait until the real broker shows the topics as the embedded one does. Returns what still differs after
+    DEADLINE."""
     names = [name for name in step.changes if re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name)]
     if not names:
         return []
@@ -132,12 +133,12 @@ async def _settle(step: Step, embedded: Side, real: Side) -> list[Difference]:
                 return found
     await _until_served(real, names)
     if step.kind in _CONFIG_CHANGES:
-        await _until_in_force(real, f"barrier-{names[0][:200]}")  # a foreign name: it takes a moment to go
+        await _until_in_force(real, f"barrier-{names[0][:200]}")  # another scenario's name: deletion takes a moment
     return []
 
 
 async def _until_in_force(side: Side, barrier: str) -> None:
-    """What changed is shown before it is in force; a topic that is made now is served only after that."""
+    """A change is visible before it takes effect. A topic that is created now is served only after that."""
     await side.ask(_barrier(barrier), 7)
     await _until_served(side, [barrier], all_of_them=True)
     await side.ask(m.DeleteTopicsRequest(topic_names=[barrier], timeout_ms=5000), 5)
@@ -166,7 +167,7 @@ async def _configs_seen(side: Side, names: list[str]) -> Any:
 
 
 async def _until_served(side: Side, names: list[str], *, all_of_them: bool = False) -> None:
-    """Wait until every partition that metadata knows can be asked for its offsets."""
+    """Wait until ListOffsets succeeds for every partition that metadata has."""
     async with asyncio.timeout(DEADLINE):
         while True:
             seen = await side.ask(
@@ -194,7 +195,7 @@ async def _until_served(side: Side, names: list[str], *, all_of_them: bool = Fal
 
 
 async def until_ready(side: Side) -> None:
-    """Have made what a broker makes when first asked: the topic that keeps groups, a block of producer ids."""
+    """Create what a broker creates on the first request: the topic of group offsets, and a block of producer ids."""
     find = m.FindCoordinatorRequest(coordinator_keys=["stranger"])
     offsets = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="stranger", topics=[])])
     identity = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)

@@ -1,7 +1,7 @@
 """Random sequences of requests, valid and invalid, made from a seed alone.
 
-A step is made before anything is sent, and knows its version; what only a broker can tell (a topic's id, a member's
-name) is asked of the side when the step is sent. Each seed has a theme: records, topics, or a group.
+A step is made before anything is sent, and has a fixed version. What only a broker knows (a topic's id, a member's id)
+is looked up when the step is sent. Each seed has a theme: records, topics, or a group.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ def common_versions() -> dict[int, range]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request to send to both sides; ``changes`` names the topics whose state it may change."""
+    """A request for both brokers. ``changes`` names the topics whose state it may change."""
 
     kind: type[Request[Any]]
     version: int
     make: Make = field(repr=False)
     changes: tuple[str, ...] = ()
     only_of_scenario: bool = False
-    """Whether the answer tells of everything there is, of which only this scenario's part is compared."""
+    """Whether the response contains everything on the broker, so that only this scenario's part is compared."""
     note: str = ""
 
 
 class Scenario:
-    """The steps of one seed. ``prefix`` makes names that no other scenario has."""
+    """The steps of one seed. ``prefix`` makes names that no other scenario uses."""
 
     def __init__(self, seed: int, prefix: str) -> None:
         self.seed = seed
@@ -64,7 +64,7 @@ class Scenario:
         theme(self)
 
     def add(self, kind: type[Request[Any]], make: Callable[[Side, int], Any], **fields: Any) -> None:
-        """Append a step, in the API's next version: over a few uses and a few seeds each version gets its turn."""
+        """Append a step in the API's next version, so that a few uses and a few seeds cover all versions."""
         versions = self._versions[kind.api_key]
         use = self._uses[kind] = self._uses.get(kind, self.seed // len(_THEMES)) + 1
         version = versions[use % len(versions)]
@@ -152,7 +152,7 @@ def drop(scenario: Scenario) -> None:
 def produce(scenario: Scenario) -> None:
     random = scenario.random
     acks = random.choice([-1, -1, -1, 1, 1, 0, 2])
-    transactional_id = None  # a transaction needs a coordinator, which the embedded broker does not have yet
+    transactional_id = None  # a transaction needs a coordinator, which the embedded broker does not have
     chosen: dict[str, dict[int, bytes | None]] = {}
     notes = []
     for _ in range(random.choice([1, 1, 1, 2, 4])):
@@ -186,7 +186,7 @@ def _named(side: Side, name: str, by_id: bool) -> dict[str, Any]:
 
 
 def _data(scenario: Scenario, topic: str, index: int) -> tuple[str, bytes | None]:
-    """Records for a partition, and what is special about them."""
+    """Records for a partition, and a note of what is special about them."""
     random = scenario.random
     kind = random.random()
     if kind < 0.3:
@@ -202,7 +202,7 @@ def _data(scenario: Scenario, topic: str, index: int) -> tuple[str, bytes | None
 
 
 def _idempotent(scenario: Scenario, topic: str, index: int) -> tuple[str, bytes]:
-    """A producer's next batch, or one sent again, too early, or under another epoch."""
+    """A producer's next batch, or a batch that is sent again, too early, or with another epoch."""
     random = scenario.random
     producer_id = random.choice([9001, 9002])
     key = (topic, index, producer_id)
@@ -295,7 +295,7 @@ def _fetch_topics(
 
 
 def fetch_session(scenario: Scenario) -> None:
-    """Open a session, go on with it in some ways, and with wrong numbers."""
+    """Open a session, continue it in some ways, and use wrong session ids and epochs."""
     random = scenario.random
     topics = list(scenario.partitions)
     wanted = [(topic, [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]) for topic in topics]
@@ -652,9 +652,9 @@ def _some_configs(scenario: Scenario) -> list[tuple[str, str | None]]:
 
 
 def _resources(scenario: Scenario) -> list[tuple[int, str]]:
-    """Topics, and now and then something whose settings cannot be changed.
+    """Topics, and sometimes a resource whose settings cannot be changed.
 
-    None is named twice: in version 0 of AlterConfigs Kafka 4.3.1 never answers that.
+    None is named twice: Kafka 4.3.1 never answers that in version 0 of AlterConfigs.
     """
     random = scenario.random
     resources = [(TOPIC, scenario.topic()) for _ in range(random.choice([0, 1, 1, 1, 2]))]
@@ -782,7 +782,7 @@ def describe_log_dirs(scenario: Scenario) -> None:
 
 
 def alter_client_quotas(scenario: Scenario) -> None:
-    """Only for clients that do not exist, so that no client is slowed down."""
+    """Only for client ids that do not exist, so that no client is throttled."""
     random = scenario.random
     entries = []
     for number in random.sample(range(4), scenario.several(2)):
@@ -859,7 +859,7 @@ def _protocols(scenario: Scenario) -> list[m.JoinGroupRequestProtocol]:
 
 
 def joined(scenario: Scenario, group: str, instance: str | None) -> None:
-    """A member joins, twice where it has to, and gives itself an assignment."""
+    """A member joins, a second time if it has to, and assigns the partitions to itself."""
     protocols = _protocols(scenario)
     versions = scenario._versions[m.JoinGroupRequest.api_key]
     version = scenario.random.choice([each for each in versions if each >= 5 or instance is None])
@@ -980,10 +980,10 @@ def _named_commit_topics(
 
 
 def offset_commit(scenario: Scenario, group: str) -> None:
-    """Without a member, or with an unknown one.
+    """Commits without a member, or with an unknown one.
 
-    Never for the group without a name, which all scenarios would share, and never with metadata that are too large: a
-    group that only a refused commit has made shows itself in Kafka when something else is written, or never.
+    Never for the group with an empty name, which all scenarios would share. Never with metadata that is too large:
+    Kafka shows a group that only a refused commit has created when something else is written, or never.
     """
     random = scenario.random
     name = _group_name(scenario, group) or group
@@ -1110,7 +1110,7 @@ def heartbeat(scenario: Scenario, group: str) -> None:
 
 
 def sync_group(scenario: Scenario, group: str) -> None:
-    """One that fails: of an unknown member, or of the wrong generation or protocol."""
+    """A request that fails: an unknown member, or the wrong generation or protocol."""
     random = scenario.random
     name = _group_name(scenario, group)
     how = random.choice(["stranger", "generation", "protocol", "no protocol"])

@@ -1,8 +1,8 @@
-"""Two brokers asked the same: a connection to each, and answers brought into a form in which they can be compared.
+"""Two brokers that get the same requests: a connection to each, and responses in a form that can be compared.
 
-What differs between any two brokers is replaced: ids by the name of what they stand for, times of day by the word,
-addresses and throttle times by nothing, and of a message's text only whether there is one is kept. Everything else is
-compared as it is. The order of topics, partitions and settings in an answer means nothing, so they are sorted.
+What differs between any two brokers is replaced: ids by the name of what they identify, times of day by a word,
+addresses and throttle times by nothing. Of an error message, only its presence is compared. Everything else is compared
+as it is. The order of topics, partitions and settings in a response has no meaning, so they are sorted.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from aiokafka_lite.protocol.schema import ZERO_UUID, Request
 R = TypeVar("R")
 
 PRODUCERS = range(9000, 9100)
-"""Producers that no broker has named."""
+"""Producer ids that no broker has assigned."""
 CLIENT_ID = "differential"
 ANSWER_TIMEOUT = 30.0
 UNKNOWN_TOPIC_ID = bytes(range(16))
 
 
 class Outcome(enum.Enum):
-    """What a broker may do other than answer."""
+    """What a broker may do instead of a response."""
 
     CLOSED = "the connection is closed"
     SILENT = "nothing is answered, as it was asked for"
@@ -47,7 +47,7 @@ class Outcome(enum.Enum):
 
 
 class Side:
-    """One of the two brokers, and what it has called things: topics' ids, members, generations."""
+    """One of the two brokers, and its names for things: topic ids, member ids, generations."""
 
     def __init__(self, name: str, bootstrap_servers: str) -> None:
         self.name = name
@@ -83,14 +83,14 @@ class Side:
         return self._stream
 
     async def ask(self, request: Request[R], version: int) -> R:
-        """For requests that have to succeed."""
+        """The response to a request that has to succeed."""
         answer: Any = await self.try_to_ask(request, version)
         assert not isinstance(answer, Outcome), f"{self.name}: {request} v{version}: {answer.value}"
         found: R = answer
         return found
 
     async def try_to_ask(self, request: Request[R], version: int) -> R | Outcome:
-        """The answer, or what the broker did instead. After CLOSED the next request goes over a new connection."""
+        """The response, or what the broker did instead. After CLOSED the next request uses a new connection."""
         silent = isinstance(request, ProduceRequest) and request.acks == 0
         stream = await self._connected()
         if silent:
@@ -103,7 +103,7 @@ class Side:
         return answer
 
     async def _outcome_of_silence(self, stream: FramedStreamReader) -> Outcome:
-        """A request behind the silent one tells whether that one closed the connection."""
+        """Send a second request, to see whether the unanswered one closed the connection."""
         stream.write([self._protocol.encode_request(ApiVersionsRequest(), 0, CLIENT_ID, None)])
         return Outcome.CLOSED if await self._answer(stream) is Outcome.CLOSED else Outcome.SILENT
 
@@ -145,11 +145,12 @@ class Side:
     # ---- names for what only this broker knows
 
     def topic_id(self, name: str) -> bytes:
-        """The id of the last topic of this name; an id of no topic where there never was one."""
+        """The id of the last topic of this name; an id of no topic if there was none."""
         return self.topic_ids.get(name) or hashlib.md5(name.encode()).digest()
 
     def member(self, index: int) -> str:
-        """The member that came ``index``-th (-1: last); where there is none, a name that no broker gives."""
+        """The member that joined as number ``index`` (-1: the last one); if there is none, a member id that no
+        broker assigns."""
         return self.members[index] if self.members else "stranger"
 
     def name_of_topic_id(self, topic_id: bytes) -> str:
@@ -176,7 +177,7 @@ _LARGEST_CONTENT = 1 << 20
 
 
 def comparable(side: Side, value: Any, field: str = "") -> Any:
-    """Messages become dicts, lists sorted lists, and what only one broker knows its name."""
+    """Messages become dicts, lists become sorted lists, and a broker's own ids become names."""
     if isinstance(value, Outcome):
         return value
     if dataclasses.is_dataclass(value):
@@ -191,7 +192,7 @@ def comparable(side: Side, value: Any, field: str = "") -> Any:
 
 
 def _merged(values: list[Any]) -> list[Any]:
-    """The partitions of a topic in one place, although the answer may name the topic more than once."""
+    """Merge the partitions of a topic, even if the response names the topic more than once."""
     merged: list[Any] = []
     by_topic: dict[str, Any] = {}
     for value in values:
@@ -267,7 +268,7 @@ def _checksum(batch: Any) -> str:
 
 
 def _content(batch: Any) -> bytes:
-    """The records: two libraries do not compress to the same bytes."""
+    """The records: two libraries compress the same records to different bytes."""
     data = bytes(batch.data[HEADER_SIZE : batch.size])
     try:
         return bytes(decompress(batch.compression, data, _LARGEST_CONTENT)) if batch.compression else data
@@ -280,7 +281,7 @@ def _content(batch: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One place where two answers are not the same. Elements of lists have no number in the path: ``topics[].name``."""
+    """One difference. The path has no list indexes: ``topics[].name``."""
 
     path: str
     embedded: Any
