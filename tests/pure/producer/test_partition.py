@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
@@ -38,6 +39,23 @@ def test_a_partition_begins_without_a_leader_and_opens_when_there_is_one() -> No
     assert partition.led_by(3, 0) is Next.OFFER
     assert partition.state is PartitionState.OPEN
     assert partition.broker == 3
+
+
+def test_each_change_of_the_state_is_one_line_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "aiokafka_lite.producer.partition"):
+        partition = with_sealed(a_partition(leader=None), b"a")
+        partition.led_by(None, None)
+        partition.led_by(3, 0)
+        batch = partition.take()
+        assert batch is not None
+        partition.failed(batch, LOST)
+    lines = [record.getMessage().partition(" moved ") for record in caplog.records]
+    assert [line[2] for line in lines] == [
+        "from LEADERLESS after LEADER_KNOWN",
+        "from OPEN after FAILED",
+        "from DRAINING after DRAINED",
+    ]
+    assert all(line[0].startswith("<PartitionProducer t-0 ") for line in lines)
 
 
 def test_nothing_is_sent_while_draining_or_backing_off() -> None:
