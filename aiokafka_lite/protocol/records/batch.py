@@ -483,7 +483,6 @@ def encode_batch(
     *,
     base_offset: int = 0,
     compression: Compression = Compression.NONE,
-    level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     producer_id: int = -1,
     producer_epoch: int = -1,
@@ -511,7 +510,7 @@ def encode_batch(
         offset_deltas=offset_deltas,
     )
     if compression is not Compression.NONE and rows:
-        body = compress(compression, body, level)
+        body = compress(compression, body)
     if last_offset_delta is None:
         last_offset_delta = offset_deltas[-1] if offset_deltas else max(len(rows) - 1, 0)
     attributes = compression | _TRANSACTIONAL * transactional | _CONTROL * control
