@@ -68,9 +68,12 @@ class ServerStream(FramedStreamReader):
         self._server = server
         self._memory = memory
         self._held = 0
+        self._is_released = False
         self.connection: ServerConnection | None = None
 
     def frames_received(self, frames: list[Frame]) -> None:
+        if self._is_released:
+            return
         size = sum(map(len, frames))
         if not self._memory.take(size):
             logger.info("%s is disconnected: all connections hold %d bytes of requests", self.peer, self._memory.held)
@@ -85,7 +88,8 @@ class ServerStream(FramedStreamReader):
         self._held -= size
 
     def release_all(self) -> None:
-        """No more frames of this stream are handled."""
+        """No more frames of this stream are handled, and those that still come are dropped."""
+        self._is_released = True
         self.release(self._held)
 
     @property
