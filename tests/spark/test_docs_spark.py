@@ -13,6 +13,7 @@ from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.spark import options
 from tests.pure.documents import ROOT, blocks
 from tests.spark.conftest import begun, on_spark
+from tests.spark.test_sink import found_here
 
 PAGE = ROOT / "docs" / "spark.md"
 
@@ -34,6 +35,7 @@ async def test_the_programs_run_as_printed(
     names: dict[str, Any] = {}
 
     def run() -> None:
+        found_here(spark)  # the programs run in a thread, and a reader's run in the main thread
         begun(lambda: exec(first, names))
         spark.sql("SELECT 'Rome' AS city, 5 AS orders").createOrReplaceTempView("totals")
         for program in others:
