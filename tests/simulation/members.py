@@ -303,10 +303,11 @@ class HandlerMember(Member, ConsumerGroupHandler[Any, Any]):
 
     def make(self) -> None:
         self.client = self._world.client(ConsumerGroup, **self._settings)
-        self._session: ConsumerGroupSession | None = None
+        self._sessions: dict[TopicPartition, ConsumerGroupSession] = {}
 
     def owns(self, partition: TopicPartition) -> bool:
-        return super().owns(partition) and self._session is not None and not self._session.cancelled
+        session = self._sessions.get(partition)
+        return super().owns(partition) and session is not None and not session.cancelled
 
     async def close_client(self, timeout: float | None = None) -> None:
         await self.client.close(timeout)
@@ -316,20 +317,26 @@ class HandlerMember(Member, ConsumerGroupHandler[Any, Any]):
 
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[Any, Any]) -> None:
         partition = claim.topic_partition
-        self._session = session
+        self._sessions[partition] = session
         self.take([partition])
+        try:
+            await self._read(session, claim)
+        except IllegalStateError:
+            if not session.cancelled:
+                raise  # else the session was lost during the work
+        finally:
+            if self._sessions[partition] is session:
+                self.release([partition])
+
+    async def _read(self, session: ConsumerGroupSession, claim: Claim[Any, Any]) -> None:
         count = 0
         async for record in claim:
             await self.work(record)
-            try:
-                session.mark(record)
-                count += 1
-                if count % 9 == 0:
-                    with suppress(KafkaTimeout):
-                        await self._world.bounded(f"commit of {self.name}", session.commit(timeout=5.0), 5.0)
-            except IllegalStateError:
-                return  # the session was lost during the work
-        self.release([partition])
+            session.mark(record)
+            count += 1
+            if count % 9 == 0:
+                with suppress(KafkaTimeout):
+                    await self._world.bounded(f"commit of {self.name}", session.commit(timeout=5.0), 5.0)
 
 
 def may_end_a_member(error: KafkaError) -> bool:

@@ -72,13 +72,6 @@ OLD_BUGS = (
         "        lacking = True\n",
     ),
     OldBug(
-        "gap-after-expiry",
-        "after an expired batch the producer keeps its epoch, and the broker refuses everything behind the gap",
-        "aiokafka_lite/producer/partition.py",
-        "self._needs_new_epoch or (batch.sequence != NO_SEQUENCE and not batch.is_written)",
-        "self._needs_new_epoch",
-    ),
-    OldBug(
         "overtaking",
         "without idempotence two batches of a partition are in flight, and a retried one is overtaken",
         "aiokafka_lite/producer/partition.py",

@@ -134,7 +134,7 @@ _STEPS: tuple[tuple[int, str, Callable[[Random], dict[str, object]]], ...] = (
     (1, "member_cancelled", _member),
     (2, "member_slow", _member),
     (2, "member_isolated", _member),
-    (1, "member_overdue", _member),
+    (2, "member_overdue", _member),
     (1, "member_pauses", _member),
     (2, "member_seeks", _member),
     (1, "member_unsubscribes", _member),
