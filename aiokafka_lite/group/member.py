@@ -327,7 +327,8 @@ class Member:
             return self._joined(event)
         if code is ErrorCode.MEMBER_ID_REQUIRED:  # KIP-394: join again under the id that the coordinator gave
             known, self.member_id = self.member_id, response.member_id
-            return [self._join(pause=bool(known))]  # rule 5: a broker that always answers so must not make a hot loop
+            # Rule 5: a coordinator that always answers so, or gives no id, must not make a hot loop.
+            return [self._join(pause=bool(known) or not response.member_id)]
         return self._refused_rebalance("JoinGroup", code)
 
     def _joined(self, event: JoinAnswer) -> list[Action]:

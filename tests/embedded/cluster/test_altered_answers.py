@@ -46,8 +46,15 @@ MOST_A_SECOND = 40
 
 GROUP: dict[str, Any] = {"session_timeout": 6, "heartbeat_interval": 1, "max_poll_interval": 20}
 
-LEGAL = {"SyncGroupResponse.assignment=b''"}
-"""An empty assignment is right for a member of a group with more members than partitions: it waits."""
+LEGAL = {
+    # An empty assignment is right for a member of a group with more members than partitions: it waits.
+    "SyncGroupResponse.assignment=b''",
+    # A member that is not the leader sends no assignments, so the group is stable and its members own nothing.
+    "JoinGroupResponse.leader=''",
+    "JoinGroupResponse.leader='another'",
+    "JoinGroupResponse.members=[]",
+}
+"""Values that do not heal before the next rebalance, because each is right for some member of some group."""
 
 APIS = [
     ApiVersionsRequest,

@@ -161,6 +161,12 @@ def test_a_member_joins_again_under_the_id_it_was_given() -> None:
     assert (thrice.request.member_id, thrice.pause) == ("m-2", True)  # no hot loop
 
 
+def test_a_coordinator_that_requires_a_member_id_and_gives_none_makes_no_hot_loop() -> None:
+    driver = Driver()
+    again = only(driver.refuse_join(driver.subscribe(), ErrorCode.MEMBER_ID_REQUIRED, ""), SendJoin)
+    assert (again.request.member_id, again.pause) == ("", True)
+
+
 def test_joining_leads_to_an_assignment() -> None:
     driver = Driver()
     sync = only(driver.joined(driver.subscribe()), SendSync)
