@@ -189,7 +189,10 @@ class Consumer(Component, Generic[K, V]):
         self._core.subscribe(checked_topics(topics))
 
     def unsubscribe(self) -> None:
-        """Read nothing from now on. A member releases its partitions and leaves the group until ``subscribe``."""
+        """Read nothing from now on. A member releases its partitions and leaves the group until ``subscribe``.
+
+        Reads raise IllegalStateError then, also one of another task that waits.
+        """
         self._core.unsubscribe()
 
     def subscription(self) -> frozenset[str]:

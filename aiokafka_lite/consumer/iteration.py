@@ -117,6 +117,7 @@ async def poll(
         with anyio.move_on_after(timeout):
             while not records:
                 await core.service.while_running(reader.wait(only=only))
+                core.check_something_to_read()  # another task may have unsubscribed
                 records = cast("list[Record[Any, Any]]", reader.take(max_records, only))
         return records
 
@@ -143,6 +144,7 @@ async def _poll_deserialized(
             return []
         with anyio.move_on_after(deadline - loop.time()) as scope:
             await core.service.while_running(core.reader.wait(only=only))
+            core.check_something_to_read()
         if scope.cancelled_caught:
             return []
 

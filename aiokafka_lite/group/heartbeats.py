@@ -3,8 +3,10 @@
 Rules of this file:
 
 Rule 1: Heartbeats are sent in a task of their own, so they continue while user code runs.
-Rule 2: Heartbeats are sent only in the states that need them (``MemberState.sends_heartbeats``). After each event that
-        a heartbeat causes, the task yields once, so that no heartbeat is sent under an outdated identity.
+Rule 2: Heartbeats are sent only while the member needs them (``Member.needs_session``). During a rebalance their codes
+        say nothing new and only show that the coordinator lives; they have another connection than JoinGroup, which
+        may wait there for minutes. After each event that a heartbeat causes, the task yields once, so that no
+        heartbeat is sent under an outdated identity.
 Rule 3: A cooperative member sends its first heartbeats of a generation early. A cooperative rebalance is often
         followed by another one: members that released partitions join again at once, and the members that shall get
         these partitions learn of it only by a heartbeat. Without this, the moved partitions have no reader for half an
@@ -84,13 +86,14 @@ class Heartbeats:
 
     def follow(self) -> None:
         """Apply the member's state: start or stop heartbeats, and start early for a new generation."""
-        if not self._member.state.sends_heartbeats:
+        if not self._member.needs_session:
             self._needed.clear()
             return
-        if not self._needed.is_set():
+        is_new = self._member.generation != self._generation
+        if is_new or not self._needed.is_set():
             self._needed.set()
             self._renew_session(asyncio.get_running_loop().time())
-        if self._member.generation != self._generation:
+        if is_new and self._member.state.sends_heartbeats:
             self._generation = self._member.generation
             self._new_generation.set()
 
@@ -124,9 +127,10 @@ class Heartbeats:
                     self._config.session_timeout,
                 )
             was_blocked = late > interval
-            if not self._member.state.sends_heartbeats:
+            if not self._member.needs_session:
                 continue  # the state changed during the pause
-            if self._reading.idle_for(loop.time()) > self._config.max_poll_interval:
+            is_read = self._reading.idle_for(loop.time()) <= self._config.max_poll_interval
+            if not is_read and self._member.state.sends_heartbeats:
                 logger.warning(
                     "%r leaves the group: no records were requested for more than max_poll_interval = %g s",
                     self._member,
@@ -144,7 +148,7 @@ class Heartbeats:
 
     async def _expire(self) -> None:
         member, timeout = self._member, self._config.session_timeout
-        if not member.state.sends_heartbeats:
+        if not member.needs_session:
             return  # the state changed during the attempt
         logger.warning("%r loses its partitions: no heartbeat succeeded for session_timeout = %g s", member, timeout)
         self._post(SessionExpired(member.identity))
@@ -158,7 +162,7 @@ class Heartbeats:
 
     async def _send(self) -> bool:
         """Send one heartbeat. False if the next one should follow after a backoff."""
-        identity, config = self._member.identity, self._config
+        identity, config, is_rebalancing = self._member.identity, self._config, self._member.state.is_rebalancing
         request = heartbeat_request(config.group_id, identity)
         # A third of the session, so that two more attempts fit into it after a lost answer.
         timeout = min(self._client.config.request_timeout, max(config.heartbeat_interval, config.session_timeout / 3))
@@ -168,7 +172,9 @@ class Heartbeats:
             left = max(self._session_ends - began, SHORTEST_ATTEMPT)
             with deadline(left, lambda: "a heartbeat was not answered before the end of the session"):
                 response, node_id = await self._channel.send(
-                    lambda versions: request, purpose=Purpose.GROUP, timeout=timeout
+                    lambda versions: request,
+                    purpose=Purpose.OTHER if is_rebalancing else Purpose.GROUP,
+                    timeout=timeout,
                 )
         except KafkaError as error:
             self._on_error(error)
@@ -176,6 +182,8 @@ class Heartbeats:
                 raise
             return False
         code = ErrorCode.of(response.error_code)
+        if is_rebalancing and code is ErrorCode.ILLEGAL_GENERATION:
+            code = ErrorCode.REBALANCE_IN_PROGRESS  # the next generation began, and its answer is on its way
         self._on_answer(code, node_id)
         if code in _RENEWS_SESSION and identity == self._member.identity:
             self._renew_session(began)
@@ -183,7 +191,7 @@ class Heartbeats:
             self._outages.recovered(logger, self._place, "%r: heartbeats succeeded", self._member)
         self._post(HeartbeatAnswer(identity, code))
         await asyncio.sleep(0)  # rule 2
-        return code is ErrorCode.NONE or not code.retriable
+        return code is not ErrorCode.UNKNOWN_SERVER_ERROR and (code is ErrorCode.NONE or not code.retriable)
 
     @property
     def _outages(self) -> Outages:

@@ -33,6 +33,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from ..errors import ErrorCode, KafkaError, ProtocolError
+from ..protocol.messages import SyncGroupRequest
 from ..protocol.state import Transitions, next_state
 from .events import (
     Action,
@@ -63,9 +64,9 @@ from .events import (
 )
 from .leadership import Leadership
 from .ownership import NO_GENERATION, Ownership
-from .payloads import read_assignment, write_subscription
+from .payloads import assignment_data, read_assignment, write_subscription
 from .requests import join_request, refusal, sync_request
-from .strategies import AssignmentStrategy
+from .strategies import AssignmentStrategy, TopicRacks
 
 UNKNOWN_ERRORS_TOLERATED = 5
 """UNKNOWN_SERVER_ERROR answers to JoinGroup and SyncGroup that are retried until a generation is complete.
@@ -192,8 +193,11 @@ class Member:
         self._unknown_errors = 0
         self._bad_assignments = 0
         self._closing = False
-        # The member left because of max_poll_interval. Only Polled brings it back: otherwise the end of LEAVING would
-        # join again although the user still does not read.
+        # A heartbeat succeeded under the present member id; and the one fence before that was forgiven.
+        self._is_confirmed = False
+        self._fence_forgiven = False
+        # The member left because of max_poll_interval. Only Polled brings it back: otherwise the end of LEAVING, or a
+        # new topic that matches, would join again although the user still does not read.
         self._overdue = False
         # The reason for LeaveGroup. None: leave without LeaveGroup, as a static member does.
         self._leave_reason: str | None = None
@@ -208,6 +212,15 @@ class Member:
     @property
     def identity(self) -> Identity:
         return Identity(self.member_id, self.generation, self.instance_id)
+
+    @property
+    def needs_session(self) -> bool:
+        """Whether heartbeats are sent: as a member, and while a cooperative member reads on during a rebalance.
+
+        A JoinGroup that waits says nothing about the coordinator. If it cannot be reached for a whole session, another
+        one may have given the partitions to other members.
+        """
+        return self.state.sends_heartbeats or (self.state.is_rebalancing and bool(self.partitions.owned))
 
     @property
     def is_gone(self) -> bool:
@@ -237,15 +250,14 @@ class Member:
                 # SyncGroup is another request than the metadata lookup, so a late failure of the lookup must not count
                 # for it.
                 self._attempt += 1
-                assignment = self.leadership.assign(self._strategies[self.strategy], event.topics)
-                return [SendSync(self._attempt, sync_request(self.group_id, self.identity, self.strategy, assignment))]
+                return [SendSync(self._attempt, self._assignments(self.leadership, event.topics))]
             case SyncAnswer() if event.attempt == self._attempt and self.state is MemberState.SYNCING:
                 return self._sync_answered(event)
             case RequestFailed() if event.attempt == self._attempt:
                 return self._request_failed(event)
             case HeartbeatAnswer() if event.identity == self.identity and self.state.sends_heartbeats:
                 return self._refused_as_member("Heartbeat", event.code)
-            case SessionExpired() if event.identity == self.identity and self.state.sends_heartbeats:
+            case SessionExpired() if event.identity == self.identity and self.needs_session:
                 return self._fenced(None)
             case CommitRefused() if event.identity == self.identity and self.state.sends_heartbeats:
                 return self._refused_as_member("OffsetCommit", event.code)
@@ -277,8 +289,7 @@ class Member:
         if self._closing or self.state is MemberState.LEAVING:
             return []  # _left() joins again if there is a subscription by then
         if self.state is MemberState.UNJOINED:
-            self._overdue = False
-            return [self._join()] if self._topics else []
+            return [self._join()] if self._topics and not self._overdue else []
         if not self._topics:
             return self._leave("the consumer unsubscribed", in_good_order=True)
         if self.state is MemberState.STABLE and self._topics != self._joined_topics:
@@ -334,6 +345,7 @@ class Member:
     def _joined(self, event: JoinAnswer) -> list[Action]:
         response = event.response
         self._advance(MemberEvent.JOINED)
+        self._is_confirmed = self._is_confirmed and self.member_id == response.member_id
         self.member_id = response.member_id
         self.generation = response.generation_id
         self.strategy = response.protocol_name or ""
@@ -347,6 +359,14 @@ class Member:
         self.leadership = Leadership(response)
         return [GatherTopics(self._attempt, self.leadership.topics)]
 
+    def _assignments(self, leadership: Leadership, topics: TopicRacks) -> SyncGroupRequest:
+        """The leader's SyncGroup."""
+        strategy = self._strategies[self.strategy]
+        assignment = leadership.assign(strategy, topics)
+        make = getattr(strategy, "assignment_data", None)
+        data = {} if make is None else {each: make(each, given, self.generation) for each, given in assignment.items()}
+        return sync_request(self.group_id, self.identity, self.strategy, assignment, data)
+
     def _sync_answered(self, event: SyncAnswer) -> list[Action]:
         code = ErrorCode.of(event.response.error_code)
         if code is not ErrorCode.NONE:
@@ -358,6 +378,9 @@ class Member:
             if self._bad_assignments > BAD_ASSIGNMENTS_TOLERATED:
                 return self._fail(error)
             return [Report(error), self._join(pause=True)]
+        on_assignment = getattr(self._strategies[self.strategy], "on_assignment", None)
+        if on_assignment is not None:
+            on_assignment(tuple(sorted(assigned)), assignment_data(event.response.assignment), self.generation)
         self._unknown_errors = self._bad_assignments = 0
         # Only a cooperative member can have a surplus: an eager one owned nothing when it joined (rule 2).
         added, surplus = self.partitions.replace(assigned, self._topics, self.generation)
@@ -375,7 +398,7 @@ class Member:
 
     def _refused_rebalance(self, api: str, code: ErrorCode) -> list[Action]:
         """JoinGroup or SyncGroup was refused: be fenced, retry, or fail."""
-        if code in _FENCED:
+        if code in _FENCED or self._forgives(code):
             return self._fenced(code, pause=True)
         # Kafka does not mark REBALANCE_IN_PROGRESS as retriable, because it asks for a new JoinGroup. That is what a
         # retry is here.
@@ -399,11 +422,26 @@ class Member:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # In REVOKING the member joins again anyway, as soon as the reader has released the partitions.
             return self._rebalance() if self.state is MemberState.STABLE else []
-        if code in _FENCED:
+        if code in _FENCED or self._forgives(code):
             return self._fenced(code)
+        if code is ErrorCode.NONE:
+            self._is_confirmed, self._fence_forgiven = True, False
         if code is ErrorCode.NONE or code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
             return []  # the next heartbeat may succeed; if none does, the session times out
         return self._fail(self._refusal(api, code))
+
+    def _forgives(self, code: ErrorCode) -> bool:
+        """Whether a static member may have been fenced by its own JoinGroup, and should join again, once.
+
+        A coordinator that moves may not have stored the member id that it answered with, and a slow one may handle a
+        JoinGroup after the next attempt. Another client with the same instance id fences a member with heartbeats.
+        """
+        if code is not ErrorCode.FENCED_INSTANCE_ID or self.instance_id is None:
+            return False
+        if self._is_confirmed or self._fence_forgiven:
+            return False
+        self._fence_forgiven = True
+        return True
 
     def _topics_seen(self, event: TopicsSeen) -> list[Action]:
         if self.leadership is None or self.leadership.is_based_on(event.counts):
@@ -443,7 +481,7 @@ class Member:
         # With ILLEGAL_GENERATION the coordinator still knows the member id. A new id would leave the old member in the
         # group until its session ends, and every rebalance would wait for it.
         self.generation = NO_GENERATION
-        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.member_id = ""
         # Nothing has to be released, so no ``Released`` will come: join at once.
         if not lose.partitions and self.state.is_rebalancing:

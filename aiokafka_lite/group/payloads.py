@@ -65,14 +65,15 @@ def read_subscription(member_id: str, instance_id: str | None, metadata: bytes) 
     )
 
 
-def write_assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    """The partitions of one member."""
+def write_assignment(partitions: Sequence[TopicPartition], user_data: bytes | None = None) -> bytes:
+    """The partitions of one member, and the strategy's bytes for it."""
     return encode_versioned(
         ConsumerProtocolAssignment(
             assigned_partitions=[
                 ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
                 for topic, numbers in by_topic(sorted(partitions)).items()
-            ]
+            ],
+            user_data=user_data,
         ),
         ASSIGNMENT_VERSION,
     )
@@ -100,3 +101,8 @@ def read_assignment(data: bytes) -> frozenset[TopicPartition]:
     return frozenset(
         TopicPartition(each.topic, number) for each in read.assigned_partitions for number in each.partitions
     )
+
+
+def assignment_data(data: bytes) -> bytes | None:
+    """The strategy's bytes in an assignment that ``read_assignment`` has accepted."""
+    return decode_versioned(ConsumerProtocolAssignment, data)[0].user_data if data else None

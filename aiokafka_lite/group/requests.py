@@ -54,9 +54,14 @@ def join_request(
 
 
 def sync_request(
-    group_id: str, identity: Identity, strategy: str, assignment: Mapping[str, Sequence[TopicPartition]]
+    group_id: str,
+    identity: Identity,
+    strategy: str,
+    assignment: Mapping[str, Sequence[TopicPartition]],
+    user_data: Mapping[str, bytes | None] | None = None,
 ) -> SyncGroupRequest:
-    """``assignment`` is the leader's; the other members send an empty one."""
+    """``assignment`` and the strategy's ``user_data`` are the leader's; the other members send none."""
+    of_strategy = user_data or {}
     return SyncGroupRequest(
         group_id=group_id,
         generation_id=identity.generation,
@@ -65,7 +70,9 @@ def sync_request(
         protocol_type=PROTOCOL_TYPE,
         protocol_name=strategy,
         assignments=[
-            SyncGroupRequestAssignment(member_id=member_id, assignment=write_assignment(partitions))
+            SyncGroupRequestAssignment(
+                member_id=member_id, assignment=write_assignment(partitions, of_strategy.get(member_id))
+            )
             for member_id, partitions in assignment.items()
         ],
     )

@@ -41,6 +41,16 @@ class AssignmentStrategy(Protocol):
 
     A ``cooperative`` strategy never assigns a partition that another member has not released yet (KIP-429), so members
     read on what they keep.
+
+    Two more methods are optional. They pass data of the strategy from the leader to the members:
+
+    - ``assignment_data(member_id, partitions, generation) -> bytes | None`` is called by the leader after ``assign``,
+      for each member. Returns the bytes to send to this member with its partitions.
+    - ``on_assignment(partitions, user_data, generation) -> None`` is called by each member when its assignment has
+      come, before its listener, with all its partitions and the leader's bytes for it, None without any.
+
+    No method may wait. An exception of a strategy ends the consumer, and reads raise it. A leader of more than 1,000
+    members calls its strategy in a thread.
     """
 
     name: str

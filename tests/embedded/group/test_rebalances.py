@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.group import RoundRobinStrategy, StickyStrategy
-from aiokafka_lite.protocol.messages import HeartbeatRequest
+from aiokafka_lite.errors import ErrorCode, IllegalStateError
+from aiokafka_lite.group import MemberState, RoundRobinStrategy, StickyStrategy
+from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest
 from tests.cases import seeds
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, until_stable
+from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, member_of, until_stable
+from tests.waiting import until
 
 QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0}
 
@@ -214,3 +216,71 @@ async def test_twenty_members_are_stable_ten_seconds_after_a_minute_of_churn(
         assert worker.error is None
         await worker.stop()
     assert ownership.clashes == []
+
+
+async def test_a_cooperative_member_that_cannot_reach_its_coordinator_while_it_joins_loses_its_partitions(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    """Its JoinGroup waits without an answer; by the end of a session another member may own its partitions."""
+    settings: dict[str, Any] = {"session_timeout": 12.0, "max_poll_interval": 200.0, **COOPERATIVE}
+    worker = await Worker(cluster, ownership, "one", **settings).start()
+    await until_stable(worker.consumer)
+    with (
+        cluster.on(JoinGroupRequest, times=None).drop(times=None),
+        cluster.on(HeartbeatRequest).fail(ErrorCode.REBALANCE_IN_PROGRESS),
+    ):
+        await until(lambda: worker.consumer.membership is MemberState.JOINING)
+        assert worker.consumer.assignment
+        dead = cluster.on(HeartbeatRequest, times=None).drop(times=None)
+        began = asyncio.get_running_loop().time()
+        await until(lambda: not worker.consumer.assignment)
+        assert asyncio.get_running_loop().time() - began <= 13.0
+        dead.remove()
+    await until_stable(worker.consumer)
+    await worker.stop()
+
+
+async def test_a_cooperative_member_keeps_its_partitions_while_the_others_take_long_to_join(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    settings: dict[str, Any] = {"session_timeout": 12.0, "max_poll_interval": 100.0, **COOPERATIVE}
+    quick = await Worker(cluster, ownership, "quick", **settings).start()
+    async with member_of(cluster, strategies=["cooperative-sticky", "range"], max_poll_interval=100.0) as slow:
+        reading = asyncio.create_task(slow.poll(timeout=60.0))
+        await until_stable(quick.consumer, slow)
+        for partition in ORDERS:
+            fill(cluster, partition, 5)
+        assert await reading  # in hand for a minute, and slow is an eager member
+        third = await Worker(cluster, ownership, "third", **settings).start()
+        await until(lambda: quick.consumer.membership is MemberState.JOINING)
+        owned = quick.consumer.assignment
+        await asyncio.sleep(60.0)
+        assert quick.consumer.membership is MemberState.JOINING
+        assert quick.consumer.assignment == owned
+        slow.mark()
+        await until_stable(quick.consumer, slow, third.consumer)
+        assert not any(kind == "lost" for _, kind, _ in ownership.events)
+        await third.stop()
+    await quick.stop()
+
+
+async def test_heartbeats_that_are_all_refused_by_an_unknown_error_end_the_session(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, session_timeout=12.0) as consumer:
+        await until_stable(consumer)
+        with cluster.on(HeartbeatRequest, times=None).fail(ErrorCode.UNKNOWN_SERVER_ERROR, times=None) as fault:
+            began = asyncio.get_running_loop().time()
+            await until(lambda: not consumer.assignment)
+            assert asyncio.get_running_loop().time() - began <= 15.0
+            assert fault.hits < 60
+        await until_stable(consumer)
+
+
+@pytest.mark.parametrize("read", ["poll", "next"])
+async def test_unsubscribing_ends_a_read_of_another_task(cluster: EmbeddedCluster, read: str) -> None:
+    async with member_of(cluster) as consumer:
+        await until_stable(consumer)
+        reading = asyncio.create_task(consumer.poll(timeout=60.0) if read == "poll" else anext(consumer))  # type: ignore[arg-type]
+        await asyncio.sleep(1.0)
+        consumer.unsubscribe()
+        with pytest.raises(IllegalStateError, match="nothing to read"):
+            await reading

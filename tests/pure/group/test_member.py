@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -486,6 +486,7 @@ def test_the_expired_session_of_another_generation_changes_nothing() -> None:
 @pytest.mark.parametrize("by", ["heartbeat", "commit"])
 def test_the_older_of_two_static_members_fails_and_loses_its_partitions(by: str) -> None:
     driver = Driver(instance_id="i").settle(0)
+    driver.heartbeat(ErrorCode.NONE)
     identity, code = driver.member.identity, ErrorCode.FENCED_INSTANCE_ID
     event = HeartbeatAnswer(identity, code) if by == "heartbeat" else CommitRefused(identity, code)
     lose, fail = driver.member.handle(event)
@@ -749,3 +750,106 @@ def test_an_assignment_that_cannot_be_used_is_followed_by_another_rebalance(
         join = actions[-1]  # type: ignore[assignment]
     assert isinstance(actions[-1], Fail)
     assert "the leader of the group" in str(actions[-1].error)
+
+
+# Members that no task reads, that are fenced by themselves, or that lose their coordinator during a rebalance.
+
+
+def test_a_new_topic_does_not_bring_back_a_member_that_does_not_read() -> None:
+    driver = Driver().settle(0)
+    lose, leave = driver.member.handle(PollOverdue())
+    assert isinstance(lose, Lose)
+    assert isinstance(leave, SendLeave)
+    assert driver.member.handle(LeaveAnswer(leave.attempt)) == []
+    assert driver.member.handle(Subscribe(frozenset({"t", "new"}))) == []
+    assert driver.state is MemberState.UNJOINED
+    only(driver.member.handle(Polled()), SendJoin)
+
+
+@pytest.mark.parametrize("where", ["join", "sync", "heartbeat"])
+def test_a_static_member_that_its_own_join_may_have_fenced_joins_again_once(where: str) -> None:
+    driver = Driver(instance_id="one")
+    join = driver.subscribe()
+    for attempt in range(2):
+        if where == "join":
+            actions = driver.refuse_join(join, ErrorCode.FENCED_INSTANCE_ID)
+        elif where == "sync":
+            actions = driver.refuse_sync(only(driver.joined(join), SendSync), ErrorCode.FENCED_INSTANCE_ID)
+        else:
+            driver.round(join, 0)
+            lose, *rest = driver.heartbeat(ErrorCode.FENCED_INSTANCE_ID)
+            assert isinstance(lose, Lose)
+            actions = rest or driver.member.handle(Released(lose.number))
+        if attempt == 0:
+            join = only(actions, SendJoin)
+            assert join.request.member_id == ""
+            assert join.pause
+    assert isinstance(actions[-1], Fail)
+
+
+def test_a_static_member_whose_heartbeat_succeeded_is_fenced_by_another_client() -> None:
+    driver = Driver(instance_id="one").settle(0)
+    driver.heartbeat(ErrorCode.NONE)
+    assert isinstance(driver.heartbeat(ErrorCode.FENCED_INSTANCE_ID)[-1], Fail)
+
+
+@pytest.mark.parametrize("state", ["JOINING", "SYNCING"])
+def test_a_cooperative_member_whose_session_expires_during_a_rebalance_loses_its_partitions(state: str) -> None:
+    driver = Driver(CooperativeStickyStrategy()).settle(0, 1)
+    join = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), SendJoin)
+    if state == "SYNCING":
+        driver.joined(join)
+    assert driver.state.name == state
+    assert driver.member.needs_session
+    lose = only(driver.member.handle(SessionExpired(driver.member.identity)), Lose)
+    assert lose.partitions == tp(0, 1)
+    assert not driver.member.needs_session
+    only(driver.member.handle(Released(lose.number)), SendJoin)
+
+
+def test_an_eager_member_needs_no_session_during_a_rebalance() -> None:
+    driver = Driver().settle(0)
+    revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
+    only(driver.member.handle(Released(revoke.number)), SendJoin)
+    assert not driver.member.needs_session
+
+
+# Data of a strategy.
+
+
+class Numbering(RangeStrategy):
+    """The leader sends each member a text of its own."""
+
+    name = "numbering"
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def assignment_data(self, member_id: str, partitions: Sequence[TopicPartition], generation: int) -> bytes | None:
+        return None if member_id == "m" else f"{member_id} has {len(partitions)} in {generation}".encode()
+
+    def on_assignment(self, partitions: Sequence[TopicPartition], user_data: bytes | None, generation: int) -> None:
+        self.heard.append((partitions, user_data, generation))
+
+
+def test_a_strategy_passes_data_from_the_leader_to_each_member() -> None:
+    leader, follower = Numbering(), Numbering()
+    leads, follows = Driver(leader), Driver(follower)
+    members = members_of(("m", ("t",)), ("n", ("t",)))
+    gather = only(leads.joined(leads.subscribe(), leader="m", members=members), GatherTopics)
+    sync = only(leads.member.handle(TopicsGathered(gather.attempt, racks(t=4))), SendSync)
+    sent = {each.member_id: each.assignment for each in sync.request.assignments}
+    leads.member.handle(SyncAnswer(sync.attempt, SyncGroupResponse(error_code=0, assignment=sent["m"])))
+    other = only(follows.joined(follows.subscribe(), member_id="n"), SendSync)
+    follows.member.handle(SyncAnswer(other.attempt, SyncGroupResponse(error_code=0, assignment=sent["n"])))
+    assert leader.heard == [(tp(0, 1), None, 1)]
+    assert follower.heard == [(tp(2, 3), b"n has 2 in 1", 1)]
+    assert follows.member.partitions.owned == frozenset(tp(2, 3))
+
+
+def test_a_member_without_an_assignment_has_no_data() -> None:
+    strategy = Numbering()
+    driver = Driver(strategy)
+    sync = only(driver.joined(driver.subscribe()), SendSync)
+    driver.member.handle(SyncAnswer(sync.attempt, SyncGroupResponse(error_code=0, assignment=b"")))
+    assert strategy.heard == [((), None, 1)]
