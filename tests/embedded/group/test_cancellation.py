@@ -18,6 +18,7 @@ from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import ORDERS, member_of, read_all, until_stable
 from tests.embedded.group.test_sessions import Recorder, committed, group_of
+from tests.waiting import until
 
 TURNS = range(61)
 
@@ -160,3 +161,46 @@ async def closed_connections(cluster: EmbeddedCluster, before: int) -> None:
     async with asyncio.timeout(5):
         while open_connections(cluster) > before:
             await asyncio.sleep(0.01)  # virtual
+
+
+async def test_a_cancelled_commit_keeps_the_refusals_for_the_next_one(cluster: EmbeddedCluster) -> None:
+    """The marks of a lost partition are reported by the first commit that returns."""
+    fill(cluster, ORDERS[0], 5)
+    interrupted = 0
+    async with member_of(cluster, max_poll_interval=20.0, auto_commit=False) as consumer:
+        records = await read_all(consumer, 5)
+        await until(lambda: not consumer.assignment)
+        for turns in range(12):
+            consumer.mark(records[0])
+            if await cancelled_after(turns, consumer.commit()):
+                interrupted += 1
+                assert set((await consumer.commit()).refused) == {ORDERS[0]}
+    assert interrupted
+
+
+async def test_a_cancelled_read_leaves_the_consumer_to_other_tasks(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 40)
+    seen: list[int] = []
+    async with member_of(cluster) as consumer:
+
+        async def iterate() -> None:
+            async for record in consumer:
+                seen.append(record.offset)
+                await asyncio.sleep(0)
+
+        async def poll() -> None:
+            seen.extend(record.offset for record in await consumer.poll(2, timeout=1.0))
+
+        await consumer.wait_assigned()
+        for turns in range(25):
+            await cancelled_after(turns, iterate() if turns % 2 else poll())
+        while len(seen) < 40:
+            await poll()
+    assert seen == list(range(40))
+
+
+async def test_a_cancelled_wait_for_the_assignment_leaves_the_member_to_join(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        for turns in range(40):
+            await cancelled_after(turns, consumer.wait_assigned())
+        assert sorted(await consumer.wait_assigned()) == ORDERS
