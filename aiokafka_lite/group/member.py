@@ -193,7 +193,7 @@ class Member:
         self._unknown_errors = 0
         self._bad_assignments = 0
         self._closing = False
-        # A heartbeat succeeded under the present member id; and the one fence before that was forgiven.
+        # A generation was complete under the present member id; and the one fence before that was forgiven.
         self._is_confirmed = False
         self._fence_forgiven = False
         # The member left because of max_poll_interval. Only Polled brings it back: otherwise the end of LEAVING, or a
@@ -382,6 +382,7 @@ class Member:
         if on_assignment is not None:
             on_assignment(tuple(sorted(assigned)), assignment_data(event.response.assignment), self.generation)
         self._unknown_errors = self._bad_assignments = 0
+        self._is_confirmed, self._fence_forgiven = True, False
         # Only a cooperative member can have a surplus: an eager one owned nothing when it joined (rule 2).
         added, surplus = self.partitions.replace(assigned, self._topics, self.generation)
         assign = Assign(added, self.partitions.owned)
@@ -422,10 +423,8 @@ class Member:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # In REVOKING the member joins again anyway, as soon as the reader has released the partitions.
             return self._rebalance() if self.state is MemberState.STABLE else []
-        if code in _FENCED or self._forgives(code):
+        if code in _FENCED:
             return self._fenced(code)
-        if code is ErrorCode.NONE:
-            self._is_confirmed, self._fence_forgiven = True, False
         if code is ErrorCode.NONE or code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
             return []  # the next heartbeat may succeed; if none does, the session times out
         return self._fail(self._refusal(api, code))
@@ -434,7 +433,7 @@ class Member:
         """Whether a static member may have been fenced by its own JoinGroup, and should join again, once.
 
         A coordinator that moves may not have stored the member id that it answered with, and a slow one may handle a
-        JoinGroup after the next attempt. Another client with the same instance id fences a member with heartbeats.
+        JoinGroup after the next attempt. Another client with the same instance id fences a member of a generation.
         """
         if code is not ErrorCode.FENCED_INSTANCE_ID or self.instance_id is None:
             return False
