@@ -18,10 +18,10 @@ T_co = TypeVar("T_co", covariant=True)
 class Deserializer(Protocol[T_co]):
     """Turns the bytes of a key or a value into an object. It is not called for a null, which stays None.
 
-    ``deserialize`` may be an ``async def``, for example to ask a schema registry; then it may be cancelled. It is
-    called for one record after the other, up to 100 records ahead of the reader, and again for a record that was not
-    returned. Any exception makes the record one that cannot be deserialized; see ``on_deserialization_error`` of
-    ``Consumer``.
+    ``deserialize`` may be an ``async def``, for example to ask a schema registry, or return another awaitable; then it
+    may be cancelled. It is called for one record after the other, up to 100 records ahead of the reader, and again for
+    a record that was not returned. Any exception makes the record one that cannot be deserialized; see
+    ``on_deserialization_error`` of ``Consumer``.
     """
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T_co | Awaitable[T_co]:
@@ -105,7 +105,7 @@ def as_deserializer(name: str, given: object) -> Deserializer[object]:
 
 
 def is_async(deserializer: Deserializer[object]) -> bool:
-    """Whether its results must be awaited."""
+    """Whether its results must be awaited. A plain function may return an awaitable too, which is seen later."""
     return inspect.iscoroutinefunction(deserializer.deserialize)
 
 

@@ -7,6 +7,7 @@ record that cannot be deserialized stays the next one until ``on_deserialization
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -71,9 +72,8 @@ class Deserializing:
             raise ConfigurationError(must_be("on_deserialization_error", what, on_error))
         self._key = None if key is None else as_deserializer("key_deserializer", key)
         self._value = None if value is None else as_deserializer("value_deserializer", value)
-        self._key_is_async = self._key is not None and is_async(self._key)
-        self._value_is_async = self._value is not None and is_async(self._value)
-        self.is_async = self._key_is_async or self._value_is_async
+        self.is_async = any(each is not None and is_async(each) for each in (self._key, self._value))
+        """Whether results must be awaited. Also set when a plain function turns out to return an awaitable."""
         self._on_error = on_error
         self._skipped = 0
 
@@ -149,10 +149,42 @@ class Deserializing:
         """
         some = slice(chunk.index, chunk.index + max_records)
         headers = chunk.headers[some]
-        keys = _made(self._key, chunk.topic, chunk.keys[some], headers)
-        values = _made(self._value, chunk.topic, chunk.values[some], headers)
+        keys = self._made(self._key, chunk.topic, chunk.keys[some], headers)
+        values = self._made(self._value, chunk.topic, chunk.values[some], headers)
         count = min(len(keys), len(values))
         return keys[:count], values[:count]
+
+    def _made(
+        self,
+        deserializer: Deserializer[object] | None,
+        topic: str,
+        column: Sequence[bytes | None],
+        headers: Sequence[tuple[Header, ...]],
+    ) -> Sequence[object]:
+        """What the deserializer makes of a column, up to the first value that it refuses or that must be awaited."""
+        if deserializer is None:
+            return column
+        made: list[object] = []
+        deserialize = deserializer.deserialize
+        rest = zip(column, headers)
+        try:
+            for data, of_record in rest:
+                made.append(None if data is None else deserialize(topic, data, of_record))
+                if data is not None:
+                    break
+            if not made or not isinstance(made[-1], Awaitable):  # else the others would be called in vain
+                for data, of_record in rest:
+                    made.append(None if data is None else deserialize(topic, data, of_record))
+        except Exception:  # noqa: BLE001 - called again for this record when it is the next one, and raised then
+            pass
+        # By type, because a check of each value costs as much as parsing it.
+        if any(issubclass(kind, Awaitable) for kind in set(map(type, made))):
+            self.is_async = True
+            first = next(index for index, value in enumerate(made) if isinstance(value, Awaitable))
+            for value in made[first:]:
+                _dispose(value)
+            del made[first:]
+        return made
 
     async def _deserialize(self, raw: Record) -> AnyRecord | None:
         key: object = raw.key
@@ -161,12 +193,12 @@ class Deserializing:
         try:
             if raw.key is not None and self._key is not None:
                 key = self._key.deserialize(raw.topic, raw.key, raw.headers)
-                if self._key_is_async and isinstance(key, Awaitable):
+                if isinstance(key, Awaitable):
                     key = await key
             part = "value"
             if raw.value is not None and self._value is not None:
                 value = self._value.deserialize(raw.topic, raw.value, raw.headers)
-                if self._value_is_async and isinstance(value, Awaitable):
+                if isinstance(value, Awaitable):
                     value = await value
         except Exception as error:  # a user's deserializer may raise anything
             raise DeserializationError(
@@ -197,19 +229,9 @@ class Deserializing:
         return None
 
 
-def _made(
-    deserializer: Deserializer[object] | None,
-    topic: str,
-    column: Sequence[bytes | None],
-    headers: Sequence[tuple[Header, ...]],
-) -> Sequence[object]:
-    if deserializer is None:
-        return column
-    made: list[object] = []
-    deserialize = deserializer.deserialize
-    try:
-        for data, of_record in zip(column, headers):
-            made.append(None if data is None else deserialize(topic, data, of_record))
-    except Exception:  # noqa: BLE001 - called again for this record when it is the next one, and raised then
-        pass
-    return made
+def _dispose(made: object) -> None:
+    """Drop an awaitable without awaiting it; the deserializer is called again for its record."""
+    if inspect.iscoroutine(made):
+        made.close()
+    elif isinstance(made, asyncio.Future):
+        made.cancel()

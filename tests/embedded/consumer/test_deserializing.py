@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -170,6 +171,38 @@ async def test_an_async_deserializer_gets_topic_and_headers_and_is_awaited(clust
     async with consumer_of(cluster, topics=["orders"], value_deserializer=slow) as consumer:
         assert (await take(consumer, 1))[0].value == [1]
     assert slow.calls == [("orders", b"[1]", (Header("schema", b"7"),))]
+
+
+def mixed(data: bytes) -> Any:
+    """Small numbers at once, as from a cache, and the others by a coroutine."""
+    return int(data) if int(data) < 5 else slow_int(data)
+
+
+class PlainMethod:
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> Any:
+        return slow_int(data)
+
+
+@pytest.mark.parametrize(
+    "deserializer",
+    [lambda data: slow_int(data), lambda data: asyncio.ensure_future(slow_int(data)), mixed, PlainMethod()],
+    ids=["coroutine", "future", "sometimes", "method"],
+)
+@pytest.mark.parametrize("way", ["iterate", "poll"])
+async def test_a_plain_function_that_returns_an_awaitable_is_awaited(
+    orders: EmbeddedCluster, deserializer: Any, way: str
+) -> None:
+    async with consumer_of(orders, value_deserializer=deserializer, key_deserializer=json.loads) as consumer:
+        consumer.assign([SECOND])
+        records: list[Record] = []
+        if way == "iterate":
+            records = await take(consumer, 10)
+        while len(records) < 10:
+            with suppress(TimeoutError):  # a cancelled read loses nothing
+                async with asyncio.timeout(0.5):
+                    records += await consumer.poll(timeout=60.0)
+            records += await consumer.poll(timeout=60.0)
+        assert [record.value for record in records] == list(range(10))
 
 
 async def test_a_read_that_is_cancelled_while_it_deserializes_loses_nothing(orders: EmbeddedCluster) -> None:
