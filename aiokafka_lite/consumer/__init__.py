@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .deserializing import OnDeserializationError
     from .group_side import GroupMetadata
     from .handler import ConsumerGroupHandler
-    from .iteration import Batches
+    from .iteration import Batches, PartitionReader
     from .offsets import OffsetAndTimestamp
     from .position import OnOffsetReset, ResetReason
     from .rebalance import RebalanceHandle, RebalanceListener
@@ -33,7 +33,7 @@ _HOMES = {
     "deserializing": ("OnDeserializationError",),
     "group_side": ("GroupMetadata",),
     "handler": ("ConsumerGroupHandler",),
-    "iteration": ("Batches",),
+    "iteration": ("Batches", "PartitionReader"),
     "offsets": ("OffsetAndTimestamp",),
     "position": ("OnOffsetReset", "ResetReason"),
     "rebalance": ("RebalanceHandle", "RebalanceListener"),
@@ -56,6 +56,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OnDeserializationError",
     "OnOffsetReset",
+    "PartitionReader",
     "RebalanceHandle",
     "RebalanceListener",
     "ResetReason",

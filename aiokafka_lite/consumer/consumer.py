@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Generic, Unpack
 from ..aio.runtime import Runtime
 from ..aio.service import Component, Service
 from ..arguments import check_timeout, must_be
+from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
 from ..arguments import record as checked_record
 from ..arguments import timestamps as checked_timestamps
@@ -29,7 +30,7 @@ from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .consumer_core import ConsumerCore, MakeGroupSide
 from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
-from .iteration import Batches, Records, poll
+from .iteration import Batches, PartitionReader, Records, poll
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from .position import OnOffsetReset, Reset
 from .position_wait import PositionWait
@@ -398,6 +399,14 @@ class Consumer(Component, Generic[K, V]):
         returned. So the timeout must be enough for one record; 0 suits a deserializer that does not wait.
         """
         return await poll(self._core, max_records, timeout, partitions)
+
+    def partition(self, topic: str, number: int) -> PartitionReader[K, V]:
+        """Read one assigned partition by an iterator of its own, for example in a task of its own.
+
+        The other reads of the consumer leave the partition out from now on. With a ``group_id``, mark its records; none
+        is marked by the next read. Raises IllegalStateError if it is not assigned, and for a member of a group.
+        """
+        return PartitionReader(self._core, self._core.partition_reader(checked_partition((topic, number))))
 
     def batches(self, max_records: int = 10_000, timeout: float = 0.0) -> Batches:
         """Iterate over batches of columns, each of one partition and of at most ``max_records`` records.

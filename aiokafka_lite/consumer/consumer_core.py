@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from ..aio.service import Service, ServiceState
 from ..errors import IllegalStateError
 from ..types import TopicPartition
+from .claim import ClaimReader
 from .core import ReadingCore
+from .partition import AssignedPartition
 from .position import PauseReason
 from .position_wait import PositionWait
 from .reader import Reader
@@ -47,6 +49,8 @@ class ConsumerCore(ReadingCore):
             on_room=self.fetching.wake,
             tracker=None if self.group is None else self.group.tracker,
         )
+        self.partition_readers: dict[TopicPartition, ClaimReader] = {}
+        """The readers of single partitions, while these are assigned."""
         self.is_subscribed = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
@@ -85,6 +89,24 @@ class ConsumerCore(ReadingCore):
         Raises IllegalStateError for a consumer of a group that another task reads.
         """
         return nullcontext() if self.group is None else self.group.tracker.reading(iteration)
+
+    def partition_reader(self, partition: TopicPartition) -> ClaimReader:
+        """The reader of this partition alone; the consumer's own reads leave the partition out from now on."""
+        self.check_usable()
+        if self.coordinator is not None:
+            raise IllegalStateError("partition() is not for members of a group; use the claims of a ConsumerGroup")
+        assigned = self.subscription[partition]
+        reader = self.partition_readers.get(partition)
+        if reader is None:
+            reader = self.partition_readers[partition] = ClaimReader(
+                assigned,
+                self.subscription,
+                self.options.consumer,
+                self.client.retry_backoff(),
+                on_room=self.fetching.wake,
+            )
+            self.subscription.change([assigned], _give_reader)
+        return reader
 
     # The group.
 
@@ -147,15 +169,26 @@ class ConsumerCore(ReadingCore):
 
     def settle(self) -> None:
         self.reader.settle()
+        for reader in self.partition_readers.values():
+            reader.settle()
 
     def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
         if self.group is not None:
             self.group.on_moved(partitions)
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            if partition in self.partition_readers:
+                self.partition_readers.pop(partition).end()
         if self.group is not None:
             self.group.on_removed(partitions)
 
     def on_ready(self) -> None:
         super().on_ready()
         self.reader.notice()
+        for reader in self.partition_readers.values():
+            reader.notice()
+
+
+def _give_reader(assigned: AssignedPartition) -> None:
+    assigned.has_reader = True

@@ -78,7 +78,7 @@ class FetchAnswers:
         by_name = {(key.topic, key.partition): asked for key, asked in plan.assigned.items()}
         by_id = {(key.topic_id, key.partition): asked for key, asked in plan.assigned.items()}
         total = sum(len(each.records) for topic in response.responses for each in topic.partitions if each.records)
-        anything = False
+        anything = is_readable = False
         for topic in response.responses:
             for given in topic.partitions:
                 if topic.topic_id != ZERO_UUID:
@@ -97,8 +97,9 @@ class FetchAnswers:
                 is_full = total >= plan.max_bytes
                 anything = self._apply_partition(assigned, given, response, total, is_full) or anything
                 self._subscription.update_ready(assigned)
+                is_readable = is_readable or assigned.readable
         # Once for the whole answer: a reader that wakes up for the first partition should find all of them.
-        if self._subscription.ready:
+        if is_readable:
             self._subscription.notify_ready()
         return anything
 
@@ -268,8 +269,7 @@ class FetchAnswers:
             else:
                 self._apply_epoch(check, answer)
             self._subscription.update_ready(check.assigned)
-        if self._subscription.ready:
-            self._subscription.notify_ready()
+        self._subscription.notify_ready()
 
     def _apply_epoch(self, check: TruncationCheck, given: OffsetForLeaderEpochResponsePartition) -> None:
         assigned, code = check.assigned, ErrorCode.of(given.error_code)

@@ -1,4 +1,4 @@
-"""The ways to read from a ``Consumer``: single records, lists, and batches of columns.
+"""The ways to read from a ``Consumer``: single records, lists, batches of columns, and one partition alone.
 
 Each read is inside ``core.reading()``, so that the group knows whether the user reads. Nothing is taken from the reader
 before the last await of a read: a cancelled read loses no record.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable
+from contextlib import suppress
+from itertools import islice
 from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
@@ -17,6 +19,7 @@ from ..arguments import check_wait, whole
 from ..arguments import partitions as checked_partitions
 from ..errors import IllegalStateError
 from ..types import K, Record, TopicPartition, V
+from .claim import ClaimReader
 from .columns import Batch
 from .consumer_core import ConsumerCore
 from .deserializing import Deserializing, Source
@@ -94,6 +97,63 @@ class Batches:
                 await _until_closed(core, reader.wait(more=True))
 
 
+class PartitionReader(Generic[K, V]):
+    """The records of one assigned partition, as ``Consumer.partition`` returns it.
+
+    Iterate with ``async for``, or call ``poll``. Each reader may be used by another task at the same time. It ends when
+    the partition leaves the assignment, or when the consumer is closed. A cancelled read loses no record; the error of
+    a partition that cannot be read is raised here, at a bounded rate, until ``Consumer.seek`` skips it.
+    """
+
+    __slots__ = ("_core", "_reader")
+
+    def __init__(self, core: ConsumerCore, reader: ClaimReader) -> None:
+        self._core = core
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        assigned = self._reader.assigned
+        return f"<PartitionReader {assigned.partition} position={assigned.offset}>"
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self._reader.assigned.partition
+
+    @property
+    def high_watermark(self) -> int | None:
+        """As ``Consumer.high_watermark``."""
+        return self._reader.assigned.high_watermark
+
+    def __aiter__(self) -> Self:
+        self._core.service.check()
+        return self
+
+    async def __anext__(self) -> Record[K, V]:
+        for record in self._reader.current:  # hot: most records are returned here
+            return record  # type: ignore[return-value]  # its key and value are what K and V say
+        core = self._core
+        if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
+            raise StopAsyncIteration
+        core.service.check()
+        taken = await _until_closed(core, self._reader.next_record(core.options.deserializing))
+        if taken is None:
+            raise StopAsyncIteration
+        return cast("Record[K, V]", taken)
+
+    async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record[K, V]]:
+        """As ``Consumer.poll``, for this partition. Raises IllegalStateError if it is not assigned any more."""
+        self._core.service.check()
+        whole("max_records", max_records, 1)
+        check_wait(timeout)
+        if self._reader.has_ended:
+            raise IllegalStateError(f"{self.topic_partition} is not assigned to this consumer any more")
+        records: list[Record[K, V]] = []
+        with suppress(StopAsyncIteration), anyio.move_on_after(timeout):
+            records.append(await anext(self))
+        records += cast("Iterable[Record[K, V]]", islice(self._reader.current, max_records - len(records)))
+        return records
+
+
 async def poll(
     core: ConsumerCore, max_records: int, timeout: float, partitions: Iterable[TopicPartition] | None
 ) -> list[Record[Any, Any]]:
@@ -104,7 +164,8 @@ async def poll(
     core.check_something_to_read()
     only = None if partitions is None else frozenset(checked_partitions(partitions))
     for partition in only or ():
-        core.subscription[partition]  # raises for a partition that is not assigned
+        if core.subscription[partition].has_reader:  # raises for a partition that is not assigned
+            raise IllegalStateError(f"{partition} is read by the reader that partition() returned")
     reader, deserializing = core.reader, core.options.deserializing
     if reader.must_yield:
         await asyncio.sleep(0)

@@ -31,6 +31,7 @@ class AssignedPartition:
         "attempts",
         "buffer",
         "failure",
+        "has_reader",
         "high_watermark",
         "last_served",
         "last_stable_offset",
@@ -66,6 +67,9 @@ class AssignedPartition:
         self.preferred_until = 0.0
         self.last_served = 0
         """The number of the last answer with data for this partition: the smallest is asked for first."""
+
+        self.has_reader = False
+        """Whether a ``PartitionReader`` returns its records, instead of the reads of the consumer."""
 
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None

@@ -8,8 +8,9 @@ Rules of this file:
    there are records, or repeats records.
 2. Fetchers and the position keeper change one partition at a time (a batch, an offset, an error) and call
    ``update_ready``; then ``notify_ready`` once for all partitions of an answer.
-3. A partition in ``ready`` is readable and assigned. The reader takes the first one and puts it behind the others when
-   its turn ends, so a partition with an endless backlog does not starve the rest, and idle partitions cost nothing.
+3. A partition in ``ready`` is readable, assigned, and without a reader of its own. The consumer's reader takes the
+   first one and puts it behind the others when its turn ends, so a partition with an endless backlog does not starve
+   the rest, and idle partitions cost nothing.
 4. An ``AssignedPartition`` that was removed and assigned again is another object. Code that has waited
    asks ``holds`` before it changes one.
 """
@@ -174,7 +175,7 @@ class Subscription:
 
     def update_ready(self, assigned: AssignedPartition) -> None:
         """To be called after anything that may have changed ``assigned.readable``."""
-        if assigned.readable and self.holds(assigned):
+        if assigned.readable and self.holds(assigned) and not assigned.has_reader:
             # A partition that is ready already keeps its turn.
             self.ready.setdefault(assigned.partition, assigned)
         else:
