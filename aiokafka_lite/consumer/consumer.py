@@ -63,9 +63,7 @@ class Consumer(Component, Generic[K, V]):
     group only keeps the offsets of the partitions given to ``assign``.
 
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
-    ``assign``, ``seek`` and ``pause`` may be called before the start. With ``auto_offset_reset="latest"``, ``start()``
-    waits until the ends of the assigned partitions are known, so that every later record is read. It raises
-    KafkaTimeout after ``api_timeout``.
+    ``assign``, ``seek`` and ``pause`` may be called before the start. Records that are written after it are read.
 
     With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records have what
     these return; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record that they refuse:
@@ -177,8 +175,7 @@ class Consumer(Component, Generic[K, V]):
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others. Partitions that stay keep position, pause and fetched records.
 
-        Raises IllegalStateError for a consumer of ``topics``, InvalidTopic for an impossible name. If a partition does
-        not exist, reading raises UnknownTopic: after about a second if its topic exists, else after ``api_timeout``.
+        Raises IllegalStateError for a consumer of ``topics``, InvalidTopic. Reads raise UnknownTopic.
         """
         self._core.assign(_checked_assignment(partitions))
 
@@ -401,10 +398,9 @@ class Consumer(Component, Generic[K, V]):
         return await poll(self._core, max_records, timeout, partitions)
 
     def partition(self, topic: str, number: int) -> PartitionReader[K, V]:
-        """Read one assigned partition by an iterator of its own, for example in a task of its own.
+        """Read one assigned partition by an iterator of its own; other reads leave it out from now on.
 
-        The other reads of the consumer leave the partition out from now on. With a ``group_id``, mark its records; none
-        is marked by the next read. Raises IllegalStateError if it is not assigned, and for a member of a group.
+        Raises IllegalStateError if it is not assigned, or for a member. With a ``group_id``, only ``mark`` marks.
         """
         return PartitionReader(self._core, self._core.partition_reader(checked_partition((topic, number))))
 

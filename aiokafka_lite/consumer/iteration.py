@@ -135,6 +135,7 @@ class PartitionReader(Generic[K, V]):
         if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
             raise StopAsyncIteration
         core.service.check()
+        core.reader.raise_error()
         taken = await _until_closed(core, self._reader.next_record(core.options.deserializing))
         if taken is None:
             raise StopAsyncIteration

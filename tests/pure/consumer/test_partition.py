@@ -310,10 +310,10 @@ def test_every_record_is_delivered_once_however_it_is_taken(sizes: list[int], da
 def test_a_batch_of_many_records_is_decoded_in_chunks() -> None:
     """A record of seven bytes becomes a hundred bytes of objects, so a small batch must not be decoded all at once."""
     state = at(0)
-    rows = [(0, None, None, ())] * 150_000
+    rows = [(0, None, None, ())] * 40_000
     state.buffer.add(batches(encode_batch(rows)), None)
     sizes = []
     while (chunk := state.next_chunk(check_crc=True, max_size=1 << 21)) is not None:
         sizes.append(len(chunk))
         chunk.advance(len(chunk))
-    assert sizes == [65_536, 65_536, 150_000 - 2 * 65_536]
+    assert sizes == [16_384, 16_384, 40_000 - 2 * 16_384]
