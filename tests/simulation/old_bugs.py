@@ -71,13 +71,6 @@ OLD_BUGS = (
         "        lacking = self._renumber\n",
         "        lacking = True\n",
     ),
-    OldBug(
-        "overtaking",
-        "without idempotence two batches of a partition are in flight, and a retried one is overtaken",
-        "aiokafka_lite/producer/partition.py",
-        "self._depth = depth if ids is not None else 1",
-        "self._depth = depth",
-    ),
 )
 
 
