@@ -398,7 +398,7 @@ class Consumer(Component, Generic[K, V]):
         return await poll(self._core, max_records, timeout, partitions)
 
     def partition(self, topic: str, number: int) -> PartitionReader[K, V]:
-        """Read an assigned partition by an iterator of its own; other reads leave it out. Not for members of a group."""
+        """Read an assigned partition by an iterator of its own; other reads leave it out. Not for group members."""
         return PartitionReader(self._core, self._core.partition_reader(checked_partition((topic, number))))
 
     def batches(self, max_records: int = 10_000, timeout: float = 0.0) -> Batches:
