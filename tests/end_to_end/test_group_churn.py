@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from aiokafka_lite import Consumer, Producer, TopicPartition
+from aiokafka_lite import Consumer, KafkaTimeout, Producer, TopicPartition
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.member_process import SESSION_TIMEOUT, Work
 from tests.end_to_end.test_groups import new_group
@@ -204,7 +204,10 @@ class Neighbour:
 
     async def kill(self) -> None:
         self._working.cancel()
-        await self._work.consumer.close(timeout=0.0)
+        try:
+            await self._work.consumer.close(timeout=0.0)
+        except KafkaTimeout:  # on a busy machine the cancelled tasks take longer than two seconds to end
+            await self._work.consumer.close()
         await asyncio.gather(self._working, return_exceptions=True)
 
 
