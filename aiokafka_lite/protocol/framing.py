@@ -4,8 +4,8 @@ A reader either passes received bytes to ``feed``, or lets the transport write i
 ``received``, which saves one copy of a large frame. The rules:
 
 1. Small frames are copied out of one intake buffer. A frame larger than half of it is received in its own buffer.
-2. The size of a frame is only a claim. Memory grows with the received bytes: a peer that announces 100 MB costs a small
-   first chunk, and never more than ``GROWTH`` times what it has sent.
+2. The size of a frame is only a claim. Memory grows with the received bytes: a peer that announces 100 MB costs
+   ``FIRST_CHUNK``, then ``SECOND_CHUNK``, and after that never more than ``GROWTH`` times what it has sent.
 3. After a wrong size the stream is unusable: frames before it are still returned, then every call raises ``error``.
 4. After the end of the stream the buffers are dropped (``end``). A transport, its protocol and its connection refer to
    one another, so buffers that stay would live until the next full garbage collection.
@@ -26,9 +26,12 @@ LEAST_FRAME = 4
 
 INTAKE_SIZE = 64 * 1024
 FIRST_CHUNK = 64 * 1024
-"""Bytes of the first buffer of a large frame."""
+"""Bytes of the first buffer of a large frame of which little has come."""
+SECOND_CHUNK = 1024 * 1024
+"""Bytes of the buffer when half of ``FIRST_CHUNK`` has come. Most fetch responses then need no other buffer: freeing
+two of some hundred KiB each time makes the allocator return their pages, which takes ten times as long as the copy."""
 GROWTH = 4
-"""The buffer of a large frame grows by this factor, so all copying together is at most a third of its size."""
+"""The buffer of a larger frame grows by this factor, so all copying together is at most a third of its size."""
 
 _read_size = struct.Struct(">i").unpack_from
 _write_size = struct.Struct(">i").pack_into
@@ -200,7 +203,7 @@ class FrameSplitter:
     def _receive_in_place(self, size: int, begun: memoryview) -> None:
         self._large_size = size
         self._filled = len(begun)
-        self._grow(max(FIRST_CHUNK, len(begun) * GROWTH), begun)
+        self._grow(FIRST_CHUNK if len(begun) < FIRST_CHUNK // 2 else SECOND_CHUNK, begun)
 
     def _grow(self, room: int, begun: memoryview) -> None:
         """Continue in a larger buffer. Sets ``error`` if the shared memory has no room for it."""
@@ -223,7 +226,7 @@ class FrameSplitter:
         if self._filled < len(large):
             return []
         if self._filled < self._large_size:
-            self._grow(self._filled * GROWTH, self._large_view)
+            self._grow(max(SECOND_CHUNK, self._filled * GROWTH), self._large_view)
             if self.error:
                 raise self.error
             return []

@@ -137,7 +137,7 @@ def test_the_end_of_the_stream_drops_its_buffers() -> None:
 
 
 def test_the_memory_of_several_streams_has_one_bound() -> None:
-    memory = FrameMemory(limit=600 * 1024)
+    memory = FrameMemory(limit=5 * MIB // 2)
     streams = [FrameSplitter(100 * MIB, f"peer {number}", memory=memory) for number in range(3)]
     started = struct.pack(">i", 50 * MIB) + b"x" * (100 * 1024)
     streams[0].feed(started)
