@@ -187,10 +187,7 @@ class Consumer(Component, Generic[K, V]):
         self._core.subscribe(checked_topics(topics))
 
     def unsubscribe(self) -> None:
-        """Read nothing from now on. A member releases its partitions and leaves the group until ``subscribe``.
-
-        Reads raise IllegalStateError then, also one of another task that waits.
-        """
+        """Read nothing; a member leaves the group until ``subscribe``. Reads that wait raise IllegalStateError."""
         self._core.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
@@ -198,10 +195,7 @@ class Consumer(Component, Generic[K, V]):
         return self._core.topics
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Return no records of these partitions (of all by default) until ``resume``. Fetched records stay.
-
-        Raises IllegalStateError before the first assignment; see ``wait_assigned``.
-        """
+        """Return no records of these partitions until ``resume``; None pauses all, and raises before an assignment."""
         self._positions.set_paused(partitions, True)
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
