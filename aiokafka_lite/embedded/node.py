@@ -147,7 +147,7 @@ class BrokerNode:
         self._thawed = asyncio.Event()
         self._timers: dict[str, asyncio.TimerHandle] = {}  # by the setting that has the interval
         limit = self.settings.number("queued.max.request.bytes")
-        self._memory = FrameMemory(sys.maxsize if limit < 0 else limit)
+        self._memory = FrameMemory(sys.maxsize if limit < 0 else limit, reserved=max(limit, 0) // 4)
 
     def __repr__(self) -> str:
         return (

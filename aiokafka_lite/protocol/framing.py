@@ -49,13 +49,15 @@ class FrameMemory:
     """A bound on the bytes that the large frames of several streams hold while they are being received.
 
     Owned by the component that owns the connections, and shared by their splitters. A frame counts until it is complete
-    or its stream ends.
+    or its stream ends. The owner may count complete frames as well, and keep ``reserved`` bytes for them: otherwise two
+    peers that never complete their frames could shut out all others.
     """
 
-    __slots__ = ("held", "limit")
+    __slots__ = ("held", "limit", "reserved")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, reserved: int = 0) -> None:
         self.limit = limit
+        self.reserved = reserved
         self.held = 0
 
     def __repr__(self) -> str:
@@ -67,6 +69,10 @@ class FrameMemory:
             return False
         self.held += count
         return True
+
+    def take_incomplete(self, count: int) -> bool:
+        """The same for a frame that is not complete: the reserved bytes stay free."""
+        return self.held + count <= self.limit - self.reserved and self.take(count)
 
     def give_back(self, count: int) -> None:
         """The bytes belong to a complete frame now, or are dropped."""
@@ -209,10 +215,11 @@ class FrameSplitter:
         """Continue in a larger buffer. Sets ``error`` if the shared memory has no room for it."""
         room = min(self._large_size, room)
         more = room - (0 if self._large is None else len(self._large))
-        if self._memory is not None and not self._memory.take(more):
+        if self._memory is not None and not self._memory.take_incomplete(more):
             self.error = ProtocolError(
                 f"{self.peer} sends a frame of {self._large_size} bytes, but frames of all connections that are not "
-                f"complete hold {self._memory.held} bytes already; together they may have {self._memory.limit}"
+                f"complete hold {self._memory.held} bytes already; together they may have "
+                f"{self._memory.limit - self._memory.reserved}"
             )
             self._release_large()
             return

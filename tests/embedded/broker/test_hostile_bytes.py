@@ -162,6 +162,19 @@ async def test_the_requests_of_all_connections_share_one_bound() -> None:
                 assert (await peer.produce("t", produced(b"x" * 900_000, timestamp=-1))).error_code == 0
 
 
+async def test_half_sent_frames_do_not_shut_out_small_requests() -> None:
+    configs = {"queued.max.request.bytes": "2000000"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:
+        peers = [await Peer(cluster).__aenter__() for _ in range(2)]
+        for peer in peers:
+            peer.stream.write([struct.pack(">i", 1_000_000) + bytes(500_000)])
+        await asyncio.sleep(0.01)
+        async with Peer(cluster) as peer:
+            assert (await peer.ask(MetadataRequest(topics=[]))).brokers
+        for peer in peers:
+            await peer.__aexit__(None, None, None)
+
+
 async def test_frames_above_the_limit_are_refused() -> None:
     configs = {"socket.request.max.bytes": "1000"}
     async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster, Peer(cluster) as peer:
