@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, Unpack
 
@@ -34,6 +34,7 @@ from .position import OnOffsetReset
 from .settings import ConsumerSettings, checked_topics, default_strategies, reading_options
 
 if TYPE_CHECKING:
+    from ..net.traffic import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
 
 ERRORS_KEPT = 100
@@ -155,6 +156,12 @@ class ConsumerGroup(Generic[K, V]):
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
         return self._run.diagnose()
+
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        """As ``Consumer.traffic``, for the running ``consume``. Raises IllegalStateError while none runs."""
+        if self._run is None:
+            raise IllegalStateError(f"{self!r} is not consuming; there is no traffic to count")
+        return self._run.traffic()
 
     def errors(self) -> GroupErrors:
         """Failures that were retried, and refused commits, as an iteration that ends when the group is closed."""

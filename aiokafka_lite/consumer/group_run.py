@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -39,6 +39,9 @@ from .partition import AssignedPartition
 from .position import PauseReason, ResetReason
 from .session import ConsumerGroupSession
 from .settings import ReadingOptions
+
+if TYPE_CHECKING:
+    from ..net.traffic import BrokerTraffic
 
 logger = logging.getLogger(__name__)
 
@@ -329,6 +332,9 @@ class GroupRun(Component):
 
     def diagnose(self) -> ConsumerDiagnosis:
         return self._core.diagnose(self._core.coordinator)
+
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        return self._core.client.traffic()
 
     def _fail_by_handler(self, error: Exception) -> None:
         if self.handler_error is None:

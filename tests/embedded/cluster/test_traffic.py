@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from aiokafka_lite import Admin, ConfigurationError, Consumer, KafkaTimeout, Producer, TopicPartition
+from aiokafka_lite import (
+    Admin,
+    Claim,
+    ConfigurationError,
+    Consumer,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    ConsumerGroupSession,
+    IllegalStateError,
+    KafkaTimeout,
+    Producer,
+    TopicPartition,
+)
+from aiokafka_lite.metrics import BrokerTraffic
 from aiokafka_lite.protocol.messages import DescribeClusterRequest
 from tests.embedded.cluster.simulation import cluster_and_client, memory_cluster, simulated
 
@@ -60,6 +75,35 @@ async def test_every_client_reports_its_traffic() -> None:
             assert producer.traffic()[1].bytes_sent > 10_000
             assert consumer.traffic()[1].bytes_received > 10_000
             assert admin.traffic()[1].requests > 0
+
+
+class TrafficOfGroup(ConsumerGroupHandler[bytes, bytes]):
+    """Takes a snapshot of the traffic with the first record."""
+
+    def __init__(self, group: ConsumerGroup[bytes, bytes]) -> None:
+        self._group = group
+        self.snapshot: asyncio.Future[Mapping[int, BrokerTraffic]] = asyncio.get_running_loop().create_future()
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]) -> None:
+        async for _ in claim:
+            self.snapshot.set_result(self._group.traffic())
+            return
+
+
+@simulated
+async def test_a_consumer_group_reports_its_traffic_while_it_consumes() -> None:
+    async with memory_cluster(1) as cluster:
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "connector": cluster.connector}
+        async with Producer(**settings) as producer:
+            await producer.send("t", bytes(10_000))
+        group: ConsumerGroup[bytes, bytes] = ConsumerGroup(group_id="g", auto_offset_reset="earliest", **settings)
+        with pytest.raises(IllegalStateError, match="not consuming"):
+            group.traffic()
+        handler = TrafficOfGroup(group)
+        consuming = asyncio.create_task(group.consume(["t"], handler))
+        assert (await handler.snapshot)[1].bytes_received > 10_000
+        await group.close()
+        await consuming
 
 
 @pytest.mark.parametrize(
