@@ -327,8 +327,9 @@ class Consumer(Component, Generic[K, V]):
         again, and the next ``commit()`` has the partition in ``refused``. Partitions of which everything is marked do
         not keep a rebalance waiting.
         """
+        checked = None if record is None else checked_record(record)
         group = self._core.require_group()
-        return group.tracker.mark_all() if record is None else group.mark(checked_record(record), metadata)
+        return group.tracker.mark_all() if checked is None else group.mark(checked, metadata)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None

@@ -202,6 +202,19 @@ async def test_a_lookup_that_is_cancelled_can_be_repeated(cluster: EmbeddedClust
             assert [record.offset for record in await read_all(consumer, 10)] == list(range(10, 20))
 
 
+@covers("Consumer.wait_assigned")
+async def test_a_cancelled_wait_for_the_assignment_can_be_repeated(cluster: EmbeddedCluster) -> None:
+    for turns in range(3):
+        async with member_of(cluster) as consumer:
+            waiting = asyncio.ensure_future(consumer.wait_assigned())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert set(await consumer.wait_assigned()) == set(ORDERS)
+
+
 @covers("Consumer.partitions_for")
 async def test_a_cancelled_lookup_of_partitions_can_be_repeated(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
@@ -385,7 +398,8 @@ async def test_a_cancelled_wait_for_an_error_loses_none(cluster: EmbeddedCluster
     await running.task
 
 
-@covers("RebalanceHandle.commit", "RebalanceHandle.position")
+@covers("RebalanceHandle.commit", "RebalanceHandle.position", "RebalanceHandle.committed")
+@covers("RebalanceHandle.offsets_for_times", "RebalanceHandle.seek_to_beginning", "RebalanceHandle.seek_to_end")
 async def test_calls_of_a_listener_can_be_cancelled(cluster: EmbeddedCluster) -> None:
     fill(cluster, FIRST, 10)
     results: list[Any] = []
@@ -401,6 +415,10 @@ async def test_calls_of_a_listener_can_be_cancelled(cluster: EmbeddedCluster) ->
                 results.append(await handle.commit({FIRST: OffsetAndMetadata(number % 10)}))
 
             await at_every_turn(commit)
+            for call in (handle.committed, handle.seek_to_end, handle.seek_to_beginning):
+                await at_every_turn(partial(call, [FIRST]))
+            for found in await at_every_turn(lambda: handle.offsets_for_times({FIRST: 9_999_999_999})):
+                assert found == {FIRST: None}
             assert await handle.commit({FIRST: OffsetAndMetadata(3)})
 
     async with member_of(cluster, listener=Impatient()) as consumer:
