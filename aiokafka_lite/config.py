@@ -29,7 +29,7 @@ LONGEST = INT32_MAX / 1000
 """Seconds, 24.8 days: the longest time that requests can carry, as milliseconds."""
 
 LONGEST_TIMER = INT64_MAX / 1000
-"""The same for times that no request carries. Java's client allows this many milliseconds for them."""
+"""The same for times that are not sent in requests. Java's client allows this number of milliseconds."""
 
 SHORTEST_PAUSE = 0.001
 """Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
@@ -151,9 +151,9 @@ class ClientConfig:
     retry_backoff_max: float = 1.0
     """The longest pause between retries, in seconds."""
     retry_backoff_function: Callable[[int], float] | None = None
-    """A function of your own instead of ``retry_backoff`` and ``retry_backoff_max``: it is called with the number of
-    failed attempts, from 1 on, and returns the seconds to wait. If it raises, or returns no number >= 0, the pause is
-    that of the other two, and a warning is logged once."""
+    """A function that replaces ``retry_backoff`` and ``retry_backoff_max``. It is called with the number of failed
+    attempts, from 1 on, and returns the seconds to wait. If it raises, or does not return a number >= 0, the two
+    settings apply, and one warning is logged."""
     reconnect_backoff: float = 0.05
     """Seconds before the client connects again to an unreachable broker. The pause doubles, with jitter."""
     reconnect_backoff_max: float = 10.0
@@ -163,13 +163,14 @@ class ClientConfig:
     connections_max_idle: float = 540.0
     """Seconds after which an unused connection is closed."""
     max_response_size: int = 128 * MIB
-    """The largest response in bytes that is accepted from a broker. A larger one is a ProtocolError. Until a connection
-    has logged in, 1 MiB at most is accepted."""
+    """The largest response in bytes that the client accepts. A larger response is a ProtocolError. The limit is 1 MiB
+    until a connection has logged in."""
     max_open_requests: int = 100
-    """The most requests of one connection without a response; further ones wait. Connections for Produce requests have
-    ``max_in_flight_requests_per_connection`` instead, and those for Fetch requests send one at a time."""
+    """The maximum number of requests of one connection without a response; further requests wait. Connections for
+    Produce requests have ``max_in_flight_requests_per_connection`` instead; connections for Fetch requests send one at
+    a time."""
     local_address: str | None = None
-    """The IP address of this machine from which the client connects. None leaves the choice to the system."""
+    """The IP address of this machine from which the client connects. With None, the operating system chooses."""
     allow_auto_create_topics: bool = True
     """Whether using a topic may create it, if the broker allows that."""
     security_protocol: str = "PLAINTEXT"
@@ -395,7 +396,7 @@ class ProducerConfig:
     acks: Acks = "all"
     """The replicas that must have a record before it counts as written: ``"all"`` (or -1) in sync, 1 leader, 0 none."""
     idempotence: bool | None = None
-    """Whether brokers drop duplicates that retries cause. None means True with ``acks="all"`` and retries."""
+    """Whether brokers drop duplicates that retries cause. None means True if ``acks="all"`` and ``retries`` > 0."""
     retries: int = INT32_MAX
     """How often a batch is sent again after a retriable error, within ``delivery_timeout``. 0 means never."""
     linger: float = 0.0
@@ -468,7 +469,8 @@ class ConsumerConfig:
     fetch_min_bytes: int = 1
     """Bytes that a broker collects before it responds to a fetch."""
     fetch_max_bytes: int = 50 * MIB
-    """The most bytes in one response, less than ``max_response_size``. A larger first batch is still returned whole."""
+    """The maximum number of bytes in one response, less than ``max_response_size``. A larger first batch is still
+    returned whole."""
     fetch_max_wait: float = 0.5
     """Seconds that a broker waits for ``fetch_min_bytes``."""
     max_partition_fetch_bytes: int = MIB

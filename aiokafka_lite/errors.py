@@ -277,7 +277,8 @@ class BrokerError(KafkaError):
     """A broker responded with an error code.
 
     ``code`` is the code, ``wire_code`` the number in the response. They differ for a code that is newer than this
-    package. ``topic``, ``partition`` (a number) and ``offset`` name the cause; those that do not apply are None.
+    package. ``topic``, ``partition`` (a number) and ``offset`` name the cause; an attribute that does not apply is
+    None.
     """
 
     def __init__(
@@ -318,7 +319,7 @@ class RecordTooLarge(BrokerError):
 class OffsetOutOfRange(BrokerError):
     """The position is outside the partition's log, and ``auto_offset_reset`` is ``"none"``.
 
-    Seek ``partition`` of ``topic`` to an offset that the log has; ``offset`` is the one that it does not have.
+    Seek ``partition`` of ``topic`` to an offset that exists in the log; ``offset`` does not exist there.
     """
 
 

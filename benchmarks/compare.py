@@ -1,6 +1,6 @@
 """Compare ways of doing the same thing within one run, so that the machine of the day divides out.
 
-All candidates run in turn in each round, and who begins moves on from round to round; medians over the rounds are
+All candidates run in turn in each round, and each round begins with another candidate; medians over the rounds are
 reported, and ratios are medians of the ratios within a round. Absolute times are worth little from one machine to the
 next; the ratios are what to record.
 """

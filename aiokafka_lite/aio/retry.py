@@ -43,8 +43,9 @@ class Backoff:
     subtracted, so that clients that failed together do not retry together. ``random`` returns numbers in [0, 1).
     Use ``after(failures)`` to share one Backoff between callers that count their attempts themselves.
 
-    ``function`` is a user's own: it returns the seconds to wait after so many failures, from 1 on. It replaces doubling
-    and jitter, within SHORTEST and ``at_most``. If it fails, the exponential pause is used, and that is logged once.
+    ``function`` is the user's ``retry_backoff_function``: it gets the number of failures, from 1 on, and returns the
+    seconds to wait. It replaces doubling and jitter, within SHORTEST and ``at_most``. If it fails, the exponential
+    pause is used, and one warning is logged.
     """
 
     __slots__ = ("_at_most", "_failures", "_function", "_initial", "_jitter", "_maximum", "_random")

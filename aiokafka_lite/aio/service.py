@@ -11,9 +11,9 @@ Rule 2: A failure is never silent. The exception reaches the calls that wait (``
 
 Rule 3: ``close()`` takes a bounded time, also when a peer does not answer and when the closing itself is cancelled.
 
-Rule 4: A component that its user drops without ``close()`` is collected, and that is a ResourceWarning. So nothing that
-a running task holds refers to the component itself: a Service has weak references. Its tasks run on until the loop
-ends, since they may still deliver what the user has handed over.
+Rule 4: A component that is dropped without ``close()`` is garbage-collected, with a ResourceWarning. So no object that
+a running task holds may refer to the component: a Service has weak references to it. The tasks run until the event loop
+ends, because they may still deliver accepted records.
 
 A component derives from ``Component``, which shows users ``start``, ``close``, ``state`` and ``async with`` and nothing
 else. The machinery is a ``Service`` that the component holds: it calls ``self._service.check()`` and so on.
@@ -107,7 +107,7 @@ class Service:
         self._on_start = weakref.WeakMethod(on_start)
         self._on_close = weakref.WeakMethod(on_close)
         self.describe_start: Callable[[float], str] | None = None
-        """The error text of a start that took longer than so many seconds, or "". Set by the component."""
+        """Returns the error text of a start that exceeded this number of seconds, or "". Set by the component."""
         self._state = ServiceState.NEW
         self.failure: BaseException | None = None
         """The exception that ended the component, or None."""
@@ -119,7 +119,7 @@ class Service:
         self._attached: list[Service] = []
         self._is_attached = False  # another service owns this one, and logs for both
         self.start_timeout: float | None = None
-        """The seconds that ``start()`` was given, also to the service that owns this one; None if it got none."""
+        """The ``timeout`` of ``start()``, of this service or of the service that owns it; None without a timeout."""
         self._started = asyncio.Event()
         self._closing = asyncio.Event()
         self._unusable = asyncio.Event()  # failed or ended; tasks may still be ending
@@ -144,7 +144,7 @@ class Service:
         return asyncio.current_task() in self._own_tasks
 
     async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
-        """Run ``on_start`` in a new root task. Raises what it raises; then, and when cancelled, no task remains.
+        """Run ``on_start`` in a new root task. Raises its exceptions; after one, or a cancellation, no task remains.
 
         Raises KafkaTimeout after ``timeout`` seconds. ``is_attached``: another service owns this one, bounds the start,
         and logs for both.
@@ -441,9 +441,10 @@ class Component:
         return self._service.state
 
     async def start(self, timeout: float | None = None) -> None:
-        """Make it usable within ``timeout`` seconds, ``api_timeout`` if None.
+        """Start the component within ``timeout`` seconds (``api_timeout`` by default).
 
-        Raises KafkaTimeout and what else prevents it; then, and when cancelled, no task or connection remains.
+        Raises KafkaTimeout, or another error that prevents the start. After an error or a cancellation, no task or
+        connection remains.
         """
         await self._service.start(timeout)
 

@@ -1,7 +1,7 @@
-"""What an answer about the cluster must satisfy before the client uses it. The codec checks bytes; this checks meaning.
+"""Checks a response about the cluster before the client uses it. The codec checks bytes; this module checks meaning.
 
-Each function raises ProtocolError, which names the wrong value. The answer is refused as a whole then: the last good
-snapshot stays, another broker is asked, and requests are paced as after any failure. docs/responses.md lists the rules
+Each check raises a ProtocolError that names the wrong value. Then the whole response is refused: the last good snapshot
+stays, another broker is asked, and requests are paced as after any failure. docs/responses.md lists the rules
 for all responses.
 
 Legal, although unusual: a leader that is not listed (its broker is down), a partition without replicas, and gaps in the
@@ -19,8 +19,8 @@ from ..protocol.schema import ZERO_UUID
 from ..types import printable
 
 MAX_LEADER_EPOCH = 2**30
-"""An epoch grows by one with each change of the leader. One near the end of the numbers is wrong, and dangerous: no
-right answer could have a higher one, so the client would ignore them all."""
+"""An epoch grows by one with each change of the leader. An epoch near the largest number is wrong, and dangerous: no
+correct response could have a higher one, so the client would ignore all later responses."""
 
 
 class Address(Protocol):
@@ -71,7 +71,7 @@ def _wrong_in(endpoint: Address) -> str:
 def _check_topic(topic: MetadataResponseTopic) -> None:
     if not topic.name and topic.topic_id == ZERO_UUID:
         raise _senseless("a topic has neither a name nor an id")
-    # Cheap in the usual case: numbers in order and without a gap.
+    # Fast path of the usual case: numbers in order, without a gap.
     if all(_is_usual(number, partition) for number, partition in enumerate(topic.partitions)):
         return
     where = f"topic {printable(topic.name or topic.topic_id.hex())}"

@@ -125,8 +125,7 @@ class Client(Component):
         """Find the cluster: try the bootstrap servers in turn, repeatedly, until one answers.
 
         Raises KafkaTimeout after the timeout of ``start``, ``api_timeout`` by default, with the last error of each
-        address. Raises AuthenticationError, UnsupportedVersion or ProtocolError at once if another attempt would not
-        help.
+        address. Raises AuthenticationError, UnsupportedVersion or ProtocolError at once if a retry cannot help.
         """
         self._service.start_child(self._close_connections_at_end, name="Client: connections")
         self._service.start_child(self._updater.run, name="Client: metadata")

@@ -185,8 +185,8 @@ def merge(
     if asked is None:
         topics = {name: _gone(topic) for name, topic in topics.items()}
     for answer in response.topics:
-        # The name is null only in answers to requests by topic id, which are not sent here. A topic that was not asked
-        # for would be dropped by the next answer anyway.
+        # The name is null only in responses to requests by topic id, which this client does not send. The next response
+        # would drop an unrequested topic anyway.
         if answer.name and (asked is None or answer.name in asked):
             topics[answer.name] = _merge_topic(view.topics.get(answer.name), answer, epochs_reliable)
     # Dicts of thousands of identical objects compare in microseconds, and all snapshots then share one dict.

@@ -81,7 +81,7 @@ class Updater:
         self._wanted: dict[str, int] = {}  # the newest ticket that asks for this topic
         self._never_asked: set[str] = set()  # demanded and unknown: not paced (rule 2)
         self.left_out: set[str] = set()
-        """Topics that the last answer about them did not mention. They were asked for, so they are paced."""
+        """Topics that the last response omitted although they were requested. Their requests are paced."""
 
         self._pace = Backoff(config.retry_backoff, config.retry_backoff_max, random=runtime.random)
         self._not_before = 0.0
@@ -148,7 +148,7 @@ class Updater:
         return f"no bootstrap server answered within {timeout:g} s: {text}"
 
     def describe_late_start(self, timeout: float) -> str:
-        """The same for the timeout of ``start``; empty if the cluster was found, so that something else took long."""
+        """The same for the timeout of ``start``. Empty if the cluster was found: then another step took too long."""
         return "" if self.view.updated_at is not None else self.describe_unreachable(timeout)
 
     # The task.

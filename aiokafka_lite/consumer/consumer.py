@@ -56,8 +56,8 @@ class Consumer(Component, Generic[K, V]):
 
     Give ``topics`` to read all their partitions, also those added later; or call ``assign``. With a ``group_id`` the
     partitions of ``topics`` (names, or a compiled regular expression that whole names must match) are shared among the
-    members of the group. Reading begins at the group's committed offsets, and processed records are committed: asking
-    for the next record, list or batch means that everything returned before is processed. One task should read.
+    members of the group. Reading begins at the group's committed offsets, and processed records are committed:
+    requesting the next record, list or batch marks all records returned before as processed. One task should read.
     ``strategies`` (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in
     ``["range"]``) and ``listener`` need a group. A consumer with a ``group_id`` and no ``topics`` is not a member: the
     group only keeps the offsets of the partitions given to ``assign``.
@@ -65,14 +65,16 @@ class Consumer(Component, Generic[K, V]):
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
     ``assign``, ``seek`` and ``pause`` may be called before the start. Records that are written after it are read.
 
-    With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records have what
-    these return; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record that they refuse:
+    With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records contain
+    the deserialized objects; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record that
+    they refuse:
     ``"raise"`` (reading stays at the record until ``seek``), ``"skip"``, ``"raw"``, or a function.
 
-    ``on_offset_reset`` is called when an offset does not exist any more and ``auto_offset_reset`` chose another one;
-    the next read raises its exception once. ``clock`` returns seconds since the epoch, for a policy ``by_duration``.
+    ``on_offset_reset`` is called when an offset does not exist any more and ``auto_offset_reset`` has chosen another
+    one; if it raises, the next read raises its exception once. ``clock`` returns seconds since the epoch, for a policy
+    ``by_duration``.
 
-    Every read may be cancelled and loses nothing by it: the position moves when a record is returned. If a partition
+    A cancelled read loses no record: the position moves when a record is returned. If a partition
     cannot be read (a damaged batch, an offset that is gone without a policy), reading raises its error, the partition
     is retried after a backoff, and the others continue; ``seek`` skips the damage.
     """
@@ -131,7 +133,7 @@ class Consumer(Component, Generic[K, V]):
         await self._core.end(self._leave_group)
 
     async def close(self, timeout: float | None = None, *, leave_group: bool | None = None) -> None:
-        """Commit what is marked, leave the group, and end within ``timeout`` seconds (3 by default).
+        """Commit the marked offsets, leave the group, and end within ``timeout`` seconds (3 by default).
 
         A static member does not leave, so that a restart causes no rebalance; ``leave_group`` overrides that. After the
         timeout, all tasks are cancelled. Raises the exception that ended the consumer before, if there is one, or an
@@ -165,10 +167,10 @@ class Consumer(Component, Generic[K, V]):
         return tuple(self._core.subscription.partitions)
 
     async def wait_assigned(self, *, timeout: float | None = None) -> tuple[TopicPartition, ...]:
-        """Wait until the group has assigned partitions to this member, maybe none, and return them.
+        """Wait until the group has assigned partitions to this member, and return them; they may be none.
 
         Returns at once while there is an assignment. Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by
-        default), IllegalStateError if there is nothing to read, and errors of the membership.
+        default), IllegalStateError without topics and assigned partitions, and errors of the membership.
         """
         return await self._positions.wait_assigned(timeout)
 
@@ -195,7 +197,8 @@ class Consumer(Component, Generic[K, V]):
         return self._core.topics
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Return no records of these partitions until ``resume``; None pauses all, and raises before an assignment."""
+        """Return no records of these partitions until ``resume``. None pauses all; it raises before the first
+        assignment."""
         self._positions.set_paused(partitions, True)
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -321,11 +324,11 @@ class Consumer(Component, Generic[K, V]):
         return self._core.require_group().offsets
 
     def mark(self, record: Record[K, V] | None = None, metadata: str = "") -> bool:
-        """Everything up to this record is processed; without a record, everything that was returned.
+        """Mark all records up to this one as processed; without a record, all returned records.
 
-        False if the record was marked before, or its partition is not assigned any longer. Then its new owner reads it
-        again, and the next ``commit()`` has the partition in ``refused``. Partitions of which everything is marked do
-        not keep a rebalance waiting.
+        Returns False if the record was marked before, or if its partition is no longer assigned. In the second case,
+        the new owner reads the record again, and the next ``commit()`` lists the partition in ``refused``. A partition
+        whose returned records are all marked does not delay a rebalance.
         """
         checked = None if record is None else checked_record(record)
         group = self._core.require_group()
@@ -393,7 +396,7 @@ class Consumer(Component, Generic[K, V]):
         return await poll(self._core, max_records, timeout, partitions)
 
     def partition(self, topic: str, number: int) -> PartitionReader[K, V]:
-        """Read an assigned partition by an iterator of its own; other reads leave it out. Not for group members."""
+        """Return a reader of one assigned partition; other reads skip this partition. Not for group members."""
         return PartitionReader(self._core, self._core.partition_reader(checked_partition((topic, number))))
 
     def batches(self, max_records: int = 10_000, timeout: float = 0.0) -> Batches:

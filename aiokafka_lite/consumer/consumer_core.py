@@ -55,7 +55,7 @@ class ConsumerCore(ReadingCore):
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
     async def start(self) -> None:
-        """As the base class, and find where the assigned partitions begin, so that later records are read.
+        """Start as the base class does, and fix the first positions, so that records written later are read.
 
         Raises KafkaTimeout if a leader does not answer within ``api_timeout``.
         """
@@ -84,7 +84,7 @@ class ConsumerCore(ReadingCore):
             raise IllegalStateError("there is nothing to read: give topics to the consumer, or assign() partitions")
 
     def reading(self, iteration: object = None) -> AbstractContextManager[None]:
-        """To be entered by each read, for as long as it waits. ``iteration`` is the iterator that reads, if any.
+        """A context for one read, while it waits. ``iteration`` is the iterator that reads, if any.
 
         Raises IllegalStateError for a consumer of a group that another task reads.
         """

@@ -105,7 +105,7 @@ def as_deserializer(name: str, given: object) -> Deserializer[object]:
 
 
 def is_async(deserializer: Deserializer[object]) -> bool:
-    """Whether its results must be awaited. A plain function may return an awaitable too, which is seen later."""
+    """Whether its results must be awaited. A plain function may also return an awaitable; this is detected later."""
     return inspect.iscoroutinefunction(deserializer.deserialize)
 
 

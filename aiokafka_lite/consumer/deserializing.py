@@ -161,7 +161,7 @@ class Deserializing:
         column: Sequence[bytes | None],
         headers: Sequence[tuple[Header, ...]],
     ) -> Sequence[object]:
-        """What the deserializer makes of a column, up to the first value that it refuses or that must be awaited."""
+        """The deserialized values of a column, up to the first value that is refused or must be awaited."""
         if deserializer is None:
             return column
         made: list[object] = []

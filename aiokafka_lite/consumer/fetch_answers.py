@@ -41,7 +41,7 @@ from .truncation import TruncationCheck, read_epochs
 logger = logging.getLogger(__name__)
 
 LOGGED_ATTEMPTS = 5
-"""Failures of a partition in a row from which on they are an outage. The first ones follow each move of a leader."""
+"""From this number of failures in a row, a partition has an outage. The first failures follow each move of a leader."""
 
 
 class FetchAnswers:
@@ -165,7 +165,8 @@ class FetchAnswers:
             assigned.fail(error_for(code, f"fetching {partition} at offset {offset}", at=partition, offset=offset))
 
     def fail_too_large(self, partitions: Iterable[AssignedPartition]) -> None:
-        """The answer for these is larger than the client accepts: no retry helps, so the user is notified."""
+        """The response for these partitions is larger than the client accepts. A retry cannot help, so the user gets an
+        error."""
         limit = self._client.config.max_response_size
         for assigned in partitions:
             why = f"{assigned.partition}: broker {self._node_id} answers with more than max_response_size={limit} bytes"

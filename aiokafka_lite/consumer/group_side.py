@@ -37,7 +37,7 @@ class GroupSide:
     offsets: Offsets
     coordinator: Coordinator | None = None
     has_assignment = False
-    """Whether the group has assigned partitions to this member, maybe none, and it did not lose them since."""
+    """Whether this member has an assignment of the group, which may be empty, and has not lost it."""
 
     def __init__(self, config: GroupConfig, subscription: Subscription) -> None:
         self.config = config
@@ -93,7 +93,7 @@ class GroupSide:
     # Marks and commits.
 
     def mark(self, record: Record[K, V], metadata: str) -> bool:
-        """Everything up to this record is processed. False if it was marked before, or cannot be committed."""
+        """Mark all records up to this one. Returns False if it was marked before, or cannot be committed."""
         partition = TopicPartition(record.topic, record.partition)
         if record.offset <= self.tracker.lost.get(partition, -1):
             return self._refuse(partition, record.offset + 1)

@@ -1,7 +1,7 @@
 """The ways to read from a ``Consumer``: single records, lists, batches of columns, and one partition alone.
 
-Each read is inside ``core.reading()``, so that the group knows whether the user reads. Nothing is taken from the reader
-before the last await of a read: a cancelled read loses no record.
+Each read is inside ``core.reading()``, so that the group knows whether the user reads. A read takes records from the
+reader only after its last await: a cancelled read loses no record.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Tracks which records the user still processes and which are processed, for a consumer that commits for a group.
 
-The contract: asking for the next record, list or batch means that everything handed out before is processed. So a
-record in the user's hands is never committed, and a rebalance takes partitions away only between two reads, unless the
-user takes longer than the other members can wait. A mark of everything that was handed out of a partition says the same
-earlier.
+The contract: a request for the next record, list or batch means that all returned records are processed. So a record
+that the user still processes (a record in hand) is never committed, and a rebalance takes partitions away only between
+two reads, unless the user takes longer than the other members can wait. Marking all returned records of a partition has
+the same effect earlier.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Mark(Protocol):
 
 
 class PollTracker:
-    """A context manager around each read: entering it means that the user has come back. Owner: the consumer.
+    """A context manager around each read: entering it means that the user requests records again. Owner: the consumer.
 
-    The ``Reader`` reports what it hands out, and the group's offsets what is marked. ``on_poll`` is called when the
-    user comes back, ``refuse`` with a partition that was lost and the offset that the user wants to mark.
+    The ``Reader`` reports the returned records, and the group's offsets report the marks. ``on_poll`` is called at each
+    read, ``refuse`` with a lost partition and the offset that the user wants to mark.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class PollTracker:
     # Reads.
 
     def reading(self, iteration: object = None) -> Self:
-        """To be entered for a read by this iteration, if any. Raises IllegalStateError if another task reads.
+        """A context for one read, by this iteration if any. Raises IllegalStateError if another task reads.
 
-        The reader of a group must be one task: its next read commits the records of the last one, and a record that
-        another task still works on would be lost if that task fails. Reads that follow one another may come from
-        different tasks: a task that waits for records, or holds an iteration with a record in hand, reads still. A task
-        that polled is not known to work on its records.
+        Only one task may read a member at a time. Each read marks the records of the previous read, so a record that
+        another task still processes would be lost if that task fails. A task still reads while it waits for records, or
+        holds an iteration with a record in hand. After a ``poll``, another task may read: the tracker does not know
+        whether the first task still processes its records.
         """
         if iteration is None and self._iteration is None and not self._waiting:
             return self  # hot: the usual poll
@@ -138,7 +138,7 @@ class PollTracker:
     # Reported by the group's offsets.
 
     def marked(self, partition: TopicPartition, offset: int) -> None:
-        """Everything before this offset is processed."""
+        """All records before this offset are processed."""
         if partition in self._handed:
             self._marked[partition] = offset
             self._processed.set()
@@ -188,7 +188,7 @@ class PollTracker:
     # Marking.
 
     def mark_all(self) -> bool:
-        """Everything that was handed out is processed. False if some of it belongs to lost partitions."""
+        """All returned records are processed. Returns False if some of them belong to lost partitions."""
         for partition, last in self.lost.items():
             self._refuse(partition, last + 1)
         for partition, (assigned, _) in self._handed.items():
@@ -237,5 +237,5 @@ def _current_task() -> asyncio.Task[object]:
 
 
 def _lives(task: asyncio.Task[object] | None) -> bool:
-    """Whether the task still runs, and is not about to end by a cancellation."""
+    """Whether the task still runs, and is not being cancelled."""
     return task is not None and not task.done() and not task.cancelling()

@@ -110,9 +110,9 @@ class RebalanceHandle:
 
 
 class RebalanceListener:
-    """Override the calls that you need. The next read, or ``close()``, raises an exception of theirs once.
+    """Override the methods that you need. If one raises, the next read, or ``close()``, raises the exception once.
 
-    Nothing else follows from an exception: the rebalance continues, and the partitions are read from their positions.
+    An exception has no other effect: the rebalance continues, and the partitions are read from their positions.
 
     The group waits until each call has returned. A call that takes longer than ``rebalance_timeout`` may cost the
     membership. Partitions that are neither assigned nor revoked are read meanwhile.

@@ -111,7 +111,7 @@ def read_fetch(
     response: OffsetFetchResponse,
     names: Mapping[bytes, str],
 ) -> FetchAnswer:
-    """The answer for each partition that was asked for, None for all, as far as the response has it."""
+    """The offsets of the requested partitions (None: of all partitions), as far as the response has them."""
     answer = FetchAnswer()
     for named in response.topics:
         for one in named.partitions:

@@ -3,8 +3,8 @@
 Rules of this file:
 
 Rule 1: An offset is that of the *next* record to read.
-Rule 2: A mark says that all records before it are processed. It only moves forward; ``reset`` moves both ways. What
-        was merely fetched or handed out is never committed.
+Rule 2: A mark says that all records before it are processed. It only moves forward; ``reset`` moves both ways. An
+offset that was only fetched or returned is never committed.
 Rule 3: Only assigned partitions can be marked and committed. The broker checks the member and not its partitions, so
         this client alone can see that another member reads a partition now.
 Rule 4: Commits of one member are sent one at a time. Two at once could overtake each other when they are retried, and
@@ -134,7 +134,7 @@ class Offsets:
         return False
 
     def drop_refused(self) -> None:
-        """No commit reports the refused marks so far: the session that they belong to is over."""
+        """No later commit reports the present refused marks: their session has ended."""
         self._refused.clear()
 
     def last_marked(self, partition: TopicPartition) -> OffsetAndMetadata | None:
@@ -144,7 +144,7 @@ class Offsets:
     # Marking.
 
     def mark(self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None) -> bool:
-        """All records before ``offset`` are processed. False if it is behind the mark, or the partition not assigned.
+        """Mark all records before ``offset``. Returns False if the mark is later, or if the partition is not assigned.
 
         The next ``commit()`` refuses a partition that is not assigned. Raises TypeError or ValueError for a wrong
         argument.

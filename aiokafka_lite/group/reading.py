@@ -40,7 +40,7 @@ class Reading(Protocol):
         """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""
 
     def marked(self, partition: TopicPartition, offset: int) -> None:
-        """Everything before ``offset`` is processed: the user marked or committed it."""
+        """All records before ``offset`` are processed: the user marked or committed it."""
 
     def idle_for(self, now: float) -> float:
         """Seconds since the user last asked for records; 0 while it waits for some. ``now`` is the loop's time."""

@@ -1,4 +1,4 @@
-"""What a client and each broker have sent one another: counters that cost next to nothing, and snapshots of them."""
+"""Counters of the traffic between a client and each broker, which cost next to nothing, and snapshots of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ RECENT = 1_000
 class BrokerTraffic:
     """The traffic with one broker, over all APIs and connections. Counters begin at 0 when the broker becomes known.
 
-    ``node_id`` is negative for a bootstrap address. ``requests`` and ``bytes_sent`` count what was written, handshakes
-    included; ``responses`` and ``bytes_received`` what came back. ``requests_in_flight`` have no response yet.
+    ``node_id`` is negative for a bootstrap address. ``requests`` and ``bytes_sent`` count written requests, handshakes
+    included; ``responses`` and ``bytes_received`` count the responses. ``requests_in_flight`` have no response yet.
     ``connects`` are attempts to connect, and ``connect_failures`` those of them that failed. Latencies are in seconds,
     from writing a request to its answer, over the last ``RECENT`` answers; None before the first one. They contain the
     time that a broker holds a Fetch or JoinGroup request on purpose. ``throttle_time`` is the sum, in seconds, of the
-    pauses that the broker asked for.
+    pauses that the broker requested.
     """
 
     node_id: int

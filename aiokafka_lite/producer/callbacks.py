@@ -1,4 +1,4 @@
-"""Exceptions of user code where no caller could take them: they are logged, and affect no record."""
+"""Logs exceptions of user callbacks that have no caller to raise them to. They affect no record."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import logging
 logger = logging.getLogger(__name__)
 
 RAISED = (Exception, asyncio.CancelledError)
-"""What a callback may raise. CancelledError as well: a callback that asks a cancelled future for its result raises it,
-and no task is cancelled by that."""
+"""Exceptions that a callback may raise. CancelledError is one of them: a callback raises it when it reads the result of
+a cancelled future, although no task is cancelled."""
 
 
 class CallbackErrors:

@@ -1,7 +1,7 @@
 """The stream of failed deliveries of a producer: ``async for failure in producer.failures()``.
 
-A stream keeps failed *batches*, and reads their records back when it is asked for them. So a failure costs nothing per
-record before, and a producer without a stream pays one look at an empty set for each failed batch.
+A stream keeps failed *batches*, and decodes their records only when the user takes them. So a failure has no cost per
+record until then, and a producer without a stream only checks an empty set for each failed batch.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Group:
 
 
 class Failures:
-    """Failed deliveries since this stream was made. It ends when the producer has ended and all of them were taken.
+    """Failed deliveries since this stream was created. It ends when the producer has ended and no failure remains.
 
     ``dropped`` counts records for which the stream had no room, because they were not taken fast enough: it holds at
     most ``max_bytes`` of records. Made by ``Producer.failures``. One task takes from it.

@@ -353,12 +353,12 @@ class Producer(Component):
     # Observing.
 
     def failures(self, *, max_bytes: int | None = None) -> Failures:
-        """The records that are accepted and not delivered, from now on: ``async for failure in producer.failures()``.
+        """A stream of the records that fail from now on: ``async for failure in producer.failures()``.
 
         Each is a ``FailedRecord``, whose error is not logged any more. The iteration ends when the producer has ended.
-        Records that a call refuses are not in it, because the call raises. The stream keeps at most ``max_bytes`` of
-        records, by default ``buffer_memory``; further ones are counted in its ``dropped``. May be called at any time;
-        each call makes a stream of its own. Raises TypeError and ValueError for wrong ``max_bytes``.
+        Records that a call refuses are not in the stream, because the call raises. The stream keeps at most
+        ``max_bytes`` of records, by default ``buffer_memory``, and counts further ones in ``dropped``. May be called at
+        any time; each call makes another stream. Raises TypeError and ValueError for wrong ``max_bytes``.
         """
         limit = self.config.buffer_memory if max_bytes is None else whole("max_bytes", max_bytes, 1, INT64_MAX)
         return self._failures.open(limit)

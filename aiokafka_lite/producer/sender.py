@@ -342,12 +342,12 @@ class Sender:
             for answer in topic.partition_responses:
                 place = name, answer.index
                 answers[place] = None if place in answers else answer
-        # Answers for partitions that were not asked for are ignored.
+        # Partitions that were not in the request are ignored.
         for each in in_flight:
             place = each.batch.topic, each.batch.partition
             found = answers.get(place)
-            # A partition that is left out, or is answered twice, must not leave its batch without an end: it is retried
-            # like a lost answer.
+            # The batch of an omitted or repeated partition must get a result as well: it is retried as after a lost
+            # response.
             if found is None:
                 found = ProduceResponsePartition(
                     index=each.batch.partition,

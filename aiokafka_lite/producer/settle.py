@@ -185,8 +185,8 @@ class Settlement:
         """A batch has to be sent again. It fails instead if all its ``retries`` are used up."""
         partition, batch = in_flight
         if batch.attempts > self._retries and not batch.settled:
-            # Dropped as an expired batch is: it may be written, so its sequence numbers are a gap. The partition backs
-            # off as after any failure, because the broker is not healthier for the batches behind.
+            # The batch is dropped like an expired batch: it may be written, so its sequence numbers are a gap. The
+            # partition backs off as after any failure, because the broker may also fail the next batches.
             partition.expired(batch)
             self._fail(batch, error)
             self._dispatcher.act(partition, partition.failed(batch, error))
@@ -229,7 +229,7 @@ class Settlement:
             self._expiry_log.finish()
 
     def _note_missing_offset(self, in_flight: InFlightBatch, answer: ProduceResponsePartition, peer: object) -> None:
-        """A success at an offset that no record can have is strange, but no reason to write the batch again."""
+        """A success with an impossible offset is unusual, but no reason to write the batch again."""
         if not answer.error_code:
             error = ProtocolError(f"{peer!r} acknowledged {in_flight.batch!r} at offset {answer.base_offset}")
             self._client.outages.report(

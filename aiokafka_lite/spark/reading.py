@@ -8,8 +8,8 @@ Rules of this file:
    wait for records that this task does not want.
 3. A range may end at offsets without records, because compaction and transactions leave gaps. No fetch reports that, so
    after ``PROBE_INTERVAL`` without records ``_probe`` asks the leader.
-4. A lost offset is an error or a warning, by ``fail_on_data_loss``. The position is never reset silently. What the log
-   has of a range is read, whatever happened to the topic before.
+4. A lost offset is an error or a warning, by ``fail_on_data_loss``. The position is never reset silently. The records
+   of a range that the log still has are read, even after a loss.
 5. The driver names the topic of a range by its id. This client may be older than the task, so its metadata may be of a
    topic that was deleted: a different id is looked up again before it counts.
 """
@@ -50,7 +50,7 @@ PROBE_TIMEOUT = 5.0
 """Seconds that a probe may take. Records that arrive meanwhile wait for it."""
 
 STALE_METADATA = 2.0
-"""Seconds in which every broker learns of the topic that another broker has named to the driver."""
+"""Seconds until every broker knows a topic that another broker has returned to the driver."""
 
 
 @dataclass(frozen=True, slots=True)

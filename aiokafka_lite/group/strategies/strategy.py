@@ -46,8 +46,9 @@ class AssignmentStrategy(Protocol):
 
     - ``assignment_data(member_id, partitions, generation) -> bytes | None`` is called by the leader after ``assign``,
       for each member. Returns the bytes to send to this member with its partitions.
-    - ``on_assignment(partitions, user_data, generation) -> None`` is called by each member when its assignment has
-      come, before its listener, with all its partitions and the leader's bytes for it, None without any.
+    - ``on_assignment(partitions, user_data, generation) -> None`` is called by each member when it gets its assignment,
+      before its listener, with all its partitions and the leader's bytes for this member; None if the leader sent no
+      bytes.
 
     No method may wait. An exception of a strategy ends the consumer, and reads raise it. A leader of more than 1,000
     members calls its strategy in a thread.

@@ -14,7 +14,7 @@ from .machine import quoted
 HIDDEN = "***"
 
 SHORTEST_RUN = 8
-"""Characters of a longer secret that are hidden wherever they stand together."""
+"""A run of this number of characters of a longer secret is hidden."""
 
 _SEARCHED = 1024
 """Characters of a text that are searched. The rest is dropped; an error shows far fewer."""
