@@ -2,10 +2,11 @@
 
 Kafka is found as the tests find it (KAFKA_BOOTSTRAP, a container, plain Java). A topic of three partitions is filled
 once; then each way of reading reads all of it in each round, in turn. Checksums are checked where a client can
-(confluent-kafka does not unless told to, and is told to), read_uncommitted for all, as kafka-python has nothing else to
-compare. Connecting is part of the time only after the assignment; CPU is this process's, all its threads included.
+(confluent-kafka needs ``check.crcs`` for this). All clients use read_uncommitted, because kafka-python supports nothing
+else. Connections that are made after the assignment are part of the time. CPU is the time of all threads of this
+process.
 
-Then what waiting costs: memory, CPU and requests of a consumer of 1,000 empty partitions, on an embedded cluster whose
+Then the cost of waiting: memory, CPU and requests of a consumer of 1,000 empty partitions, on an embedded cluster whose
 requests are counted.
 """
 

@@ -4,12 +4,11 @@ Kafka is found as the tests find it (KAFKA_BOOTSTRAP, a container, plain Java). 
 with keys to one topic of three partitions, acks=all, idempotent, batches of 64 KiB, no compression, no linger, and take
 turns in each round. Connecting is not part of the time. CPU is this process's with all its threads, without the broker.
 
-Each client is used at its best: ``AIOProducer`` of confluent-kafka collects records before it hands them to its thread,
-so it is told to collect no more than a tenth of the senders there are, and for 5 ms at most (by its defaults of 1,000
-records and a second, a lone awaited send would take a second), and a task polls for its callbacks all the time, as by
-itself it looks for them ten times a second; in bulk it keeps its defaults. The Producer of
-confluent-kafka has nothing to await: a lone send polls until its callback was called, and in bulk it lingers for its
-default of 5 ms.
+Each client has the settings that suit it best. ``AIOProducer`` of confluent-kafka collects records before it passes
+them to its thread. Its limits are set to a tenth of the number of senders, and to 5 ms; with its defaults of 1,000
+records and a second, a lone awaited send would take a second. A task polls for its callbacks all the time, because it
+polls only ten times a second by itself. In bulk it has its defaults. The Producer of confluent-kafka has nothing to
+await: a lone send polls until its callback was called. In bulk it has its default linger of 5 ms.
 """
 
 from __future__ import annotations

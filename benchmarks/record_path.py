@@ -1,9 +1,9 @@
 """The path of a record through the producer, counted: ``python -m benchmarks.record_path``.
 
 A *call* is a Python call inside the package. A *stay* is a run of calls in one file, and a *return* is a stay in a file
-that the path has left before: a reader who follows the record opens the file once more. Three paths are walked: a
-record that is appended to an open batch, a record that begins a batch, and a lone awaited ``send``, of which everything
-is counted until its result is there. The last lines are the time of records in bulk and of awaited sends.
+that the path has left before: a reader of the code must open this file again. Three paths are walked: a
+record that is appended to an open batch, a record that begins a batch, and a lone awaited ``send``, which is counted
+until it has its result. The last lines are the time of records in bulk and of awaited sends.
 
 The embedded broker runs in a thread of its own, over TCP. So nothing of it is counted, but it takes its share of the
 time: compare times only on one machine, one after the other.

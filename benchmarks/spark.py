@@ -179,8 +179,8 @@ def fixed_costs(spark: SparkSession, servers: str, topic: str) -> None:
 def micro_batches(spark: SparkSession, servers: str, topic: str) -> None:
     times = list(islice(stream(spark, servers, topic, 4), 3, None))
     phases = ("triggerExecution", "addBatch", "walCommit", "commitOffsets", "latestOffset", "queryPlanning")
-    told = ", ".join(f"{name} {median(each.get(name, 0) for each in times):.0f}" for name in phases)
-    print(f"a micro-batch of 4 rows, in ms: {told} ({len(times)} batches)")
+    phase_times = ", ".join(f"{name} {median(each.get(name, 0) for each in times):.0f}" for name in phases)
+    print(f"a micro-batch of 4 rows, in ms: {phase_times} ({len(times)} batches)")
 
 
 def imports() -> None:
@@ -190,11 +190,11 @@ def imports() -> None:
         "t = time.perf_counter(); import aiokafka_lite.spark.source, aiokafka_lite.spark.decoding, "
         "aiokafka_lite.spark.reading; print(time.perf_counter() - t)"
     )
-    told = [
+    import_times = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for _ in range(7)
     ]
-    print(f"import in a worker                   {median(told) * 1000:7.0f} ms")
+    print(f"import in a worker                   {median(import_times) * 1000:7.0f} ms")
 
 
 def main() -> None:

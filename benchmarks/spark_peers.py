@@ -37,7 +37,7 @@ class Share(InputPartition):
 
 
 class Synthetic(DataSource):
-    """As many rows as are asked for, all from one record batch: what Spark itself takes, so the ceiling."""
+    """Returns the requested number of rows, all from one record batch: the upper limit that Spark itself sets."""
 
     @classmethod
     def name(cls) -> str:

@@ -143,7 +143,7 @@ class TopicWatcher:
         gone = sorted(self._unknown.intersection(names) - self._gone)
         if gone:
             logger.warning(
-                "group %s: no broker knows %s any longer; the group reads on without them",
+                "group %s: no broker knows %s any longer; the group continues without them",
                 self._group_id,
                 ", ".join(gone),
             )

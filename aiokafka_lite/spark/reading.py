@@ -277,7 +277,7 @@ class RangeReader(Component, SubscriptionObserver):
                 raise state.failure
 
     async def _read_what_exists(self, state: AssignedPartition) -> None:
-        """The leader does not have the next offset: raise an error, or continue with what the log has of the range."""
+        """The leader does not have the next offset: raise an error, or continue with the offsets that exist."""
         partition, wanted = state.partition, self._ranges[state.partition]
         reason = state.position.reset_reason
         position = state.offset if state.position.out_of_range is None else state.position.out_of_range
@@ -317,11 +317,11 @@ class RangeReader(Component, SubscriptionObserver):
         if self._fail_on_data_loss:
             raise error_for(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{what}. Set failOnDataLoss=false to read what the log has of the wanted offsets",
+                f"{what}. Set failOnDataLoss=false to read only the offsets that the log still has",
             )
         if what not in self._warned:
             self._warned.add(what)
-            logger.warning("%s; reading continues with what the log has (failOnDataLoss=false)", what)
+            logger.warning("%s; reading continues with the offsets that the log still has (failOnDataLoss=false)", what)
 
     async def _log_of(self, partition: TopicPartition) -> Range | None:
         """The readable offsets of a log; None if there is no such partition any more."""

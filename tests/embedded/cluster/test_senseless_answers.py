@@ -65,8 +65,8 @@ WRONG = [
     pytest.param(broker_id(2), "broker 2 is listed twice", id="broker twice"),
     pytest.param(partition_number(LAST), "topic orders has a partition 2147483647", id="partition 2^31-1"),
     pytest.param(partition_number(1), "topic orders has partition 1 twice", id="partition twice"),
-    pytest.param(no_topics, "their answers left this topic out", id="no topic"),
-    pytest.param(other_topic, "their answers left this topic out", id="another topic"),
+    pytest.param(no_topics, "their responses omitted this topic", id="no topic"),
+    pytest.param(other_topic, "their responses omitted this topic", id="another topic"),
 ]
 
 
@@ -95,7 +95,7 @@ async def test_a_topic_is_awaited_with_few_requests_until_an_answer_makes_sense(
 
 
 @simulated
-async def test_a_topic_that_answers_leave_out_is_asked_for_with_a_growing_pause() -> None:
+async def test_a_topic_that_responses_omit_is_requested_with_backoff() -> None:
     async with cluster_and_client(1) as (cluster, client):
         await with_topic(cluster)
         cluster.on(MetadataRequest, times=None).alter(no_topics)
@@ -107,7 +107,7 @@ async def test_a_topic_that_answers_leave_out_is_asked_for_with_a_growing_pause(
 
 @pytest.mark.parametrize("change", [port(-1), broker_id(-1)])
 @simulated
-async def test_a_client_that_never_got_an_answer_that_makes_sense_does_not_start(change: Callable[[Any], Any]) -> None:
+async def test_a_client_that_gets_only_senseless_answers_does_not_start(change: Callable[[Any], Any]) -> None:
     async with memory_cluster(2) as cluster:
         cluster.on(MetadataRequest, times=None).alter(change)
         client = client_of(cluster)
