@@ -26,7 +26,7 @@ from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.topics import check_topic_name
 from ..config import ProducerConfig
-from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic
+from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
 from ..protocol.records.columns import EncodedRecords
 from .batch import Batch, BatchFactory
 from .bulk import Chooser
@@ -401,8 +401,9 @@ class Accumulator:
         while (unplaced := topic.unplaced) is not None:
             end = unplaced.times[0] + self._longest_wait
             await self._refresh(topic.name, end)
-            if self._settlement.fatal is not None and topic.unplaced is not None:
-                self._fail_pending(topic, topic.unplaced, self._settlement.fatal)
+            error = self._settlement.fatal or _refusal(topic.name, self._client.view)
+            if error is not None and topic.unplaced is not None:
+                self._fail_pending(topic, topic.unplaced, error)
             elif unplaced is topic.unplaced and end <= self._timers.now():
                 self._place(topic, unplaced)
         topic.is_asking = False
@@ -444,3 +445,11 @@ def wrong_partition(topic: str, count: int, number: object) -> SerializationErro
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {topic!r} has partitions 0 to {count - 1}, got partition={number!r}",
     )
+
+
+def _refusal(name: str, view: ClusterView) -> KafkaError | None:
+    """The error of a topic that no further metadata repairs, such as a missing permission."""
+    topic = view.topics.get(name)
+    if topic is None or topic.error is ErrorCode.NONE or topic.error.retriable:
+        return None
+    return error_for(topic.error, f"topic {name!r} cannot be used", topic=name)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import KafkaTimeout, UnknownTopic
+from aiokafka_lite.errors import AuthorizationError, ErrorCode, KafkaTimeout, UnknownTopic
 from aiokafka_lite.producer import Delivery
 from aiokafka_lite.protocol.messages import MetadataRequest, MetadataResponse
 from tests.embedded.producer.logs import producer_of, values_of
@@ -89,6 +89,27 @@ async def test_close_fails_records_whose_partition_does_not_exist(cluster: Embed
     await producer.close(timeout=1.0)
     with pytest.raises(KafkaTimeout, match="closed before"):
         await delivery
+
+
+async def test_a_topic_that_is_refused_ends_the_wait_for_its_partition(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+
+    def refused(response: MetadataResponse) -> MetadataResponse:
+        for topic in response.topics:
+            topic.error_code, topic.partitions = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
+        return response
+
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"0", partition=0)
+        cluster.on(MetadataRequest, times=None).alter(refused)
+        before = loop.time()
+        deliveries = [producer.send_nowait("t", b"v", partition=3) for _ in range(2)]
+        for delivery in deliveries:
+            with pytest.raises(AuthorizationError, match="topic 't' cannot be used"):
+                await delivery
+        assert loop.time() - before < 5.0
+        assert producer.metrics().buffered_bytes == 0
 
 
 async def test_rows_of_a_table_wait_for_a_partition_that_was_just_added(cluster: EmbeddedCluster) -> None:
