@@ -81,6 +81,8 @@ class Membership(GroupSide):
     def subscribe(self, topics: Topics) -> None:
         """Read other topics from now on; before ``start``, begin with them."""
         self._topics = topics
+        if not topics:
+            self._forget_assignment()  # the next one comes after the next subscribe
         if self._started:
             self.coordinator.subscribe(topics)
 
@@ -113,8 +115,7 @@ class Membership(GroupSide):
             self.subscription.remove(revoked)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.has_assignment = False
-        self._assigned.clear()
+        self._forget_assignment()
         lost = self._held(partitions)
         if lost:
             self.subscription.remove(lost)
@@ -129,12 +130,17 @@ class Membership(GroupSide):
                 assigned.seek(committed.offset, committed.leader_epoch)
 
         partitions = self.subscription.extend(added, prepare, pause_reason=PauseReason.ASSIGNING)
-        self.has_assignment = True
+        self.has_assignment = bool(self._topics)
         await self._positions.until_announced(list(added), self._position_timeout)
         await self._call("on_assigned()", lambda: self._listener.on_assigned(self._handle, list(added)))
         kept = [each for each in partitions if each.position.pause_reason is PauseReason.ASSIGNING]
         self.subscription.change(kept, lambda each: each.position.pause_for(PauseReason.NONE))
-        self._assigned.set()
+        if self.has_assignment:  # the user may have unsubscribed meanwhile
+            self._assigned.set()
+
+    def _forget_assignment(self) -> None:
+        self.has_assignment = False
+        self._assigned.clear()
 
     async def wait_assigned(self) -> None:
         await self._assigned.wait()

@@ -584,6 +584,18 @@ async def test_a_member_that_is_assigned_nothing_may_pause(cluster: EmbeddedClus
         await reading
 
 
+async def test_after_unsubscribing_the_next_assignment_is_waited_for(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("narrow", partitions=1)
+    async with member_of(cluster) as consumer:
+        assert sorted(await consumer.wait_assigned()) == ORDERS
+        consumer.unsubscribe()
+        await asyncio.sleep(10.0)
+        consumer.subscribe(["narrow"])
+        with pytest.raises(IllegalStateError, match="wait_assigned"):
+            await consumer.seek_to_end()
+        assert await consumer.wait_assigned() == (TopicPartition("narrow", 0),)
+
+
 async def test_waiting_for_an_assignment_ends_with_the_timeout(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         cluster.on(JoinGroupRequest, times=None).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
