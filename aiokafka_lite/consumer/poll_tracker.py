@@ -140,7 +140,7 @@ class PollTracker:
     def marked(self, partition: TopicPartition, offset: int) -> None:
         """All records before this offset are processed."""
         if partition in self._handed:
-            self._marked[partition] = offset
+            self._marked[partition] = max(offset, self._marked.get(partition, -1))
             self._processed.set()
 
     # Asked by the membership.

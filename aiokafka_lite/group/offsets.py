@@ -155,6 +155,7 @@ class Offsets:
         if partition not in self._backwards:
             known = self._marked.get(partition) or self._committed[partition]
             if known is not None and offset <= known.offset:
+                self._on_mark(partition, offset)  # there is nothing to commit, and still the records are processed
                 return False
         self._backwards.discard(partition)
         self._marked[partition] = OffsetAndMetadata(offset, metadata, leader_epoch)

@@ -114,6 +114,18 @@ async def test_a_bare_mark_in_an_iteration_marks_the_record_in_hand(cluster: Emb
             consumer.mark(7)  # type: ignore[arg-type]
 
 
+async def test_a_mark_behind_a_commit_of_the_user_says_done_too(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as first:
+        assert await take(first, 1)
+        await first.commit({FIRST: OffsetAndMetadata(20)})
+        records = await first.poll(4)
+        assert not first.mark(records[-1])  # there is nothing to commit
+        began = asyncio.get_running_loop().time()
+        async with member_of(cluster) as second:
+            await until_stable(first, second, within=60.0)
+            assert asyncio.get_running_loop().time() - began < 15.0
+
+
 async def test_after_seeking_back_a_record_is_in_hand_although_it_was_marked_before(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as first:
         await read_all(first, 10)
