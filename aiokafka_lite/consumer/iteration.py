@@ -49,6 +49,8 @@ class Records(Generic[K, V]):
         with core.reading(self):
             while await _may_read(core):
                 reader.serve(cursor)
+                for record in cursor.current:  # another iteration was left before the end of its chunk
+                    return record  # type: ignore[return-value]
                 if deserializing is not None:
                     if deserializing.iterate(reader):
                         return next(cursor.current)  # type: ignore[return-value]

@@ -134,10 +134,13 @@ class Reader:
             self._iterated = None
 
     def serve(self, cursor: Cursor) -> None:
-        """Fill this cursor from now on, and no other one."""
+        """Fill this cursor from now on, and no other one. It continues where the other one stopped."""
         if cursor is not self._cursor:
-            self.settle()
+            # Without ``settle``: a loop that is left after each record would copy the rest of the chunk each time.
+            cursor.current, self._cursor.current = self._cursor.current, NOTHING
             self._cursor = cursor
+            if self._iterated is not None and self._tracker is not None and self._served is not None:
+                self._tracker.begin_iteration(self._served, self._iterated)
 
     def iterate(self) -> bool:
         """Give the cursor an iterator over the next records. False if there are none. Raises as ``take``."""
@@ -173,10 +176,11 @@ class Reader:
             if chunk is None:
                 break
             batch = take(chunk, max_records - len(records))
-            self._count(len(batch) + chunk.header_count)
+            of_batch = _headers_of(chunk, len(batch))
+            self._count(len(batch) + of_batch)
             self._hand_out(chunk)
             records += batch
-            headers += chunk.header_count
+            headers += of_batch
         return records
 
     def take_batch(self, max_records: int) -> Batch | None:
@@ -193,7 +197,7 @@ class Reader:
             batches.append(take(chunk, left))
             self._hand_out(chunk)
             left -= len(batches[-1])
-            headers += chunk.header_count
+            headers += _headers_of(chunk, len(batches[-1]))
         if not batches:
             return None
         self._count(max_records - left + headers)
@@ -299,6 +303,11 @@ class Reader:
     def _count(self, records: int) -> None:
         self._turn_left -= records
         self._budget -= records
+
+
+def _headers_of(chunk: Chunk, count: int) -> int:
+    """The headers of ``count`` records of a chunk, about. A read of one record must not pay for those of all others."""
+    return chunk.header_count and chunk.header_count * count // len(chunk.offsets)
 
 
 class SelectedPartitions:

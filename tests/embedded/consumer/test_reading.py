@@ -337,3 +337,25 @@ def test_bad_settings_are_refused_by_the_constructor() -> None:
         Consumer("localhost:9092", fetch_max_wait=30.0)
     with pytest.raises(ConfigurationError, match="fetch_max_wiat"):
         Consumer("localhost:9092", fetch_max_wiat=1)  # type: ignore[call-arg]
+
+
+async def test_a_read_of_one_record_does_not_pay_for_the_headers_of_its_batch(cluster: EmbeddedCluster) -> None:
+    """Headers count towards the records after which a read yields: those of the records that it returns."""
+    await cluster.create_topic("orders", partitions=1)
+    headers = (Header("a", b"1"), Header("b", b"2"))
+    write_batch(cluster, FIRST, encode_batch([(0, None, b"v", headers)] * 500))
+    async with consumer_of(cluster, topics=["orders"]) as consumer:
+        assert len(await consumer.poll(1, timeout=5.0)) == 1
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        for _ in range(400):
+            assert len(await consumer.poll(1)) == 1
+        counting.cancel()
+        assert turns <= 1

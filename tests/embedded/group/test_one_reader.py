@@ -162,3 +162,17 @@ async def test_several_tasks_may_read_without_a_group(cluster: EmbeddedCluster) 
         for each in workers:
             each.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def test_a_loop_that_is_left_after_each_record_continues_in_the_same_chunk(cluster: EmbeddedCluster) -> None:
+    """A new iterator must not copy the rest of the chunk, or a loop with a ``break`` would take quadratic time."""
+    async with member_of(cluster) as consumer:
+        chunks = []
+        for offset in range(8):
+            assert [record.offset for record in await take(consumer, 1)] == [offset]
+            chunks.append(consumer._core.reader._cursor.current)
+            await consumer.commit()
+            assert await committed(cluster) == (offset or None)  # the last record is in hand
+        assert len({id(each) for each in chunks}) == 1
+        assert [record.offset for record in await consumer.poll(2)] == [8, 9]
+        consumer.mark()
