@@ -95,7 +95,8 @@ class GroupSide:
     def mark(self, record: Record[K, V], metadata: str) -> bool:
         """Mark all records up to this one. Returns False if it was marked before, or cannot be committed."""
         partition = TopicPartition(record.topic, record.partition)
-        if record.offset <= self.tracker.lost.get(partition, -1):
+        lost = self.tracker.lost
+        if lost and record.offset <= lost.get(partition, -1):
             return self._refuse(partition, record.offset + 1)
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
 

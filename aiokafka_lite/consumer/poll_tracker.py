@@ -12,7 +12,7 @@ import asyncio
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
 from ..errors import IllegalStateError
 from ..types import TopicPartition
@@ -104,7 +104,9 @@ class PollTracker:
         return self._iterating if self.in_hand else None
 
     def __enter__(self) -> None:
-        self._waiting.add(_current_task())
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
         self._mark_handed()
         self._processed.set()
         self._on_poll()
@@ -112,7 +114,10 @@ class PollTracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._waiting.discard(_current_task())
+        if len(self._waiting) == 1:
+            self._waiting.clear()  # hot: the only one is this task, and asyncio is slow to return it
+        else:
+            self._waiting.discard(cast("asyncio.Task[object]", asyncio.current_task()))
         self._idle_since = asyncio.get_running_loop().time()
 
     # Reported by the reader.
@@ -228,12 +233,6 @@ class PollTracker:
         offset = chunk.in_hand
         if offset is not None and self._subscription.holds(assigned):
             self._mark(assigned.partition, offset, leader_epoch=chunk.leader_epoch)
-
-
-def _current_task() -> asyncio.Task[object]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task
 
 
 def _lives(task: asyncio.Task[object] | None) -> bool:
