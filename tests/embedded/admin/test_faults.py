@@ -36,6 +36,7 @@ from aiokafka_lite.protocol.messages import (
     CreateTopicsRequest,
     DeleteGroupsRequest,
     DeleteTopicsRequest,
+    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeTopicPartitionsRequest,
     FindCoordinatorRequest,
@@ -388,3 +389,43 @@ def test_a_bad_setting_is_refused_by_the_constructor() -> None:
         Admin("localhost:9092", acks="all")  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="request_timeout must be"):
         Admin("localhost:9092", request_timeout=0)
+
+
+async def test_an_item_that_responses_leave_out_is_retried_and_other_items_are_ignored(
+    admin: Admin, cluster: EmbeddedCluster
+) -> None:
+    def about_another(response: Any) -> Any:
+        response.topics[0].name = "a-stranger"
+        return response
+
+    cluster.on(CreateTopicsRequest, times=None).alter(about_another)
+    results = await admin.topics.create("orders", timeout=5)
+    assert list(results.failed) == ["orders"]
+    assert not results.done
+    with pytest.raises(KafkaError, match="the response does not have this item"):
+        results.raise_for_errors()
+    assert len(cluster.history.of(CreateTopicsRequest)) < 25
+
+
+async def test_members_that_cannot_be_read_have_neither_topics_nor_assignment(
+    admin: Admin, cluster: EmbeddedCluster
+) -> None:
+    def with_broken_members(response: Any) -> Any:
+        group = response.groups[0]
+        group.error_code, group.protocol_type, group.group_state = 0, "consumer", "Stable"
+        group.members = [
+            DescribedGroupMember(
+                member_id=f"member-{number}",
+                client_id="client",
+                client_host="/127.0.0.1",
+                member_metadata=data,
+                member_assignment=data,
+            )
+            for number, data in enumerate([b"\0", b"\0\0\xff\xff\xff\xf0", b"\xff" * 20, bytes(range(256))])
+        ]
+        return response
+
+    await admin.groups.alter_offsets("g", {TopicPartition("orders", 0): 0})
+    cluster.on(DescribeGroupsRequest, times=None).alter(with_broken_members)
+    described = (await admin.groups.describe("g"))["g"]
+    assert [(each.topics, each.assignment) for each in described.members] == [(None, None)] * 4
