@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
+import time
 import tracemalloc
 from typing import Any
 
@@ -173,6 +174,17 @@ async def test_half_sent_frames_do_not_shut_out_small_requests() -> None:
             assert (await peer.ask(MetadataRequest(topics=[]))).brokers
         for peer in peers:
             await peer.__aexit__(None, None, None)
+
+
+async def test_millions_of_names_in_a_metadata_request_do_not_stop_a_broker(cluster: EmbeddedCluster) -> None:
+    count = 1_000_000
+    body = struct.pack(">hhihi", MetadataRequest.api_key, 1, 1, -1, count) + bytes(2 * count)
+    async with Peer(cluster) as peer:
+        began = time.process_time()
+        peer.stream.write([struct.pack(">i", len(body)) + body])
+        assert await ended(peer)
+        assert time.process_time() - began < 1
+    await assert_alive(cluster)
 
 
 async def test_frames_above_the_limit_are_refused() -> None:
