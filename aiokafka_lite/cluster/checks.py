@@ -1,8 +1,8 @@
 """Checks a response about the cluster before the client uses it. The codec checks bytes; this module checks meaning.
 
 Each check raises a ProtocolError that names the wrong value. Then the whole response is refused: the last good snapshot
-stays, another broker is asked, and requests are paced as after any failure. docs/responses.md lists the rules
-for all responses.
+stays, another broker is asked, and requests are paced as after any failure. docs/responses.md lists the rules for all
+responses.
 
 Legal, although unusual: a leader that is not listed (its broker is down), a partition without replicas, and gaps in the
 numbers of partitions (Kafka with ZooKeeper leaves out a new partition whose replicas are all down).

@@ -67,16 +67,15 @@ class Consumer(Component, Generic[K, V]):
 
     With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records contain
     the deserialized objects; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record that
-    they refuse:
-    ``"raise"`` (reading stays at the record until ``seek``), ``"skip"``, ``"raw"``, or a function.
+    they refuse: ``"raise"`` (reading stays at the record until ``seek``), ``"skip"``, ``"raw"``, or a function.
 
     ``on_offset_reset`` is called when an offset does not exist any more and ``auto_offset_reset`` has chosen another
     one; if it raises, the next read raises its exception once. ``clock`` returns seconds since the epoch, for a policy
     ``by_duration``.
 
-    A cancelled read loses no record: the position moves when a record is returned. If a partition
-    cannot be read (a damaged batch, an offset that is gone without a policy), reading raises its error, the partition
-    is retried after a backoff, and the others continue; ``seek`` skips the damage.
+    A cancelled read loses no record: the position moves when a record is returned. If a partition cannot be read (a
+    damaged batch, an offset that is gone without a policy), reading raises its error, the partition is retried after a
+    backoff, and the others continue; ``seek`` skips the damage.
     """
 
     def __init__(

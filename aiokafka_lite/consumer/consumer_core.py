@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .group_side import GroupSide
 
 MakeGroupSide = Callable[["Client", Subscription, PositionWait, Callable[[Exception], None]], "GroupSide"]
-"""The last argument is to be called with an exception of the listener."""
+"""The group calls the last argument with an exception of the listener."""
 
 
 class ConsumerCore(ReadingCore):

@@ -82,7 +82,7 @@ class ReadingCore(SubscriptionObserver):
                 self.on_callback_error(error)
 
     def on_callback_error(self, error: Exception) -> None:
-        """A callback of the user raised this: raise it to the user."""
+        """A callback of the user raised this error: the next read raises it."""
         raise NotImplementedError
 
     def diagnose(self, coordinator: Coordinator | None) -> ConsumerDiagnosis:

@@ -51,9 +51,9 @@ class PositionWait:
     async def until_fixed(self, partitions: Sequence[TopicPartition], limit: float) -> None:
         """Wait until later records cannot change where these partitions begin. Raises KafkaTimeout.
 
-        A lookup of the end that is made late skips what was written in the meantime, so ``start`` and a rebalance
-        wait here before they announce the partitions. A partition that fails, leaves the assignment or is about to be
-        revoked is not waited for.
+        A late lookup of the end skips the records written before it, so ``start`` and a rebalance wait here before they
+        announce the partitions. A partition that fails, leaves the assignment or is about to be revoked is not waited
+        for.
         """
         open_partitions: list[AssignedPartition] = []
         with deadline(limit, lambda: self._describe(open_partitions[0].partition, limit)):

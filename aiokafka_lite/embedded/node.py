@@ -281,7 +281,7 @@ class BrokerNode:
     # Housekeeping.
 
     def _repeat(self, setting: str, action: Callable[[], None]) -> None:
-        """Call ``action`` in the interval that a setting has in milliseconds, at most ten times a second."""
+        """Call ``action`` at the interval of a setting (milliseconds), at most ten times a second."""
 
         def act() -> None:
             if self.is_running:  # a frozen broker does it in the next interval

@@ -168,7 +168,8 @@ class Quotas:
         return self._record(principal, client_id, MUTATIONS, partitions)
 
     def allows_connection(self, address: str) -> bool:
-        """Count a new connection from an IP address. False if the address has made too many of late (KIP-612)."""
+        """Count a new connection from an IP address. False if the address has recently made too many connections
+        (KIP-612)."""
         found = self._limits.find_address(address)
         if found is None:
             return True

@@ -67,10 +67,11 @@ GATHER_TIMEOUT = 5.0
 """Seconds that the leader waits for the metadata of topics that it does not know. Then it assigns without them."""
 
 MANY_MEMBERS = 1_000
-"""Members of a group from which on the leader computes in a thread: in the event loop, 50,000 would take a second."""
+"""From this number of members on, the leader computes the assignment in a thread: in the event loop, 50,000 members
+would take a second."""
 
 PROBLEMS_LOGGED = 10
-"""Problems with the subscriptions of other members that one rebalance logs."""
+"""The maximum number of problems with other members' subscriptions that one rebalance logs."""
 
 LEAVE_TIMEOUT = 2.0
 """Seconds for LeaveGroup, and for an answer to JoinGroup that LeaveGroup needs, when the member closes."""
@@ -223,7 +224,7 @@ class Coordinator:
         self._gone.set()
 
     def _is_large(self, event: Event) -> bool:
-        """Whether the member needs long for this event, as the leader of a large group."""
+        """Whether the member takes long to handle this event, because it leads a large group."""
         if isinstance(event, JoinAnswer):
             return len(event.response.members) > MANY_MEMBERS
         leadership = self.member.leadership

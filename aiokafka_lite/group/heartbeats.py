@@ -8,8 +8,8 @@ Rule 2: Heartbeats are sent only while the member needs them (``Member.needs_ses
         may wait there for minutes. After each event that a heartbeat causes, the task yields once, so that no
         heartbeat is sent under an outdated identity.
 Rule 3: A cooperative member sends its first heartbeats of a generation early. A cooperative rebalance is often
-        followed by another one: members that released partitions join again at once, and the members that shall get
-        these partitions learn of it only by a heartbeat. Without this, the moved partitions have no reader for half an
+        followed by another one: members that released partitions join again at once, and the next owners of these
+        partitions detect this only by a heartbeat. Without this, the moved partitions have no reader for half an
         interval and more.
 Rule 4: A member that reaches no coordinator for ``session_timeout`` counts its session as ended: another coordinator
         may have given its partitions to other members. The time is counted from the moment at which the last

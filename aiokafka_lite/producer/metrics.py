@@ -15,9 +15,9 @@ from types import MappingProxyType
 class BrokerMetrics:
     """One broker, as a producer sees it.
 
-    ``queued_bytes`` are sealed batches that wait for the broker or for its answer. Latencies are in seconds, from
-    writing a request to its answer, over the last 1,000 answers; None before the first answer. ``throttle_time``
-    is the sum of the throttle times that the broker has answered, in seconds.
+    ``queued_bytes`` is the size of the sealed batches that wait for the broker or for its response. Latencies are in
+    seconds, from writing a request to its answer, over the last 1,000 answers; None before the first answer.
+    ``throttle_time`` is the sum of the throttle times that the broker has answered, in seconds.
     """
 
     node_id: int

@@ -208,7 +208,7 @@ class ExplicitPartitioner:
 
 
 class CheckedPartitioner:
-    """The partitioner of a producer, which may be the user's: its wrong answers and its exceptions are handled here."""
+    """Calls a producer's partitioner, which may be the user's, and handles its wrong results and its exceptions."""
 
     __slots__ = ("_errors", "_name", "_partitioner", "is_default")
 

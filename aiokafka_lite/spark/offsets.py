@@ -32,7 +32,7 @@ restart.
 """
 
 TOPIC_ID = "$id"
-"""The first part of a key ``$id:topic:id``, which says which topic of this name the offsets are of.
+"""The first part of a key ``$id:topic:id``, which has the id of the topic that the offsets belong to.
 
 Its value is an empty object: Spark's own connector reads the key as a topic without partitions, and ignores it.
 """
@@ -95,7 +95,7 @@ def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
 
 
 def recreated(before: TopicIds, now: TopicIds) -> dict[str, str]:
-    """The topics with another id than before, each with a text that says so."""
+    """The topics whose id has changed, each with an error text."""
     return {
         topic: f"topic {topic!r} was deleted and created again (its id was {id_text(before[topic])}, and is "
         f"{id_text(topic_id)})"
