@@ -87,7 +87,7 @@ OLDEST_SPARK := $(shell sed -n 's/^spark = \["pyspark>=\([0-9.]*\)".*/\1/p' pypr
 
 test-oldest-spark: .venv/oldest-spark/.installed
 	@.venv/oldest-spark/bin/python -m pytest -q -m "not long" --kafka=embedded $(addprefix tests/spark/test_, \
-		batch_read.py reading.py recreated_topics.py sink.py stream_read.py) $(PYTEST_ARGS)
+		batch_read.py sink.py stream_read.py) $(PYTEST_ARGS)
 
 fuzz: MINUTES = 5
 fuzz: .venv/.fast

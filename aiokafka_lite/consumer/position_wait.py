@@ -53,19 +53,25 @@ class PositionWait:
 
         A late lookup of the end skips the records written before it, so ``start`` and a rebalance wait here before they
         announce the partitions. A partition that fails, leaves the assignment or is about to be revoked is not waited
-        for.
+        for. If only partitions without a leader are left after ``limit`` seconds, a warning is logged instead: one
+        partition that is offline must not keep the others from being read, and nothing can be written to it.
         """
         open_partitions: list[AssignedPartition] = []
-        with deadline(limit, lambda: self._describe(open_partitions[0].partition, limit)):
-            while open_partitions := [each for each in self._subscription.select(partitions) if _is_open(each)]:
-                await self._until_changed()
+        try:
+            with deadline(limit, lambda: self._describe(open_partitions[0].partition, limit)):
+                while open_partitions := [each for each in self._subscription.select(partitions) if _is_open(each)]:
+                    await self._until_changed()
+        except KafkaTimeout as error:
+            if any(self._client.view.leader_of(each.partition) is not None for each in open_partitions):
+                raise
+            _warn(error)
 
     async def until_announced(self, partitions: Sequence[TopicPartition], limit: float) -> None:
         """As ``until_fixed``, for a member: after ``limit`` seconds it continues, so that the group need not wait."""
         try:
             await self.until_fixed(partitions, limit)
         except KafkaTimeout as error:
-            logger.warning("%s; records that are written before it is known may be skipped", error)
+            _warn(error)
 
     async def _until_changed(self) -> None:
         self._changed.clear()
@@ -74,6 +80,10 @@ class PositionWait:
     def _describe(self, partition: TopicPartition, limit: float) -> str:
         why = why_unknown(self._subscription[partition], self._client.view)
         return f"the position of {partition} was not found within {limit:g} s: {why}"
+
+
+def _warn(error: KafkaTimeout) -> None:
+    logger.warning("%s; records that are written before it is known may be skipped", error)
 
 
 def _is_open(assigned: AssignedPartition) -> bool:

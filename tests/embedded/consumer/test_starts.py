@@ -118,6 +118,17 @@ async def test_a_leader_that_does_not_answer_fails_the_start_with_its_partition(
     assert asyncio.get_running_loop().time() - began == pytest.approx(10.0, abs=0.5)
 
 
+async def test_a_partition_without_a_leader_delays_the_start_and_does_not_fail_it(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("orders", partitions=3, replication_factor=1)
+    await cluster.kill(cluster.leader_of("orders", 0))
+    async with consumer_of(cluster, topics=["orders"], api_timeout=10.0, **LATEST) as consumer:
+        write(cluster, SECOND, [b"after"])
+        assert [record.value for record in await take(consumer, 1)] == [b"after"]
+    assert "the position of orders-0 was not found within 10 s" in caplog.text
+
+
 async def test_a_start_by_the_earliest_record_does_not_wait_for_its_offset(orders: EmbeddedCluster) -> None:
     began = asyncio.get_running_loop().time()
     async with consumer_of(orders, topics=["orders"]) as consumer:
