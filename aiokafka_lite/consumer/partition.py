@@ -43,6 +43,7 @@ class AssignedPartition:
         "retry_at",
         "topic_id",
         "unknown_since",
+        "was_listed",
     )
 
     def __init__(self, partition: TopicPartition, reset: Reset, fetch_size: int) -> None:
@@ -59,6 +60,9 @@ class AssignedPartition:
         """The loop's time before which no request asks for this partition."""
         self.unknown_since: float | None = None
         """The loop's time since which metadata lacks the partition."""
+        self.was_listed = False
+        """Whether metadata had the partition once, here or at the leader of the group. A broker whose metadata is out
+        of date may leave it out for a while; one that was never listed is more likely a mistake in ``assign()``."""
 
         self.node_id: int | None = None
         """The broker that this partition is fetched from."""

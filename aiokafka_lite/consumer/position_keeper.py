@@ -210,12 +210,14 @@ class PositionKeeper:
     def _check_existence(self, assigned: AssignedPartition, now: float) -> float | None:
         """Fail a partition that metadata refuses or lacks. Returns the time of the next check.
 
-        Metadata may lack a new topic for ``api_timeout``, and a partition of a known topic for a short time.
+        Metadata may lack a topic or a partition for ``api_timeout``, but a partition that it never listed, of a topic
+        that it lists, for a short time only.
         """
         partition, timeout = assigned.partition, self._client.config.api_timeout
         topic = self._client.view.topics.get(partition.topic)
         if topic is not None and topic.is_usable and topic.partition(partition.partition) is not None:
             assigned.unknown_since = None  # it exists, and will have a leader again
+            assigned.was_listed = True
             return None
         if assigned.failure is not None:
             return None
@@ -229,7 +231,12 @@ class PositionKeeper:
             return assigned.retry_at
         deadline = assigned.unknown_since + timeout
         why = f"no broker has listed {partition} for {timeout:g} s"
-        lacks_it = topic is not None and topic.is_usable and is_confirmed(self._client.view, assigned.unknown_since)
+        lacks_it = (
+            not assigned.was_listed
+            and topic is not None
+            and topic.is_usable
+            and is_confirmed(self._client.view, assigned.unknown_since)
+        )
         if lacks_it and topic is not None:
             why = f"topic {partition.topic!r} has {len(topic.partitions)} partitions; there is no {partition}"
         if lacks_it or now >= deadline:

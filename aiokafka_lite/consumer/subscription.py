@@ -125,14 +125,16 @@ class Subscription:
         reset: Reset | None = None,
         pause_reason: PauseReason = PauseReason.NONE,
     ) -> list[AssignedPartition]:
-        """Assign more partitions, each in a new state; ``prepare`` is called with each before it counts.
+        """Assign more partitions that metadata lists, here or at the leader of the group. Each has a new state.
 
-        ``reset`` is the policy of the subscription unless it is given.
+        ``prepare`` is called with each before it counts. ``reset`` is the policy of the subscription unless it is
+        given.
         """
         self._observer.settle()
         added: list[AssignedPartition] = []
         for partition in partitions:
             assigned = self._new(partition, self.reset if reset is None else reset, pause_reason)
+            assigned.was_listed = True
             prepare(assigned)
             self.partitions[partition] = assigned
             added.append(assigned)

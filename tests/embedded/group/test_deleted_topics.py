@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, UnknownTopic
-from aiokafka_lite.protocol.messages import JoinGroupRequest, MetadataRequest
+from aiokafka_lite.protocol.messages import JoinGroupRequest, MetadataRequest, MetadataResponse
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import consumer_of, fill
 from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of, read_all
@@ -105,3 +105,28 @@ async def test_an_assigned_partition_whose_topic_is_deleted_is_an_error(cluster:
         with pytest.raises(UnknownTopic, match="other-0"):
             await consumer.poll(timeout=200.0)
         await asyncio.sleep(0)
+
+
+async def test_a_member_waits_for_a_partition_that_its_broker_lists_late(cluster: EmbeddedCluster) -> None:
+    """The leader of the group knew the new partition, and the metadata of this member's broker was out of date."""
+
+    def without_the_last_partition(response: MetadataResponse) -> MetadataResponse:
+        for topic in response.topics:
+            if topic.name == "orders" and is_out_of_date:
+                del topic.partitions[-1:]
+        return response
+
+    is_out_of_date = False
+    cluster.on(MetadataRequest, times=None).alter(without_the_last_partition)
+    async with member_of(cluster, group_instance_id="a") as leader:
+        await leader.wait_assigned()
+        is_out_of_date = True
+        async with member_of(cluster, group_instance_id="b") as other:
+            joining = asyncio.create_task(other.wait_assigned())
+            while not joining.done():
+                await leader.poll(timeout=1.0)
+            assert ORDERS[-1] in joining.result()
+            assert await other.poll(timeout=10.0) == []
+            is_out_of_date = False
+            fill(cluster, ORDERS[-1], 1)
+            assert len(await read_all(other, 1)) == 1
