@@ -133,12 +133,21 @@ def may_share(
     the cluster, and so does not know the new generation. ``blocked`` is the time for which the loop was blocked.
     """
     contact, rebalancing_since = _contact(owner, now, exchanges)
-    if contact is None or now - rebalancing_since >= MAX_POLL_INTERVAL:
+    if contact is None or _elapsed(rebalancing_since, now) >= MAX_POLL_INTERVAL:
         return True
-    if SESSION_TIMEOUT <= now - contact.at <= SESSION_TIMEOUT + LAST_HEARTBEAT + blocked:
+    if SESSION_TIMEOUT <= _elapsed(contact.at, now) <= SESSION_TIMEOUT + LAST_HEARTBEAT + blocked:
         return True
     contacts = (contact, _contact(new, now, exchanges)[0])
     return any(each is not None and each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
+
+
+def _elapsed(since: float, now: float) -> float:
+    """The seconds between two times, to the microsecond.
+
+    The virtual clock is a sum of floats: a timer of 6 s may fire at 5.999999999999986 s. And without latency a session
+    ends for the member and for the coordinator at the same time, so nothing separates the two from the limit.
+    """
+    return round(now - since, 6)
 
 
 def _contact(member: str, now: float, exchanges: Sequence[Exchange]) -> tuple[Exchange | None, float]:
