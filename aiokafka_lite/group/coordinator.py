@@ -40,6 +40,7 @@ from .events import (
     LeaveAnswer,
     Lose,
     Polled,
+    PollOverdue,
     Report,
     RequestFailed,
     Revoke,
@@ -100,6 +101,7 @@ class Coordinator:
         self._client = client
         self._config = config
         self._client_config = client_config
+        self._reading = reading
         self._spawn = spawn
         self._on_error = on_error
         self._place = f"group {config.group_id}"  # of outages
@@ -209,6 +211,10 @@ class Coordinator:
         while not self.member.is_gone:
             event = await self._events.get()
             before = self.member.state
+            # The user may read again in the turn in which the event was posted. The member would leave, and that read
+            # would wait without end: it has posted no Polled, because the member was in the group.
+            if isinstance(event, PollOverdue) and self._is_read():
+                continue
             # The next event is handled only after ``_follow``: it would meet a member whose actions are not performed.
             if self._is_large(event):
                 actions = await asyncio.to_thread(self.member.handle, event)
@@ -222,6 +228,9 @@ class Coordinator:
                 self._perform(action)
             self._follow()
         self._gone.set()
+
+    def _is_read(self) -> bool:
+        return self._reading.idle_for(asyncio.get_running_loop().time()) <= self._config.max_poll_interval
 
     def _is_large(self, event: Event) -> bool:
         """Whether the member takes long to handle this event, because it leads a large group."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.consumer import Consumer, RebalanceHandle, RebalanceListener
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
@@ -359,6 +360,29 @@ async def test_a_member_that_does_not_read_leaves_and_joins_again_with_the_next_
         assert len(cluster.history.of(LeaveGroupRequest)) == 1
         assert len(await read_all(consumer, 5)) == 5  # the member never read beyond them
         assert consumer.membership is MemberState.STABLE
+
+
+async def test_a_read_in_the_turn_in_which_a_member_is_found_overdue_keeps_it_in_the_group(
+    cluster: EmbeddedCluster,
+) -> None:
+    """The heartbeats task and the user wake in the same turn of the loop, which was blocked."""
+    fill(cluster, ORDERS[0], 5)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    async with member_of(cluster, max_poll_interval=20.0, session_timeout=40.0) as consumer:
+        await read_all(consumer, 5)
+
+        async def read_after_work() -> object:
+            await asyncio.sleep(10.0)
+            return await anext(consumer)
+
+        reading = asyncio.create_task(read_after_work())
+        await asyncio.sleep(1.0)
+        loop.now += 25.0
+        await asyncio.sleep(60.0)
+        assert consumer.membership is MemberState.STABLE
+        fill(cluster, ORDERS[0], 1)
+        await reading
 
 
 async def test_waiting_for_records_counts_as_reading(cluster: EmbeddedCluster) -> None:
