@@ -260,7 +260,8 @@ class ConsumerMember(Member, RebalanceListener):
     def pause(self, seconds: float) -> None:
         if self.consumer.assignment:
             partition = self.consumer.assignment[0]
-            self.consumer.pause([partition])
+            with suppress(IllegalStateError):  # closed meanwhile
+                self.consumer.pause([partition])
             asyncio.get_running_loop().call_later(seconds, self._resume)
 
     def _resume(self) -> None:
@@ -272,7 +273,8 @@ class ConsumerMember(Member, RebalanceListener):
             expected = self._next.get(partition)
             if expected:
                 target = max(0, expected - 4)
-                self.consumer.seek(partition, target)
+                with suppress(IllegalStateError):  # closed meanwhile
+                    self.consumer.seek(partition, target)
                 self.restart_order([partition])
                 self._next[partition] = target
 
