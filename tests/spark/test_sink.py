@@ -184,7 +184,10 @@ REFUSED = {
     "a topic is required": ("'v' AS value", {"topic": None}),
     "column topic must be string, got int": ("'v' AS value, 1 AS topic", {"topic": None}),
     "column topic must not be null in any row": ("'v' AS value, CAST(NULL AS STRING) AS topic", {"topic": None}),
-    "topic 't' has partitions 0 to 1, got partition=7": ("'v' AS value, 7 AS partition", {}),
+    "topic 't' has partitions 0 to 1, got partition=7": (
+        "'v' AS value, 7 AS partition",
+        {"kafka.max.block.ms": "2000"},
+    ),
     "option topic is not for a read; write subscribe": ("'v' AS value", {"subscribe": "t"}),
     "option kafka.acks": ("'v' AS value", {"kafka.acks": "most"}),
     "option kafka.linger": ("'v' AS value", {"kafka.linger": "5"}),
