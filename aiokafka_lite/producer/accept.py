@@ -170,7 +170,7 @@ class Acceptor:
                 )
             except TypeError:  # an object without a hash is neither a str nor an int
                 check_topic_name(topic)
-                raise wrong_partition(topic, 0, partition) from None
+                raise wrong_partition(topic, (), partition) from None
         except KafkaError as error:
             self._refused(topic, partition, error)
             raise
@@ -180,7 +180,7 @@ class Acceptor:
     def _surplus(self, topic: str, partition: int | None, size: int) -> int:
         """The additional bytes of a record that will be pending, because its topic or partition is not known."""
         if partition is not None and type(partition) is not int:
-            raise wrong_partition(topic, 0, partition)
+            raise wrong_partition(topic, (), partition)
         return min(PENDING_OVERHEAD, self._budget.total - size)
 
     def _share_of_batch(self, size: int) -> int:

@@ -46,7 +46,7 @@ class ArrowAcceptor:
                 raise too_large(self._config, topic, largest)
         target = await self._service.while_running(self._accumulator.open_topic(topic))
         for rows in parts:
-            while (unknown := rows.partition_beyond(len(target.partitions))) is not None:
+            while (unknown := rows.unknown_partition(target.partitions)) is not None:
                 target = await self._service.while_running(self._accumulator.open_topic(topic, unknown))
         count = len(target.partitions)
         delivery = BulkDelivery()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -168,7 +168,7 @@ class Accumulator:
             number = self._choose(topic.name, None, None, self._view, topic.partitions)
         partition = topic.partitions.get(number)
         if partition is None:  # the topic was created again while the caller waited for room
-            raise wrong_partition(topic.name, len(topic.partitions), number)
+            raise wrong_partition(topic.name, topic.partitions, number)
         batch, _, _ = partition.append_encoded(records, size)
         assert batch is not None
         self._begun(topic, partition, batch, True)
@@ -222,7 +222,7 @@ class Accumulator:
                 if partition is None or partition in topic.partitions:
                     return topic
                 if not 0 <= partition <= INT32_MAX or self._timers.now() >= end:
-                    raise wrong_partition(name, len(topic.partitions), partition)
+                    raise wrong_partition(name, topic.partitions, partition)
                 await self._refresh(name, end)
                 continue
             await self._client.topic(name, self._config.max_block)
@@ -248,7 +248,7 @@ class Accumulator:
         vanished, topic.vanished = topic.vanished, []
         for each in vanished:
             number = each.topic_partition.partition
-            self._settlement.fail_partition(each, wrong_partition(topic.name, len(topic.partitions), number))
+            self._settlement.fail_partition(each, wrong_partition(topic.name, topic.partitions, number))
         if topic.unplaced is not None and topic.is_known:
             self._place(topic, topic.unplaced)
 
@@ -384,9 +384,9 @@ class Accumulator:
         """
         number, now = record.partition, self._timers.now()
         if type(number) is not int or not 0 <= number <= INT32_MAX:
-            raise wrong_partition(topic.name, len(topic.partitions), number)
+            raise wrong_partition(topic.name, topic.partitions, number)
         if sent_at is not None and sent_at + self._longest_wait <= now:
-            raise wrong_partition(topic.name, len(topic.partitions), number)
+            raise wrong_partition(topic.name, topic.partitions, number)
         unplaced = topic.unplaced
         if unplaced is None:
             unplaced = topic.unplaced = PendingRecords(topic.name)
@@ -437,14 +437,16 @@ class Accumulator:
         unplaced.move(unplaced.places)
 
 
-def wrong_partition(topic: str, count: int, number: object) -> SerializationError | UnknownTopic:
-    """The error for a partition that is not an int, or that the topic does not have."""
+def wrong_partition(topic: str, known: Iterable[int], number: object) -> SerializationError | UnknownTopic:
+    """The error for a partition that is not an int, or that is not one of the ``known`` partitions of the topic."""
     if type(number) is not int:
         return SerializationError(f"partition of a record for topic {topic!r} must be an int or None, got {number!r}")
-    return UnknownTopic(
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        f"topic {topic!r} has partitions 0 to {count - 1}, got partition={number!r}",
-    )
+    last = max(known, default=-1)
+    if 0 <= number < last:  # a gap
+        message = f"brokers list no partition={number} of topic {topic!r}, which has partition {last}"
+    else:
+        message = f"topic {topic!r} has partitions 0 to {last}, got partition={number}"
+    return UnknownTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
 def _refusal(name: str, view: ClusterView) -> KafkaError | None:

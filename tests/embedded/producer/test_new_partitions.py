@@ -18,6 +18,12 @@ def add_partitions(cluster: EmbeddedCluster, topic: str, count: int) -> None:
     cluster.controller.create_partitions(topic, count, None)
 
 
+def without_partition_0(response: MetadataResponse) -> MetadataResponse:
+    for topic in response.topics:
+        topic.partitions = [each for each in topic.partitions if each.partition_index != 0]
+    return response
+
+
 async def test_a_record_for_a_partition_that_was_just_added_is_written(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     loop = asyncio.get_running_loop()
@@ -142,12 +148,6 @@ async def test_metadata_with_a_huge_partition_number_costs_no_memory(cluster: Em
 async def test_a_key_may_go_to_a_partition_that_metadata_leaves_out(cluster: EmbeddedCluster) -> None:
     """Brokers before Kafka 3 leave out a new partition whose replicas are all down; its records wait for a leader."""
     await cluster.create_topic("t", 3)
-
-    def without_partition_0(response: MetadataResponse) -> MetadataResponse:
-        for topic in response.topics:
-            topic.partitions = [each for each in topic.partitions if each.partition_index != 0]
-        return response
-
     fault = cluster.on(MetadataRequest, times=None).alter(without_partition_0)
     async with producer_of(cluster) as producer:
         deliveries = [producer.send_nowait("t", b"v", key=b"%d" % number) for number in range(20)]
@@ -156,3 +156,15 @@ async def test_a_key_may_go_to_a_partition_that_metadata_leaves_out(cluster: Emb
         assert 0 < len(waiting) < 20
         fault.remove()
         assert {(await delivery).partition for delivery in waiting} == {0}
+
+
+async def test_rows_of_a_table_for_a_partition_above_a_gap_are_written(cluster: EmbeddedCluster) -> None:
+    pa = pytest.importorskip("pyarrow")
+    await cluster.create_topic("t", 3)
+    cluster.on(MetadataRequest, times=None).alter(without_partition_0)
+    async with producer_of(cluster, max_block=5.0) as producer:
+        written = await producer.send_arrow("t", pa.table({"value": [b"a", b"b"], "partition": [2, 1]}))
+        assert {run.partition for run in written} == {1, 2}
+        with pytest.raises(UnknownTopic, match="brokers list no partition=0 of topic 't', which has partition 2"):
+            await producer.send_arrow("t", pa.table({"value": [b"c", b"d"], "partition": [1, 0]}))
+        assert producer.metrics().records_sent == 2  # a wrong table is refused as a whole
