@@ -143,12 +143,16 @@ async def _timed(call: Callable[[Producer], Awaitable[None]], producer: Producer
     return time.thread_time() - cpu, time.perf_counter() - wall
 
 
-async def main() -> None:
+async def measure(servers: str) -> None:
+    async with Producer(servers, batch_size=65_536) as producer:
+        await paths(producer)
+        await times(producer)
+
+
+def main() -> None:
     with broker_in_a_thread() as servers:
-        async with Producer(servers, batch_size=65_536) as producer:
-            await paths(producer)
-            await times(producer)
+        asyncio.run(measure(servers))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
