@@ -17,24 +17,10 @@ import pytest
 from aiokafka_lite import Consumer, Producer, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import KafkaError
-from aiokafka_lite.protocol.messages import (
-    ApiVersionsRequest,
-    FetchRequest,
-    FindCoordinatorRequest,
-    HeartbeatRequest,
-    InitProducerIdRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
-    ProduceRequest,
-    SyncGroupRequest,
-)
+from aiokafka_lite.protocol.messages import ApiVersionsRequest
 from aiokafka_lite.testing.virtual_time import run
 from tests.embedded.cluster.alterations import Alteration, alterations
+from tests.embedded.cluster.apis import APIS
 from tests.embedded.cluster.simulation import memory_cluster, now
 
 WRONG_FOR = 12.0
@@ -55,23 +41,6 @@ LEGAL = {
     "JoinGroupResponse.members=[]",
 }
 """Values that do not heal before the next rebalance, because each is right for some member of some group."""
-
-APIS = [
-    ApiVersionsRequest,
-    MetadataRequest,
-    ProduceRequest,
-    InitProducerIdRequest,
-    ListOffsetsRequest,
-    OffsetForLeaderEpochRequest,
-    FetchRequest,
-    FindCoordinatorRequest,
-    JoinGroupRequest,
-    SyncGroupRequest,
-    HeartbeatRequest,
-    LeaveGroupRequest,
-    OffsetFetchRequest,
-    OffsetCommitRequest,
-]
 
 
 class Scene:
@@ -179,13 +148,13 @@ def _failures(api: Any, chosen: Iterable[Alteration]) -> str:
     return "\n".join(line for each in chosen if str(each) not in LEGAL for line in run(_heals(api, each)))
 
 
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.__name__)
+@pytest.mark.parametrize("api", [ApiVersionsRequest, *APIS], ids=lambda api: api.__name__)
 def test_some_wrong_values_cost_kafka_errors_and_right_ones_heal(api: Any) -> None:
     all_of_them = list(alterations(api))
     assert not _failures(api, random.Random(1).sample(all_of_them, min(3, len(all_of_them))))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.__name__)
+@pytest.mark.parametrize("api", [ApiVersionsRequest, *APIS], ids=lambda api: api.__name__)
 def test_wrong_values_cost_kafka_errors_and_right_ones_heal(api: Any) -> None:
     assert not _failures(api, alterations(api))

@@ -11,39 +11,10 @@ import pytest
 from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import KafkaError, UnsupportedVersion
-from aiokafka_lite.protocol.messages import (
-    FetchRequest,
-    FindCoordinatorRequest,
-    HeartbeatRequest,
-    InitProducerIdRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
-    ProduceRequest,
-    SyncGroupRequest,
-)
 from aiokafka_lite.testing.virtual_time import run
+from tests.embedded.cluster.apis import APIS
 from tests.embedded.cluster.simulation import memory_cluster
 
-APIS = [
-    ProduceRequest,
-    FetchRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    FindCoordinatorRequest,
-    JoinGroupRequest,
-    HeartbeatRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-    InitProducerIdRequest,
-    OffsetForLeaderEpochRequest,
-]
 CAPPED = [(api, version) for api in APIS for version in api.versions[:1] for version in (version, version + 1)]
 
 
