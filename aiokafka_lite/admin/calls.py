@@ -30,9 +30,10 @@ import anyio.abc
 
 from ..aio.retry import is_retriable
 from ..aio.service import Service, unwrapped
-from ..arguments import INT32_MAX, must_be
+from ..arguments import must_be
 from ..cluster.client import Client
 from ..cluster.topics import check_topic_name
+from ..config import LONGEST
 from ..errors import (
     BrokerError,
     ConnectionLost,
@@ -100,7 +101,7 @@ class Peer:
     @property
     def timeout_ms(self) -> int:
         """The milliseconds that the broker itself may take: a little less than the client waits."""
-        return max(1, round(min(self._timeout, INT32_MAX / 1000) * 900))
+        return max(1, round(min(self._timeout, LONGEST) * 900))
 
     async def send(self, request: Request[R], *, at_most: int | None = None) -> R:
         """Send the request once and return the response. ``at_most`` bounds the version."""

@@ -12,12 +12,10 @@ import random as _random
 from collections.abc import Callable
 
 from ..arguments import must_be
+from ..config import SHORTEST_PAUSE
 from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
 
 logger = logging.getLogger(__name__)
-
-SHORTEST = 0.001
-"""Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
 
 _MAX_DOUBLINGS = 64
 """After this many doublings any initial value is above any maximum; more would overflow a float."""
@@ -44,8 +42,8 @@ class Backoff:
     Use ``after(failures)`` to share one Backoff between callers that count their attempts themselves.
 
     ``function`` is the user's ``retry_backoff_function``: it gets the number of failures, from 1 on, and returns the
-    seconds to wait. It replaces doubling and jitter, within SHORTEST and ``at_most``. If it fails, the exponential
-    pause is used, and one warning is logged.
+    seconds to wait. It replaces doubling and jitter, within SHORTEST_PAUSE and ``at_most``. If it fails, the
+    exponential pause is used, and one warning is logged.
     """
 
     __slots__ = ("_at_most", "_failures", "_function", "_initial", "_jitter", "_maximum", "_random")
@@ -78,7 +76,7 @@ class Backoff:
         if self._function is not None:
             pause = self._own(self._function, failures + 1)
             if pause is not None:
-                return min(max(pause, SHORTEST), self._at_most)
+                return min(max(pause, SHORTEST_PAUSE), self._at_most)
         return self._step(failures) * (1 - self._jitter * self._random())
 
     def reset(self) -> None:

@@ -23,8 +23,8 @@ MAX_LEADER_EPOCH = 2**30
 correct response could have a higher one, so the client would ignore all later responses."""
 
 
-class Address(Protocol):
-    """A broker's id and address in a response."""
+class BrokerAddress(Protocol):
+    """A broker's id and address, in Metadata, Produce, Fetch and FindCoordinator responses."""
 
     @property
     def node_id(self) -> int: ...
@@ -46,19 +46,19 @@ def check_metadata(response: MetadataResponse) -> None:
         _check_topic(topic)
 
 
-def check_endpoint(endpoint: Address) -> None:
+def check_endpoint(endpoint: BrokerAddress) -> None:
     """Raise ProtocolError unless a client can connect to this broker."""
     wrong = _wrong_in(endpoint)
     if wrong:
         raise _senseless(wrong)
 
 
-def is_connectable(endpoint: Address) -> bool:
+def is_connectable(endpoint: BrokerAddress) -> bool:
     """Whether a client can connect to this broker, for hints: a wrong hint is ignored."""
     return not _wrong_in(endpoint)
 
 
-def _wrong_in(endpoint: Address) -> str:
+def _wrong_in(endpoint: BrokerAddress) -> str:
     if endpoint.node_id < 0:
         return f"a broker has the id {endpoint.node_id}"
     if not endpoint.host:

@@ -31,7 +31,7 @@ from ..errors import ErrorCode
 from ..protocol.messages import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ..protocol.schema import ZERO_UUID
 from ..types import Node, TopicPartition
-from .checks import MAX_LEADER_EPOCH, is_connectable
+from .checks import MAX_LEADER_EPOCH, BrokerAddress, is_connectable
 
 NO_TOPICS: MappingProxyType[str, TopicView] = MappingProxyType({})
 NO_NODES: Mapping[int, Node] = MappingProxyType({})
@@ -149,15 +149,9 @@ class ClusterView:
                 yield name
 
 
-class Endpoint(Protocol):
-    """A broker's address in Metadata, Produce, Fetch and FindCoordinator answers."""
+class Endpoint(BrokerAddress, Protocol):
+    """The same with the rack, which FindCoordinator responses lack."""
 
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
     @property
     def rack(self) -> str | None: ...
 

@@ -31,7 +31,7 @@ from ..errors import ConnectionLost, IllegalStateError, KafkaError, ProtocolErro
 from ..protocol.schema import Request
 from ..protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
 from ..protocol.versions import VersionTable
-from .connector import Connector, format_address
+from .connector import ADDRESS_ERRORS, Connector, format_address
 from .handshake import AgreedVersions, Handshake
 from .in_flight import InFlightRequests
 from .tls import alert
@@ -365,8 +365,7 @@ async def _connect(connector: Connector, host: str, port: int, wire: _Wire) -> N
         await connector.connect(host, port, lambda: wire)
     except KafkaError:
         raise
-    # A port outside the range is an OverflowError, a NUL in the host a ValueError.
-    except (OSError, OverflowError, ValueError) as error:
+    except ADDRESS_ERRORS as error:
         raise ConnectionLost(f"cannot connect to {wire.peer}: {error}", sent=False) from error
 
 

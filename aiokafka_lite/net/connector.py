@@ -44,7 +44,7 @@ def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-_REFUSED = (OSError, OverflowError, ValueError)
+ADDRESS_ERRORS = (OSError, OverflowError, ValueError)
 """What sockets and the resolver raise for an address. OverflowError: a port outside the range. ValueError: a NUL in the
 name, or a label of more than 63 characters (UnicodeError)."""
 
@@ -84,7 +84,7 @@ class TcpConnector:
             try:
                 with anyio.move_on_after(share):
                     connected = await _connect_socket(family, address, self._local_address)
-            except _REFUSED as error:
+            except ADDRESS_ERRORS as error:
                 failures.append(f"{_numeric(address)}: {_reason(error)}")
                 continue
             if connected is None:
@@ -136,7 +136,7 @@ async def _resolve(host: str, port: int) -> list[SocketAddress]:
         return [literal]  # no thread is needed
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except _REFUSED as error:
+    except ADDRESS_ERRORS as error:
         raise ConnectionLost(f"cannot resolve the host name {host!r}: {_reason(error)}", sent=False) from error
     addresses = [(family, address) for family, _, _, _, address in found]
     if not addresses:

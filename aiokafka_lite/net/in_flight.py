@@ -111,7 +111,7 @@ class InFlightRequests:
         self._protocol: ClientProtocol[_Promise] = ClientProtocol(peer)
         self._held: deque[_Held] = deque()
         self._is_logging_in = False
-        self._is_holding = False  # throttled or logging in again; one flag because each request reads it
+        self._is_holding = False  # rule 4
         self._was_throttled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka_lite.aio.byte_budget import ByteBudget
-from aiokafka_lite.aio.retry import SHORTEST, Backoff
+from aiokafka_lite.aio.retry import Backoff
+from aiokafka_lite.config import SHORTEST_PAUSE
 
 
 def test_pauses_double_up_to_the_maximum_and_can_be_reset() -> None:
@@ -156,7 +157,7 @@ def test_a_backoff_function_replaces_doubling_and_jitter_within_the_bound() -> N
     assert [backoff.next() for _ in range(4)] == [2.0, 4.0, 5.0, 5.0]
     backoff.reset()
     assert backoff.next() == 2.0
-    assert Backoff(0.1, 1.0, function=lambda failures: 0).next() == SHORTEST
+    assert Backoff(0.1, 1.0, function=lambda failures: 0).next() == SHORTEST_PAUSE
 
 
 @pytest.mark.parametrize("answer", [-1, None, "1", math.nan, math.inf, ZeroDivisionError()])
