@@ -168,13 +168,15 @@ async def test_readings_are_loaded_and_read_as_columns(newest: Kafka) -> None:
     "name, passed", [("test_invoices.py", 2), pytest.param("test_invoices_on_kafka.py", 1, marks=pytest.mark.real)]
 )
 async def test_a_users_own_tests(tmp_path: Path, name: str, passed: int) -> None:
-    if "kafka" in name and (problem := engine_problem()) is not None:
-        missing(problem)
+    options = ["-p", "no:cacheprovider"]
+    if "kafka" in name:
+        if (problem := engine_problem()) is not None:
+            missing(problem)
+        options += ["--override-ini", f"kafka_image={image(NEWEST)}"]
     directory = copytree(EXAMPLES / "testing", tmp_path / "users")
     configured = ("-c", str(directory / "pytest.ini"), "--rootdir", str(directory))
     async with started(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--override-ini", f"kafka_image={image(NEWEST)}"),
-        *(*configured, str(directory / name)),
+        *("-m", "pytest", "-q", *options, *configured, str(directory / name)),
         TESTCONTAINERS_RYUK_DISABLED="true",
     ) as run:
         await run.end()
