@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..protocol.records import replace_records, scan
+from ..protocol.records import replace_records
+from ..protocol.records.scan import scan
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
 

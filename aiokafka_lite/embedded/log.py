@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ..errors import ErrorCode
-from ..protocol.records import RecordBatch, RecordSpan, scan, split_batches
+from ..protocol.records import RecordBatch, split_batches
+from ..protocol.records.scan import RecordSpan, scan
 
 MAX_DECOMPRESSED_SIZE = 128 * 1024 * 1024
 

@@ -19,10 +19,10 @@ from ..protocol.records import (
     check_lengths,
     codec_of,
     replace_records,
-    scan,
     split_batches,
     why_not_produced,
 )
+from ..protocol.records.scan import scan
 from ..types import Compression
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE

@@ -188,7 +188,7 @@ def serialize(
     except RAISED as error:
         raise _not_serialized(serializer, topic, part, data, error) from error
     made = result if type(result) is bytes else _checked(serializer, topic, part, data, result)
-    is_changed = tuple(changeable) != headers if changeable else headers
+    is_changed = tuple(changeable) != headers
     return made, headers_of(topic, changeable) if is_changed else headers
 
 

@@ -22,7 +22,6 @@ from .compression import (
     decompress,
 )
 from .murmur2 import murmur2, partition_for_key
-from .scan import RecordSpan, scan
 
 __all__ = [
     "DEFAULT_MAX_DECOMPRESSED",
@@ -31,7 +30,6 @@ __all__ = [
     "BatchBuilder",
     "RecordBatch",
     "RecordColumns",
-    "RecordSpan",
     "append_record",
     "check_available",
     "check_lengths",
@@ -46,7 +44,6 @@ __all__ = [
     "partition_for_key",
     "replace_records",
     "rewrite_header",
-    "scan",
     "single_batch",
     "split_batches",
     "why_not_produced",

@@ -9,7 +9,8 @@ from aiokafka_lite.embedded.configs import TopicConfig
 from aiokafka_lite.embedded.log import Log, StoredBatch
 from aiokafka_lite.embedded.validator import MAX_RECORD_ERRORS, RecordsRejected, recompress, validate
 from aiokafka_lite.errors import ErrorCode
-from aiokafka_lite.protocol.records import RecordBatch, encode_batch, encode_records, scan
+from aiokafka_lite.protocol.records import RecordBatch, encode_batch, encode_records
+from aiokafka_lite.protocol.records.scan import scan
 from aiokafka_lite.types import Compression
 from tests.pure.records.test_batch import T, with_records
 from tests.pure.records.test_bombs import MB, at_most, batch_of
