@@ -16,14 +16,18 @@ from aiokafka_lite import (
     ConsumerGroup,
     ConsumerGroupHandler,
     ConsumerGroupSession,
+    ErrorCode,
     IllegalStateError,
     KafkaTimeout,
     Producer,
     TopicPartition,
 )
 from aiokafka_lite.metrics import BrokerTraffic
-from aiokafka_lite.protocol.messages import DescribeClusterRequest
-from tests.embedded.cluster.simulation import cluster_and_client, memory_cluster, simulated
+from aiokafka_lite.net.connector import TcpConnector
+from aiokafka_lite.protocol.messages import DescribeClusterRequest, DescribeClusterResponse, FindCoordinatorRequest
+from tests.embedded.cluster.simulation import cluster_and_client, memory_cluster, now, simulated
+
+DESCRIBE = DescribeClusterRequest(include_cluster_authorized_operations=False)
 
 
 @simulated
@@ -34,7 +38,7 @@ async def test_requests_and_bytes_are_counted_by_broker() -> None:
         before = client.traffic().get(2)
         assert before is None or before.requests == 0
         for _ in range(10):
-            await client.send(DescribeClusterRequest(include_cluster_authorized_operations=False), node=2)
+            await client.send(DESCRIBE, node=2)
         traffic = client.traffic()[2]
         # ApiVersions of the handshake is counted as well.
         assert (traffic.requests, traffic.responses, traffic.requests_in_flight) == (11, 11, 0)
@@ -104,6 +108,63 @@ async def test_a_consumer_group_reports_its_traffic_while_it_consumes() -> None:
         assert (await handler.snapshot)[1].bytes_received > 10_000
         await group.close()
         await consuming
+
+
+@simulated
+async def test_throttle_times_are_added_up() -> None:
+    def throttled(response: DescribeClusterResponse) -> DescribeClusterResponse:
+        response.throttle_time_ms = 1_500
+        return response
+
+    async with cluster_and_client(1) as (cluster, client):
+        cluster.on(DescribeClusterRequest, times=2).alter(throttled)
+        for _ in range(3):
+            await client.send(DESCRIBE, node=1)
+        assert client.traffic()[1].throttle_time == 3.0
+
+
+@simulated
+async def test_max_open_requests_bounds_the_written_requests_of_a_connection() -> None:
+    async with cluster_and_client(1, client={"max_open_requests": 2}) as (cluster, client):
+        await client.send(DESCRIBE, node=1)
+        before = client.traffic()[1].requests
+        cluster.on(DescribeClusterRequest).delay(10.0)
+        responses = [asyncio.ensure_future(client.send(DESCRIBE, node=1)) for _ in range(5)]
+        await asyncio.sleep(5.0)
+        assert client.traffic()[1].requests == before + 2
+        await asyncio.gather(*responses)
+        assert client.traffic()[1].requests == before + 5
+
+
+@simulated
+async def test_retry_backoff_function_paces_the_retries_of_requests() -> None:
+    settings = {"retry_backoff_function": lambda failures: 3.0 * failures}
+    async with cluster_and_client(1, client=settings) as (cluster, client):
+        cluster.on(FindCoordinatorRequest, times=2).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        before = now()
+        await client.coordinator("g")
+        assert now() - before == pytest.approx(3.0 + 6.0, abs=0.1)
+
+
+async def test_a_client_connects_from_local_address() -> None:
+    peers: set[str] = set()
+
+    class Server(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            peers.add(transport.get_extra_info("peername")[0])
+            transport.close()
+
+    server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    with pytest.raises(KafkaTimeout):
+        await Producer(f"{host}:{port}", local_address="127.0.0.9").start(timeout=0.5)
+    server.close()
+    assert peers == {"127.0.0.9"}
+
+
+def test_a_connector_excludes_local_address() -> None:
+    with pytest.raises(ConfigurationError, match="connector cannot be combined with local_address"):
+        Producer("localhost:9092", connector=TcpConnector(), local_address="127.0.0.9")
 
 
 @pytest.mark.parametrize(

@@ -445,6 +445,17 @@ async def test_an_attached_component_lives_within_the_owner() -> None:
     assert not others()
 
 
+async def test_only_the_owner_of_dropped_components_is_a_warning() -> None:
+    components = [Probe()]
+    components.append(Probe(lambda probe: probe.service.attach(components[0].service)))
+    service = components[1].service
+    await components[1].start()
+    with pytest.warns(ResourceWarning, match="unclosed Probe: use it in 'async with'") as caught:
+        components.clear()
+    assert len(caught) == 1
+    await service.close()
+
+
 async def test_the_failure_of_an_attached_component_is_the_owners() -> None:
     inner = Probe()
     outer = Probe(lambda probe: probe.service.attach(inner.service))
