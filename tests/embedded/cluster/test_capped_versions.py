@@ -10,7 +10,8 @@ import pytest
 
 from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
-from aiokafka_lite.errors import KafkaError, UnsupportedVersion
+from aiokafka_lite.errors import KafkaError, KafkaTimeout, UnsupportedVersion
+from aiokafka_lite.protocol.messages import MetadataRequest
 from aiokafka_lite.testing.virtual_time import run
 from tests.embedded.cluster.apis import APIS
 from tests.embedded.cluster.simulation import memory_cluster
@@ -68,3 +69,17 @@ def test_every_client_works_or_says_which_version_is_missing(api: Any, version: 
 
     for error in run(main()):
         assert error is None or isinstance(error, UnsupportedVersion), repr(error)
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_a_client_that_creates_no_topics_starts_at_an_old_broker(version: int) -> None:
+    """The switch came with version 4 of Metadata. A request for no topic works without it."""
+
+    async def main() -> None:
+        async with capped(MetadataRequest, version) as cluster:
+            settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "connector": cluster.connector}
+            async with Producer(**settings, allow_auto_create_topics=False) as producer:
+                with pytest.raises(KafkaTimeout, match=f"supports Metadata up to version {version}, which cannot"):
+                    await producer.send("t", b"x")
+
+    run(main())
