@@ -26,8 +26,9 @@ from tests.end_to_end.differential.running import (
     disagreements,
     until_ready,
 )
-from tests.end_to_end.differential.scenarios import Scenario, common_versions
+from tests.end_to_end.differential.scenario import common_versions
 from tests.end_to_end.differential.sides import Side
+from tests.end_to_end.differential.themes import scenario_of
 from tests.real.releases import NEWEST, wanted
 from tests.real.servers import Servers, Unavailable
 
@@ -159,7 +160,7 @@ async def embedded() -> AsyncIterator[Side]:
 @pytest.mark.real
 @pytest.mark.parametrize("seed", seeds())
 async def test_the_embedded_broker_answers_as_kafka_does(embedded: Side, real: Side, seed: int) -> None:
-    scenario = Scenario(seed, f"d{RUN}-{seed}-")
+    scenario = scenario_of(seed, f"d{RUN}-{seed}-")
     try:
         async for disagreement in disagreements(scenario, embedded, real, EXCEPTIONS):
             pytest.fail(str(disagreement))
@@ -168,7 +169,7 @@ async def test_the_embedded_broker_answers_as_kafka_does(embedded: Side, real: S
 
 
 def test_the_scenarios_use_every_version_that_both_brokers_support() -> None:
-    steps = itertools.chain.from_iterable(Scenario(seed, "p-").steps for seed in range(SEEDS))
+    steps = itertools.chain.from_iterable(scenario_of(seed, "p-").steps for seed in range(SEEDS))
     sent = {(step.kind.api_key, step.version) for step in steps}
     spoken = {(key, version) for key, versions in common_versions().items() for version in versions}
     assert spoken == sent

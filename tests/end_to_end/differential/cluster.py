@@ -1,0 +1,124 @@
+"""Random requests about the cluster: brokers, versions, leaders, reassignments, quotas."""
+
+from __future__ import annotations
+
+from aiokafka_lite.protocol import messages as m
+from tests.end_to_end.differential.scenario import Scenario
+from tests.end_to_end.differential.sides import Side
+
+
+def describe_cluster(scenario: Scenario) -> None:
+    operations = scenario.random.random() < 0.5
+    endpoint = scenario.random.choice([1, 1, 2, 3])
+    fenced = scenario.random.random() < 0.5
+
+    def make(side: Side, version: int) -> m.DescribeClusterRequest:
+        return m.DescribeClusterRequest(
+            include_cluster_authorized_operations=operations,
+            endpoint_type=endpoint if version >= 1 else 1,
+            include_fenced_brokers=fenced and version >= 2,
+        )
+
+    scenario.add(m.DescribeClusterRequest, make)
+
+
+def api_versions(scenario: Scenario) -> None:
+    names = [("name", "1.0"), ("a.b-c", "1"), ("", ""), ("a b", "1"), ("-a", "1"), ("ä", "1")]
+    software = scenario.random.choice(names)
+
+    def make(side: Side, version: int) -> m.ApiVersionsRequest:
+        if version < 3:
+            return m.ApiVersionsRequest()
+        return m.ApiVersionsRequest(client_software_name=software[0], client_software_version=software[1])
+
+    scenario.add(m.ApiVersionsRequest, make, only_of_scenario=True)
+
+
+def elect_leaders(scenario: Scenario) -> None:
+    random = scenario.random
+    topic = scenario.topic()
+    indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
+    wanted = [m.ElectLeadersTopic(topic=topic, partitions=indexes)]
+    kind = random.choice([0, 0, 1])
+    scenario.add(
+        m.ElectLeadersRequest,
+        lambda side, version: m.ElectLeadersRequest(
+            election_type=kind if version >= 1 else 0, topic_partitions=wanted, timeout_ms=1000
+        ),
+    )
+
+
+def reassignments(scenario: Scenario) -> None:
+    random = scenario.random
+    topic = scenario.topic()
+    indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
+    if random.random() < 0.5:
+        listed = random.choice([None, [m.ListPartitionReassignmentsTopic(name=topic, partition_indexes=indexes)], []])
+        scenario.add(
+            m.ListPartitionReassignmentsRequest,
+            lambda side, _: m.ListPartitionReassignmentsRequest(topics=listed, timeout_ms=1000),
+        )
+        return
+    parts = [
+        m.ReassignablePartition(
+            partition_index=index, replicas=random.choice([None, [1], [1], [7], [], [1, 1], [1, 7], [-1]])
+        )
+        for index in indexes
+    ]
+    wanted = [m.ReassignableTopic(name=topic, partitions=parts)]
+    keep = random.random() < 0.3
+
+    def make(side: Side, version: int) -> m.AlterPartitionReassignmentsRequest:
+        request = m.AlterPartitionReassignmentsRequest(topics=wanted, timeout_ms=1000)
+        if version >= 1:
+            request.allow_replication_factor_change = not keep
+        return request
+
+    scenario.add(m.AlterPartitionReassignmentsRequest, make)
+
+
+def describe_log_dirs(scenario: Scenario) -> None:
+    topic = scenario.topic()
+    indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
+    wanted = [m.DescribableLogDirTopic(topic=topic, partitions=indexes)]
+    scenario.add(m.DescribeLogDirsRequest, lambda side, _: m.DescribeLogDirsRequest(topics=wanted))
+
+
+def alter_client_quotas(scenario: Scenario) -> None:
+    """Only for client ids that do not exist, so that no client is throttled."""
+    random = scenario.random
+    entries = []
+    for number in random.sample(range(4), scenario.several(2)):
+        entity = _ENTITIES[number]
+        named = [
+            m.AlterClientQuotasRequestEntity(entity_type=kind, entity_name=f"{scenario.prefix}{name}")
+            for kind, name in entity
+        ]
+        keys = random.sample(_QUOTAS, scenario.several(2))
+        ops = [
+            m.AlterClientQuotasOperation(key=key, value=random.choice([1000.0, 5.5]), remove=random.random() < 0.3)
+            for key in keys
+        ]
+        entries.append(m.AlterClientQuotasRequestEntry(entity=named, ops=ops))
+    validate_only = random.random() < 0.2
+    scenario.add(
+        m.AlterClientQuotasRequest,
+        lambda side, _: m.AlterClientQuotasRequest(entries=entries, validate_only=validate_only),
+        changes=(f"{scenario.prefix}plain",),
+    )
+
+
+_ENTITIES = [[("user", "u")], [("client-id", "c")], [("user", "u"), ("client-id", "c")], [("stranger", "n")]]
+_QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "no.such.quota"]
+
+
+def describe_client_quotas(scenario: Scenario) -> None:
+    components = [
+        m.DescribeClientQuotasComponent(entity_type=kind, match_type=0, match=f"{scenario.prefix}{name}")
+        for kind, name in scenario.random.choice(_ENTITIES)
+    ]
+    strict = scenario.random.random() < 0.5
+    scenario.add(
+        m.DescribeClientQuotasRequest,
+        lambda side, _: m.DescribeClientQuotasRequest(components=components, strict=strict),
+    )

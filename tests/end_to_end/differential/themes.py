@@ -1,0 +1,130 @@
+"""What the scenario of a seed is about: records, topics, or a group.
+
+A scenario is made from its seed alone.
+"""
+
+from __future__ import annotations
+
+from tests.end_to_end.differential.cluster import (
+    alter_client_quotas,
+    api_versions,
+    describe_client_quotas,
+    describe_cluster,
+    describe_log_dirs,
+    elect_leaders,
+    reassignments,
+)
+from tests.end_to_end.differential.groups import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group_wrongly,
+    joined,
+    leave_group_wrongly,
+    left,
+    list_groups,
+    live_commit,
+    live_heartbeat,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+from tests.end_to_end.differential.records import (
+    delete_records,
+    describe_producers,
+    fetch,
+    fetch_session,
+    init_producer_id,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+from tests.end_to_end.differential.scenario import Scenario
+from tests.end_to_end.differential.topics import (
+    alter_configs,
+    create,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    describe_topic_partitions,
+    drop,
+    incremental_alter_configs,
+    metadata,
+)
+
+_KEEP = {"retention.ms": "-1"}
+"""The records are dated 2023: a broker deletes them as soon as it looks for expired records."""
+
+_SETTINGS: list[dict[str, str]] = [
+    {"message.timestamp.type": "LogAppendTime"},
+    {"cleanup.policy": "compact"},
+    {"cleanup.policy": "compact,delete"},
+    {"max.message.bytes": "1000"},
+    {"compression.type": "gzip"},
+    {"compression.type": "uncompressed"},
+    {"compression.type": "zstd"},
+    {"message.timestamp.before.max.ms": "1000"},
+    {"message.timestamp.after.max.ms": "1000"},
+    {"segment.bytes": "1048576", "retention.bytes": "-1"},
+    {"min.insync.replicas": "2"},
+]
+
+
+def _records(scenario: Scenario) -> None:
+    random = scenario.random
+    create(scenario, "plain", 3, _KEEP)
+    create(scenario, "a", 1, _KEEP | random.choice(_SETTINGS))
+    create(scenario, "b", 2, _KEEP | random.choice(_SETTINGS))
+    choices = [produce] * 6 + [fetch] * 4 + [list_offsets] * 3
+    choices += [offset_for_leader_epoch, init_producer_id, metadata, delete_records, fetch_session, describe_producers]
+    for _ in range(60):
+        random.choice(choices)(scenario)
+    drop(scenario)
+    for _ in range(5):
+        random.choice(choices)(scenario)
+
+
+def _topics(scenario: Scenario) -> None:
+    random = scenario.random
+    create(scenario, "plain", 2)
+    create(scenario, "a.b", 1, random.choice(_SETTINGS))
+    choices = [create_topics] * 5 + [metadata] * 4 + [describe_configs] * 3 + [incremental_alter_configs] * 2
+    choices += [alter_configs] * 2 + [create_partitions] * 3 + [delete_topics] * 2
+    choices += [describe_topic_partitions] * 2
+    choices += [alter_client_quotas, describe_client_quotas, describe_client_quotas]
+    choices += [produce, list_offsets, describe_cluster, api_versions, elect_leaders, reassignments, describe_log_dirs]
+    for _ in range(45):
+        random.choice(choices)(scenario)
+
+
+def _group(scenario: Scenario) -> None:
+    random = scenario.random
+    create(scenario, "plain", 2)
+    group = f"{scenario.prefix}group"
+    others = [find_coordinator, describe_groups, list_groups, offset_commit, offset_fetch, heartbeat, sync_group]
+    others += [delete_groups, offset_delete, join_group_wrongly, offset_fetch, offset_commit, leave_group_wrongly]
+    for _ in range(10):
+        random.choice(others)(scenario, group)
+    for _ in range(2):
+        instance = random.choice([None, None, f"{scenario.prefix}instance"])
+        joined(scenario, group, instance)
+        for _ in range(12):
+            random.choice([*others, live_heartbeat, live_commit, live_commit])(scenario, group)
+        left(scenario, group, instance)
+        for _ in range(6):
+            random.choice(others)(scenario, group)
+    delete_groups(scenario, group)
+
+
+_THEMES = (_records, _topics, _group)
+
+
+def scenario_of(seed: int, prefix: str) -> Scenario:
+    """The scenario of a seed. ``prefix`` makes names that no other scenario uses."""
+    round_number, theme = divmod(seed, len(_THEMES))
+    scenario = Scenario(seed, prefix, first_use=round_number)
+    _THEMES[theme](scenario)
+    return scenario
