@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded.connection import ServerStream
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, KafkaError
 from aiokafka_lite.protocol.connection import ClientProtocol
-from aiokafka_lite.protocol.messages import REQUESTS, MetadataRequest
+from aiokafka_lite.protocol.framing import FrameMemory
+from aiokafka_lite.protocol.messages import REQUESTS, MetadataRequest, ProduceRequest
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
@@ -161,6 +163,41 @@ async def test_the_requests_of_all_connections_share_one_bound() -> None:
         async with Peer(cluster) as peer:  # the memory is free again
             for _ in range(10):
                 assert (await peer.produce("t", produced(b"x" * 900_000, timestamp=-1))).error_code == 0
+
+
+async def test_requests_that_are_handled_count_until_they_are_answered_or_dropped() -> None:
+    configs = {"queued.max.request.bytes": "2000000"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:
+        await cluster.create_topic("t")
+        slow = cluster.on(ProduceRequest, times=None).delay(DEADLINE)
+        peers = [await Peer(cluster).__aenter__() for _ in range(10)]
+        for peer in peers:
+            peer.send(produce_request("t", produced(b"x" * 30_000, timestamp=-1)), 9)
+        connections = cluster.nodes[1].connections
+        await until(lambda: slow.hits == 10, "all requests are handled")
+        assert len(connections) == 10
+        for peer in peers:
+            peer.send(produce_request("t", produced(b"x" * 600_000, timestamp=-1)), 9)
+        await asyncio.sleep(0.01)
+        assert 1 <= len(connections) <= 3
+        slow.remove()
+        for peer in peers:
+            await peer.__aexit__(None, None, None)
+        await until(lambda: not connections, "the connections are closed")
+        async with Peer(cluster) as peer:  # the memory of requests without an answer is free again
+            answer = await peer.produce("t", produced(b"x" * 1_400_000, timestamp=-1))
+            assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_stream_that_was_released_holds_no_memory() -> None:
+    cluster = EmbeddedCluster(brokers=1, tcp=False)
+    memory = FrameMemory(1_000)
+    stream = ServerStream(cluster.nodes[1], 1_000, memory)
+    stream.frames_received([b"x" * 10])
+    assert memory.held == 10
+    stream.release_all()
+    stream.frames_received([b"x" * 10])
+    assert memory.held == 0
 
 
 async def test_half_sent_frames_do_not_shut_out_small_requests() -> None:

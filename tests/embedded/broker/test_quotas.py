@@ -17,6 +17,8 @@ from aiokafka_lite.protocol.messages import (
     AlterClientQuotasRequestEntity,
     AlterClientQuotasRequestEntry,
     CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClientQuotasComponent,
@@ -208,8 +210,18 @@ def test_the_quota_of_controller_mutations_refuses_or_delays_by_version() -> Non
                 began = loop.time()
                 assert (await peer.ask(topics("b"), 7)).topics[0].error_code == 0
                 assert loop.time() - began == pytest.approx(9.0, abs=0.1)  # the broker did not read meanwhile
-                old = await peer.ask(DeleteTopicsRequest(topic_names=["b"], timeout_ms=1), 3)
-                assert (old.responses[0].error_code, old.throttle_time_ms > 0) == (0, True)
+                async with Peer(cluster) as other:  # the same client, on a connection that waits for nothing
+                    assert (await other.ask(topics("c"), 7)).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+                async with Peer(cluster) as other:
+                    old = await other.ask(topics("c"), 5)
+                    assert (old.topics[0].error_code, old.throttle_time_ms > 0) == (0, True)
+                await asyncio.sleep(100)
+                grown = CreatePartitionsTopic(name="a", count=32, assignments=None)
+                request = CreatePartitionsRequest(topics=[grown], timeout_ms=1, validate_only=False)
+                added = await peer.ask(request, 3)
+                assert (added.results[0].error_code, added.throttle_time_ms) == (0, pytest.approx(1_000, abs=10))
+                deleted = await peer.ask(DeleteTopicsRequest(topic_names=["b"], timeout_ms=1), 3)  # 20 more
+                assert (deleted.responses[0].error_code, deleted.throttle_time_ms > 0) == (0, True)
 
     run(main())
 

@@ -103,9 +103,12 @@ def test_compacted_topics_are_compacted_by_their_settings() -> None:
             await cluster.create_topic("quick", configs=base)
             await cluster.create_topic("late", configs={**base, "min.compaction.lag.ms": "100000"})
             await cluster.create_topic("dirty", configs={**base, "min.cleanable.dirty.ratio": "0.9"})
-            await cluster.create_topic(
-                "soon", configs={**base, "min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "60000"}
-            )
+            await cluster.create_topic(  # the lag closes a segment that segment.ms would keep open
+                "soon",
+                configs={
+                    "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "60000"
+                },
+            )  # fmt: skip
             names = ("quick", "late", "dirty", "soon")
 
             async def write(*keys: bytes) -> None:
