@@ -144,8 +144,8 @@ class Coordinator:
             config,
             self._channel,
             self.member,
-            reading,
             place=self._place,
+            is_overdue=self._is_overdue,
             post=self._post,
             on_answer=lambda code, node_id: self._record(code, node_id, "Heartbeat"),
             on_error=self._report,
@@ -213,8 +213,14 @@ class Coordinator:
             before = self.member.state
             # The user may read again in the turn in which the event was posted. The member would leave, and that read
             # would wait without end: it has posted no Polled, because the member was in the group.
-            if isinstance(event, PollOverdue) and self._is_read():
-                continue
+            if isinstance(event, PollOverdue):
+                if not self._is_overdue():
+                    continue
+                logger.warning(
+                    "%r leaves the group: no records were requested for more than max_poll_interval = %g s",
+                    self.member,
+                    self._config.max_poll_interval,
+                )
             # The next event is handled only after ``_follow``: it would meet a member whose actions are not performed.
             if self._is_large(event):
                 actions = await asyncio.to_thread(self.member.handle, event)
@@ -229,8 +235,10 @@ class Coordinator:
             self._follow()
         self._gone.set()
 
-    def _is_read(self) -> bool:
-        return self._reading.idle_for(asyncio.get_running_loop().time()) <= self._config.max_poll_interval
+    def _is_overdue(self) -> bool:
+        """Whether the user has not read for more than ``max_poll_interval``, and the member must leave for it."""
+        idle = self._reading.idle_for(asyncio.get_running_loop().time())
+        return idle > self._config.max_poll_interval and self.member.state.sends_heartbeats
 
     def _is_large(self, event: Event) -> bool:
         """Whether the member takes long to handle this event, because it leads a large group."""

@@ -35,7 +35,6 @@ from ..net.connection import Purpose
 from .coordinator_channel import CoordinatorChannel, is_retriable_by_member
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member
-from .reading import Reading
 from .requests import heartbeat_request
 
 logger = logging.getLogger(__name__)
@@ -53,8 +52,9 @@ _RENEWS_SESSION = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.CO
 class Heartbeats:
     """The heartbeat task of one member. Owner: the group coordinator.
 
-    ``post`` sends an event to the member. ``on_answer(code, node_id)`` and ``on_error(error)`` get the outcome of each
-    heartbeat. The member is read, never changed.
+    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``. ``post`` sends an event to the member.
+    ``on_answer(code, node_id)`` and ``on_error(error)`` get the outcome of each heartbeat. The member is read, never
+    changed.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class Heartbeats:
         config: GroupConfig,
         channel: CoordinatorChannel,
         member: Member,
-        reading: Reading,
         *,
         place: str,
+        is_overdue: Callable[[], bool],
         post: Callable[[Event], None],
         on_answer: Callable[[ErrorCode, int], None],
         on_error: Callable[[KafkaError], None],
@@ -74,8 +74,8 @@ class Heartbeats:
         self._config = config
         self._channel = channel
         self._member = member
-        self._reading = reading
         self._place = place
+        self._is_overdue = is_overdue
         self._post = post
         self._on_answer = on_answer
         self._on_error = on_error
@@ -129,13 +129,7 @@ class Heartbeats:
             was_blocked = late > interval
             if not self._member.needs_session:
                 continue  # the state changed during the pause
-            is_read = self._reading.idle_for(loop.time()) <= self._config.max_poll_interval
-            if not is_read and self._member.state.sends_heartbeats:
-                logger.warning(
-                    "%r leaves the group: no records were requested for more than max_poll_interval = %g s",
-                    self._member,
-                    self._config.max_poll_interval,
-                )
+            if self._is_overdue():
                 self._post(PollOverdue())
                 await asyncio.sleep(0)  # rule 2
             elif await self._send():

@@ -346,7 +346,7 @@ async def test_poll_keeps_its_timeout_during_rebalances_and_without_a_coordinato
 
 @each_mode
 async def test_a_member_that_does_not_read_leaves_and_joins_again_with_the_next_read(
-    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(cluster, ORDERS[0], 5)
     worker = Worker(cluster, ownership, "worker", max_poll_interval=20.0, **settings)
@@ -356,6 +356,7 @@ async def test_a_member_that_does_not_read_leaves_and_joins_again_with_the_next_
         assert consumer.membership is MemberState.STABLE
         await asyncio.sleep(5.0)
         assert consumer.membership is MemberState.UNJOINED
+        assert "no records were requested for more than max_poll_interval = 20 s" in caplog.text
         assert [what for _, what, _ in ownership.events] == ["assigned", "lost"]
         assert len(cluster.history.of(LeaveGroupRequest)) == 1
         assert len(await read_all(consumer, 5)) == 5  # the member never read beyond them
@@ -363,7 +364,7 @@ async def test_a_member_that_does_not_read_leaves_and_joins_again_with_the_next_
 
 
 async def test_a_read_in_the_turn_in_which_a_member_is_found_overdue_keeps_it_in_the_group(
-    cluster: EmbeddedCluster,
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The heartbeats task and the user wake in the same turn of the loop, which was blocked."""
     fill(cluster, ORDERS[0], 5)
@@ -381,6 +382,7 @@ async def test_a_read_in_the_turn_in_which_a_member_is_found_overdue_keeps_it_in
         loop.now += 25.0
         await asyncio.sleep(60.0)
         assert consumer.membership is MemberState.STABLE
+        assert "leaves the group" not in caplog.text
         fill(cluster, ORDERS[0], 1)
         await reading
 
