@@ -57,6 +57,7 @@ class Positions:
         if group is not None and coordinator is not None:
             with deadline(limit, lambda: f"no assignment within {limit:g} s; the membership is {coordinator.member!r}"):
                 await core.service.while_running(group.wait_assigned())
+            core.service.check()  # while the consumer closes, it has lost what it was assigned
         return tuple(self._subscription.partitions)
 
     # Moving.

@@ -629,6 +629,25 @@ async def test_waiting_for_an_assignment_ends_with_the_timeout(cluster: Embedded
             await consumer.wait_assigned(timeout=5.0)
 
 
+async def test_waiting_for_an_assignment_ends_with_the_consumer(cluster: EmbeddedCluster) -> None:
+    """The consumer is closed at each turn around its assignment: the wait never returns an empty assignment."""
+    outcomes: set[object] = set()
+    for turns in range(60):
+        consumer = member_of(cluster)
+        await consumer.start()
+        waiting = asyncio.create_task(consumer.wait_assigned())
+        while consumer.membership is not MemberState.SYNCING:
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await consumer.close()
+        try:
+            outcomes.add(await waiting)
+        except IllegalStateError as error:
+            outcomes.add(type(error))
+    assert outcomes == {IllegalStateError, tuple(ORDERS)}
+
+
 def test_the_constructor_checks_the_settings() -> None:
     for wrong in (
         {"group_id": ""},
