@@ -327,11 +327,15 @@ class Consumer(Component, Generic[K, V]):
 
         Returns False if the record was marked before, or if its partition is no longer assigned. In the second case,
         the new owner reads the record again, and the next ``commit()`` lists the partition in ``refused``. A partition
-        whose returned records are all marked does not delay a rebalance.
+        whose returned records are all marked does not delay a rebalance. Records of a ``PartitionReader`` are marked
+        one by one: without a record, the result is then False.
         """
         checked = None if record is None else checked_record(record)
         group = self._core.require_group()
-        return group.tracker.mark_all() if checked is None else group.mark(checked, metadata)
+        if checked is None:
+            # Not the records of partition readers: other tasks may still process some of them.
+            return group.tracker.mark_all() and not self._core.partition_readers
+        return group.mark(checked, metadata)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None

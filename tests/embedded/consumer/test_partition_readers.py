@@ -210,5 +210,11 @@ async def test_marks_of_a_reader_are_committed(orders: EmbeddedCluster) -> None:
         records = await reader.poll(max_records=5, timeout=5.0)
         assert len(records) == 5
         assert not (await consumer.commit()).committed
-        consumer.mark(records[3])
+        assert not consumer.mark()  # another task could still process some of them
+        assert not (await consumer.commit()).committed
+        assert consumer.mark(records[3])
         assert (await consumer.commit()).committed[FIRST].offset == 4
+        consumer.assign([SECOND])
+        assert len(await consumer.poll(max_records=5, timeout=5.0)) == 5
+        assert consumer.mark()
+        assert (await consumer.commit()).committed[SECOND].offset == 5
