@@ -8,7 +8,7 @@ Rules of this file:
 2. A position moves when a record is returned, never before. A method that awaits takes nothing before its last await.
 3. A turn ends between batches only. In the middle of a batch it would leave one unpacked batch per partition in memory.
 4. A read raises an error only if it has no records to return: records before an error are returned first. The same
-applies to exceptions of the user's callbacks (``raise_once``), which no read has caused.
+   applies to exceptions of the user's callbacks (``raise_once``), which no read has caused.
 """
 
 from __future__ import annotations

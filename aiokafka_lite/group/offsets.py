@@ -4,7 +4,7 @@ Rules of this file:
 
 Rule 1: An offset is that of the *next* record to read.
 Rule 2: A mark says that all records before it are processed. It only moves forward; ``reset`` moves both ways. An
-offset that was only fetched or returned is never committed.
+        offset that was only fetched or returned is never committed.
 Rule 3: Only assigned partitions can be marked and committed. The broker checks the member and not its partitions, so
         this client alone can see that another member reads a partition now.
 Rule 4: Commits of one member are sent one at a time. Two at once could overtake each other when they are retried, and
