@@ -28,16 +28,13 @@ from aiokafka_lite.protocol.messages import (
     JoinGroupResponse,
     JoinGroupResponseMember,
     OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
     SyncGroupRequest,
     SyncGroupResponse,
 )
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import ORDERS, member_of, read_all, until_stable
+from tests.embedded.group.test_offsets import offsets_answer
 from tests.waiting import until
 
 
@@ -113,31 +110,9 @@ async def test_a_broken_member_is_left_out_and_the_others_read_on(
 # Offsets.
 
 
-def offsets_answer(request: OffsetFetchRequest, partitions: list[int]) -> OffsetFetchResponse:
-    (group,) = request.groups
-    (topic,) = group.topics or ()
-    return OffsetFetchResponse(
-        groups=[
-            OffsetFetchResponseGroup(
-                group_id=group.group_id,
-                topics=[
-                    OffsetFetchResponseTopics(
-                        name=topic.name,
-                        topic_id=topic.topic_id,
-                        partitions=[
-                            OffsetFetchResponsePartitions(partition_index=each, committed_offset=3, error_code=0)
-                            for each in partitions
-                        ],
-                    )
-                ],
-            )
-        ]
-    )
-
-
 async def test_offsets_of_partitions_that_were_not_asked_for_are_ignored(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 5)
-    cluster.on(OffsetFetchRequest).answer(lambda request: offsets_answer(request, [*range(6), 77]), times=None)
+    cluster.on(OffsetFetchRequest).answer(lambda request: offsets_answer(request, [*range(6), 77], 3), times=None)
     async with member_of(cluster) as consumer:
         assert [record.offset for record in await read_all(consumer, 2)] == [3, 4]
         assert len(cluster.history.of(OffsetFetchRequest)) == 1
@@ -146,7 +121,7 @@ async def test_offsets_of_partitions_that_were_not_asked_for_are_ignored(cluster
 async def test_an_answer_without_the_offsets_asked_for_is_retried_at_a_bounded_rate(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 5)
     async with member_of(cluster) as consumer:
-        with cluster.on(OffsetFetchRequest, times=None).answer(lambda each: offsets_answer(each, [77]), times=None):
+        with cluster.on(OffsetFetchRequest, times=None).answer(lambda each: offsets_answer(each, [77], 3), times=None):
             assert await consumer.poll(timeout=20.0) == []  # not from the beginning: the offsets are not known
             with pytest.raises(KafkaTimeout, match=r"did not answer for orders-0"):
                 await consumer.committed(ORDERS, timeout=10.0)
@@ -216,7 +191,7 @@ class WatchedRange(RangeStrategy):
 async def test_the_leader_of_a_large_group_computes_in_a_thread(cluster: EmbeddedCluster, others: int) -> None:
     metadata = write_subscription(["orders"], (), -1, None, None)
     names = ["me", *(f"other-{each}" for each in range(others))]
-    sent: list[int] = []
+    sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def crowd(request: JoinGroupRequest) -> JoinGroupResponse:
         members = [JoinGroupResponseMember(member_id=name, group_instance_id=None, metadata=metadata) for name in names]
@@ -225,13 +200,13 @@ async def test_the_leader_of_a_large_group_computes_in_a_thread(cluster: Embedde
         )
 
     def take(request: SyncGroupRequest) -> SyncGroupResponse:
-        sent.append(len(request.assignments))
+        sent.set_result(len(request.assignments))
         return SyncGroupResponse(error_code=0, assignment=b"")
 
     strategy = WatchedRange()
     cluster.on(JoinGroupRequest).answer(crowd)
     cluster.on(SyncGroupRequest).answer(take)
     async with member_of(cluster, strategies=[strategy]):
-        await until(lambda: sent)
-    assert sent == [1 + others]
+        async with asyncio.timeout(100_000.0):  # virtual time runs on while the thread computes
+            assert await sent == 1 + others
     assert (strategy.threads[0] == threading.get_ident()) is (others < 1_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +14,14 @@ from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import CommitFailed, ConfigurationError, ErrorCode, IllegalStateError, KafkaTimeout
-from aiokafka_lite.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka_lite.protocol.messages import (
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
 from tests.embedded.consumer.logs import fill, take
 from tests.embedded.group.members import ORDERS, Ownership, Worker, member_of, read_all, until_stable
@@ -30,6 +38,20 @@ async def committed(cluster: EmbeddedCluster, partition: TopicPartition = FIRST)
     async with member_of(cluster, topics=()) as reader:
         found = (await reader.committed([partition]))[partition]
         return None if found is None else found.offset
+
+
+def offsets_answer(
+    request: OffsetFetchRequest, partitions: Iterable[int], offset: int, code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponse:
+    """The same answer for each of these partitions of the only topic."""
+    (group,) = request.groups
+    (topic,) = group.topics or ()
+    answers = [
+        OffsetFetchResponsePartitions(partition_index=each, committed_offset=offset, error_code=code)
+        for each in partitions
+    ]
+    named = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=group.group_id, topics=[named])])
 
 
 async def test_the_record_in_hand_is_never_committed(cluster: EmbeddedCluster) -> None:
@@ -171,38 +193,9 @@ async def test_many_commits_at_once_end_with_the_newest(cluster: EmbeddedCluster
 
 
 async def test_offsets_of_an_open_transaction_are_awaited(cluster: EmbeddedCluster) -> None:
-    def unstable(request: OffsetFetchRequest) -> Any:
-        from aiokafka_lite.protocol.messages import (
-            OffsetFetchResponse,
-            OffsetFetchResponseGroup,
-            OffsetFetchResponsePartitions,
-            OffsetFetchResponseTopics,
-        )
-
+    def unstable(request: OffsetFetchRequest) -> OffsetFetchResponse:
         assert request.require_stable
-        (group,) = request.groups
-        return OffsetFetchResponse(
-            groups=[
-                OffsetFetchResponseGroup(
-                    group_id=group.group_id,
-                    topics=[
-                        OffsetFetchResponseTopics(
-                            name=topic.name,
-                            topic_id=topic.topic_id,
-                            partitions=[
-                                OffsetFetchResponsePartitions(
-                                    partition_index=index,
-                                    committed_offset=-1,
-                                    error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
-                                )
-                                for index in topic.partition_indexes
-                            ],
-                        )
-                        for topic in group.topics or ()
-                    ],
-                )
-            ]
-        )
+        return offsets_answer(request, range(len(ORDERS)), -1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
     cluster.on(OffsetFetchRequest, times=4).answer(unstable, times=4)
     async with member_of(cluster) as consumer:
