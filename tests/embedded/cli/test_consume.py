@@ -69,17 +69,21 @@ def job(**changes: Any) -> Job:
     return Job(**{**made, **changes})
 
 
+async def slow_orders(cluster: EmbeddedCluster, partitions: int, chance: random.Random) -> InMemory:
+    """A connection to a topic with 50 records in each partition; the brokers answer some requests late."""
+    await cluster.create_topic("orders", partitions=partitions)
+    for number in range(partitions):
+        fill(cluster, TopicPartition("orders", number), 50)
+    for request in chance.sample(REQUESTS, 3):
+        cluster.on(request, times=chance.randint(1, 3)).delay(chance.choice([0.05, 0.3, 1.0, 4.0]))
+    return InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+
+
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_new_group_reads_everything_up_to_the_end(
     cluster: EmbeddedCluster, seed: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    await cluster.create_topic("orders", partitions=2)
-    for number in range(2):
-        fill(cluster, TopicPartition("orders", number), 50)
-    chance = random.Random(seed)
-    for request in chance.sample(REQUESTS, 3):
-        cluster.on(request, times=chance.randint(1, 3)).delay(chance.choice([0.05, 0.3, 1.0, 4.0]))
-    connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+    connection = await slow_orders(cluster, 2, random.Random(seed))
     assert await consume(connection, job()) == 0
     lines = sorted(map(int, capfd.readouterr().out.split()))
     assert lines == sorted([*range(50)] * 2)
@@ -93,32 +97,28 @@ async def test_an_unknown_topic_of_a_group_is_an_error(cluster: EmbeddedCluster)
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_a_command_that_is_stopped_at_any_time_ends_without_an_error(
-    cluster: EmbeddedCluster, seed: int
+    cluster: EmbeddedCluster, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.create_topic("orders", partitions=2)
     fill(cluster, TopicPartition("orders", 0), 50)
     chance = random.Random(seed)
     for request in REQUESTS:
-        cluster.on(request, times=1).delay(0.5)
+        cluster.on(request, times=3).delay(0.5)
     connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
     command = asyncio.create_task(consume(connection, job(start="10", until_end=False)))
-    await asyncio.sleep(chance.uniform(0.0, 5.0))
+    await asyncio.sleep(chance.uniform(0.0, 8.0))
     command.cancel()
     with pytest.raises(asyncio.CancelledError):
         await command
+    assert "failed to close" not in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_two_commands_of_one_group_read_everything_between_them(
     cluster: EmbeddedCluster, seed: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    await cluster.create_topic("orders", partitions=4)
-    for number in range(4):
-        fill(cluster, TopicPartition("orders", number), 50)
     chance = random.Random(seed)
-    for request in chance.sample(REQUESTS, 3):
-        cluster.on(request, times=chance.randint(1, 3)).delay(chance.choice([0.05, 0.3, 1.0, 4.0]))
-    connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+    connection = await slow_orders(cluster, 4, chance)
 
     async def later() -> int:
         await asyncio.sleep(chance.uniform(0.0, 10.0))
@@ -126,3 +126,17 @@ async def test_two_commands_of_one_group_read_everything_between_them(
 
     assert await asyncio.gather(consume(connection, job()), later()) == [0, 0]
     assert set(Counter(map(int, capfd.readouterr().out.split()))) == set(range(50))
+
+
+@pytest.mark.parametrize("pause", [1.0, 3.0, 5.0])
+async def test_a_rebalance_during_the_wait_for_a_position_is_no_error(cluster: EmbeddedCluster, pause: float) -> None:
+    await cluster.create_topic("orders", partitions=4)
+    for node in cluster.nodes:
+        cluster.on(ListOffsetsRequest, node=node, nth=2).delay(8.0)
+    connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+
+    async def later() -> int:
+        await asyncio.sleep(pause)
+        return await consume(connection, job())
+
+    assert await asyncio.gather(consume(connection, job()), later()) == [0, 0]
