@@ -167,9 +167,12 @@ async def test_a_single_reset_is_not_delayed(orders: EmbeddedCluster) -> None:
         assert asyncio.get_running_loop().time() - began < 0.05
 
 
-async def test_a_log_that_always_diverges_is_asked_with_a_growing_pause(orders: EmbeddedCluster) -> None:
+@pytest.mark.parametrize(("end", "position"), [(5, 5), (-1, 50)], ids=["at an offset", "at no offset"])
+async def test_a_log_that_always_diverges_is_asked_with_a_growing_pause(
+    orders: EmbeddedCluster, end: int, position: int
+) -> None:
     def diverging(request: FetchRequest) -> FetchResponse:
-        return fetched(request, diverging_epoch=FetchResponseDivergingEpoch(epoch=0, end_offset=5))
+        return fetched(request, diverging_epoch=FetchResponseDivergingEpoch(epoch=0, end_offset=end))
 
     fault = orders.on(FetchRequest, times=None).answer(diverging)
     async with consumer_of(orders) as consumer:
@@ -178,7 +181,7 @@ async def test_a_log_that_always_diverges_is_asked_with_a_growing_pause(orders: 
         assert await consumer.poll(timeout=SECONDS) == []
         assert fault.hits <= MOST_REQUESTS / 2
         fault.remove()
-        assert (await take(consumer, 1))[0].offset == 5
+        assert (await take(consumer, 1))[0].offset == position
 
 
 @pytest.mark.parametrize("replica", [2, 99], ids=["another broker", "a broker that does not exist"])

@@ -119,6 +119,8 @@ async def test_a_reader_ends_when_the_consumer_is_closed(orders: EmbeddedCluster
         waiting = asyncio.create_task(collect(reader, 1))
         await asyncio.sleep(1.0)
     assert await waiting == []
+    with pytest.raises(StopAsyncIteration):
+        await anext(reader)
     with pytest.raises(IllegalStateError, match="closed"):
         await reader.poll()
 

@@ -104,7 +104,6 @@ async def test_an_assigned_partition_whose_topic_is_deleted_is_an_error(cluster:
         await cluster.delete_topic("other")
         with pytest.raises(UnknownTopic, match="other-0"):
             await consumer.poll(timeout=200.0)
-        await asyncio.sleep(0)
 
 
 async def test_a_member_waits_for_a_partition_that_its_broker_lists_late(cluster: EmbeddedCluster) -> None:

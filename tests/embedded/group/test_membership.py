@@ -622,6 +622,29 @@ async def test_after_unsubscribing_the_next_assignment_is_waited_for(cluster: Em
         assert await consumer.wait_assigned() == (TopicPartition("narrow", 0),)
 
 
+async def test_after_a_loss_the_next_assignment_is_waited_for(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, max_poll_interval=20.0) as consumer:
+        await consumer.wait_assigned()
+        await asyncio.sleep(30.0)
+        with pytest.raises(KafkaTimeout, match="no assignment within 5 s"):
+            await consumer.wait_assigned(timeout=5.0)
+        with pytest.raises(IllegalStateError, match="wait_assigned"):
+            consumer.pause()
+        assert await consumer.poll(timeout=10.0) == []
+        assert sorted(await consumer.wait_assigned()) == ORDERS
+
+
+async def test_an_assignment_is_waited_for_until_the_listener_has_returned(cluster: EmbeddedCluster) -> None:
+    class Slow(RebalanceListener):
+        async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            await asyncio.sleep(10.0)
+
+    async with member_of(cluster, listener=Slow()) as consumer:
+        began = asyncio.get_running_loop().time()
+        assert sorted(await consumer.wait_assigned()) == ORDERS
+        assert asyncio.get_running_loop().time() - began >= 10.0
+
+
 async def test_waiting_for_an_assignment_ends_with_the_timeout(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         cluster.on(JoinGroupRequest, times=None).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)

@@ -147,6 +147,16 @@ async def test_an_iteration_of_a_task_that_ended_does_not_hold_the_consumer(clus
         assert (await take(consumer, 1))[0].offset == 1
 
 
+async def test_an_iteration_before_the_last_poll_does_not_hold_the_consumer(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        iteration = aiter(consumer)
+        await anext(iteration)
+        consumer.mark()
+        for _ in range(2):  # the second poll finds records in hand, and not those of the iteration
+            assert await asyncio.create_task(consumer.poll(2, timeout=5.0))
+        assert (await anext(iteration)).offset == 5
+
+
 async def test_several_tasks_may_read_without_a_group(cluster: EmbeddedCluster) -> None:
     offsets: list[int] = []
 
