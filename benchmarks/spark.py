@@ -32,14 +32,11 @@ from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.spark import register
 from aiokafka_lite.spark.jvm import use_java
+from benchmarks.kafka import KEYS, VALUE, apache_kafka
 from benchmarks.spark_peers import Confluent, Synthetic
-from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
 
 ROUNDS = 3
 PARTITIONS = 4
-VALUE = b"v" * 100
-KEYS = [b"key-%05d" % number for number in range(1000)]
 AT_ONCE = 50_000
 
 Read = Callable[[], object]
@@ -200,15 +197,8 @@ def imports() -> None:
 def main() -> None:
     numbers = [argument for argument in sys.argv[1:] if argument.isdecimal()]
     count = int(numbers[0]) * 1000 if numbers else 1_000_000
-    servers = Servers()
-    try:
-        server, kind = servers.get(next((name for name in wanted("default") if name != "embedded"), NEWEST))
-    except Unavailable as problem:
-        print(f"no Kafka: {problem}")
-        return
-    try:
-        print(f"Kafka: {kind}; {count:,} records\n")
-        address = server.bootstrap_servers
+    with apache_kafka() as (address, name):
+        print(f"{name}; {count:,} records\n")
         topic, small = "spark", "few"
         asyncio.run(fill(address, topic, PARTITIONS, count))
         asyncio.run(fill(address, small, 1, 80))
@@ -220,8 +210,6 @@ def main() -> None:
         micro_batches(spark, address, small)
         imports()
         spark.stop()
-    finally:
-        servers.stop()
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from benchmarks.kafka import apache_kafka
 from benchmarks.spark import PARTITIONS, fill, noop, session, timed
-from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
 
 
 class ConfluentSink(DataSource):
@@ -102,15 +101,8 @@ def copy(spark: SparkSession, servers: str) -> None:
 def main() -> None:
     numbers = [argument for argument in sys.argv[1:] if argument.isdecimal()]
     count = int(numbers[0]) * 1000 if numbers else 1_000_000
-    servers = Servers()
-    try:
-        server, kind = servers.get(next((name for name in wanted("default") if name != "embedded"), NEWEST))
-    except Unavailable as problem:
-        print(f"no Kafka: {problem}")
-        return
-    try:
-        print(f"Kafka: {kind}; {count:,} rows\n")
-        address = server.bootstrap_servers
+    with apache_kafka() as (address, name):
+        print(f"{name}; {count:,} rows\n")
         for topic in ("spark-ours", "spark-theirs", "spark-copy"):
             asyncio.run(fill(address, topic, PARTITIONS, 0))
         asyncio.run(fill(address, "spark-source", PARTITIONS, count))
@@ -120,8 +112,6 @@ def main() -> None:
             compare_writes(spark, address, count, compression)
         timed(spark, {"this package": lambda: copy(spark, address)}, count, "availableNow, topic to topic")
         spark.stop()
-    finally:
-        servers.stop()
 
 
 if __name__ == "__main__":
