@@ -786,6 +786,20 @@ def test_a_static_member_of_a_generation_is_fenced_by_another_client() -> None:
     assert isinstance(driver.heartbeat(ErrorCode.FENCED_INSTANCE_ID)[-1], Fail)
 
 
+def test_a_static_member_that_is_fenced_when_it_joins_again_is_fenced_by_another_client() -> None:
+    driver = Driver(instance_id="one").settle(0)
+    revoke = only(driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), Revoke)
+    join = only(driver.member.handle(Released(revoke.number)), SendJoin)
+    only(driver.refuse_join(join, ErrorCode.FENCED_INSTANCE_ID), Fail)
+
+
+def test_a_deleted_topic_of_which_a_member_owns_nothing_causes_no_rebalance() -> None:
+    driver = Driver().settle(0)
+    assert driver.member.handle(Subscribe(frozenset({"t", "left"}), lazily=True)) == []
+    assert driver.state is MemberState.STABLE
+    only(driver.member.handle(Subscribe(frozenset({"left"}), lazily=True)), Revoke)
+
+
 @pytest.mark.parametrize("state", ["JOINING", "SYNCING"])
 def test_a_cooperative_member_whose_session_expires_during_a_rebalance_loses_its_partitions(state: str) -> None:
     driver = Driver(CooperativeStickyStrategy()).settle(0, 1)
