@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .requests import *
     from .sasl import *
     from .topics import *
+    from .transactions import *
 
 _NAMES = {
     "api_versions": """
@@ -120,6 +121,17 @@ _NAMES = {
         CreatableTopicResult CreatePartitionsAssignment CreatePartitionsRequest CreatePartitionsResponse
         CreatePartitionsTopic CreatePartitionsTopicResult CreateTopicsRequest CreateTopicsResponse
         DeletableTopicResult DeleteTopicsRequest DeleteTopicsResponse DeleteTopicState
+    """,
+    "transactions": """
+        AddOffsetsToTxnRequest AddOffsetsToTxnResponse AddPartitionsToTxnPartitionResult
+        AddPartitionsToTxnRequest AddPartitionsToTxnResponse AddPartitionsToTxnResult AddPartitionsToTxnTopic
+        AddPartitionsToTxnTopicResult AddPartitionsToTxnTransaction DescribedTransaction
+        DescribedTransactionTopic DescribeTransactionsRequest DescribeTransactionsResponse EndTxnRequest
+        EndTxnResponse ListedTransaction ListTransactionsRequest ListTransactionsResponse TxnOffsetCommitRequest
+        TxnOffsetCommitRequestPartition TxnOffsetCommitRequestTopic TxnOffsetCommitResponse
+        TxnOffsetCommitResponsePartition TxnOffsetCommitResponseTopic WritableTxnMarker
+        WritableTxnMarkerPartitionResult WritableTxnMarkerResult WritableTxnMarkerTopic
+        WritableTxnMarkerTopicResult WriteTxnMarkersRequest WriteTxnMarkersResponse
     """,
 }
 _HOMES = {family: names.split() for family, names in _NAMES.items()}

@@ -120,6 +120,8 @@ class ProduceRequest(Request[ProduceResponse]):
 
     ZSTD = since(7, kafka="2.1")
     LEADER_HINTS = since(10)
+    TRANSACTION_ABORTABLE = since(11)
+    ADDS_PARTITIONS = since(12)
     TOPIC_IDS = since(13)
 
     transactional_id: str | None = string("3+", nullable="3+", default=None)

@@ -27,6 +27,9 @@ class InitProducerIdResponse(Response):
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
     """Request the producer id of a transactional id, or a new producer id if that is null."""
 
+    EPOCH_BUMP = since(3, kafka="2.5")
+    PRODUCER_FENCED = since(4, kafka="2.7")
+
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()
     producer_id: int = int64("3+", default=-1)

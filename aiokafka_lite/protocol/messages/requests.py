@@ -26,6 +26,15 @@ from .producer_id import InitProducerIdRequest
 from .quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from .sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from .topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from .transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    ListTransactionsRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
+)
 
 _ALL: tuple[type[Request[Any]], ...] = (
     ApiVersionsRequest,
@@ -65,6 +74,13 @@ _ALL: tuple[type[Request[Any]], ...] = (
     ElectLeadersRequest,
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
+    AddPartitionsToTxnRequest,
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    WriteTxnMarkersRequest,
+    TxnOffsetCommitRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
 )
 REQUESTS: dict[int, type[Request[Any]]] = {request.api_key: request for request in _ALL}
 """The request class of each supported API key."""
