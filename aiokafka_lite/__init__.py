@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         ConsumerGroupHandler,
         ConsumerGroupSession,
         Deserializer,
-        GroupMetadata,
         IntDeserializer,
         JsonDeserializer,
         RebalanceHandle,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
         Serializer,
         StrSerializer,
     )
-    from aiokafka_lite.types import Header, OffsetAndMetadata, Record, RecordMetadata, TopicPartition
+    from aiokafka_lite.types import GroupMetadata, Header, OffsetAndMetadata, Record, RecordMetadata, TopicPartition
 
 __version__ = VERSION
 
@@ -67,7 +66,6 @@ _HOMES = {
         "ConsumerGroupHandler",
         "ConsumerGroupSession",
         "Deserializer",
-        "GroupMetadata",
         "IntDeserializer",
         "JsonDeserializer",
         "RebalanceHandle",
@@ -100,7 +98,7 @@ _HOMES = {
         "Serializer",
         "StrSerializer",
     ),
-    "types": ("Header", "OffsetAndMetadata", "Record", "RecordMetadata", "TopicPartition"),
+    "types": ("GroupMetadata", "Header", "OffsetAndMetadata", "Record", "RecordMetadata", "TopicPartition"),
 }
 
 __all__ = [

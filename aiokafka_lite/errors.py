@@ -331,6 +331,10 @@ class ProducerFenced(BrokerError):
     """A newer producer has taken over. This one can no longer write."""
 
 
+class TransactionAborted(KafkaError):
+    """A record was not written, because its transaction was aborted first. The ``__cause__`` is the first failure."""
+
+
 class CommitFailed(KafkaError):
     """Offsets were not committed, usually because another member of the group now owns their partitions.
 

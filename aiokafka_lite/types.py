@@ -139,3 +139,18 @@ class OffsetAndMetadata:
     offset: int
     metadata: str = ""
     leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """The identity of a group's member, as ``Consumer.group_metadata`` returns it.
+
+    A producer sends it with the offsets that it commits in a transaction, so that the coordinator can refuse the
+    offsets of a former member (KIP-447). ``generation_id`` is -1 and ``member_id`` empty for a consumer that is not a
+    member; the coordinator then checks nothing.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -26,7 +26,7 @@ from ..config import GroupConfig
 from ..errors import ConfigurationError
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
-from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
+from ..types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
 from .consumer_core import ConsumerCore, MakeGroupSide
 from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..group.strategies import AssignmentStrategy
     from ..net.traffic import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
-    from .group_side import GroupMetadata, GroupSide
+    from .group_side import GroupSide
     from .subscription import Subscription
 
 

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ..config import GroupConfig
 from ..group.coordinator import Coordinator
 from ..group.events import NO_MEMBER, Identity
 from ..group.offsets import CommitResult, Offsets
 from ..group.topic_watcher import Topics
-from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
+from ..types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
 from .poll_tracker import PollTracker
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
-    """The identity of a member; a producer needs it to commit offsets in a transaction.
-
-    ``generation_id`` is -1 and ``member_id`` empty while the consumer is not a member.
-    """
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
 
 
 class GroupSide:

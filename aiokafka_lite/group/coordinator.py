@@ -20,13 +20,13 @@ from contextlib import suppress
 import anyio
 
 from ..cluster.client import Client
+from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import ClientConfig, GroupConfig
 from ..errors import ErrorCode, KafkaError, KafkaTimeout, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import JoinGroupRequest
 from ..protocol.versions import VersionTable
 from ..types import Node
-from .coordinator_channel import CoordinatorChannel, is_retriable_by_member
 from .events import (
     Action,
     Assign,
@@ -55,7 +55,7 @@ from .heartbeats import Heartbeats
 from .member import Member, MemberState
 from .offsets import Offsets
 from .reading import Reading
-from .requests import leave_request
+from .requests import is_retriable_by_member, leave_request
 from .strategies import AssignmentStrategy, checked_strategies
 from .topic_watcher import Spawn, Topics, TopicWatcher
 

@@ -29,13 +29,13 @@ from ..aio.deadline import deadline
 from ..aio.outages import Outages
 from ..aio.retry import Backoff
 from ..cluster.client import Client
+from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import GroupConfig
 from ..errors import ErrorCode, KafkaError
 from ..net.connection import Purpose
-from .coordinator_channel import CoordinatorChannel, is_retriable_by_member
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member
-from .requests import heartbeat_request
+from .requests import heartbeat_request, is_retriable_by_member
 
 logger = logging.getLogger(__name__)
 

@@ -29,15 +29,16 @@ from ..arguments import offsets as checked_offsets
 from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
 from ..cluster.client import Client
+from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import ClientConfig, GroupConfig
 from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from ..protocol.schema import ZERO_UUID
 from ..types import OffsetAndMetadata, TopicPartition
-from .coordinator_channel import CoordinatorChannel, is_retriable_by_member
 from .events import NO_MEMBER, Identity
 from .offset_requests import commit_request, fetch_request, read_commit, read_fetch, topic_id
+from .requests import is_retriable_by_member
 
 logger = logging.getLogger(__name__)
 

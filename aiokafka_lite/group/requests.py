@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..errors import ErrorCode, KafkaError, error_for
+from ..aio.retry import is_retriable
+from ..errors import BrokerError, ErrorCode, KafkaError, error_for
 from ..protocol.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -106,3 +107,12 @@ def refusal(
     return error_for(
         code, f"{api} of group {group_id!r}{static} with strategies {', '.join(strategies)} was refused{hint}"
     )
+
+
+def is_retriable_by_member(error: KafkaError) -> bool:
+    """``is_retriable`` with one exception: UNKNOWN_SERVER_ERROR is retried too.
+
+    Brokers answer so while they fail over. Java's client raises it from ``poll()`` and stays usable; here it would end
+    the consumer, and cost its group a rebalance.
+    """
+    return is_retriable(error) or (isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR)

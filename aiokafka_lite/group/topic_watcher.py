@@ -14,8 +14,8 @@ from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..errors import ErrorCode, KafkaError, error_for
 from ..protocol.messages import MetadataRequest
-from .coordinator_channel import is_retriable_by_member
 from .events import Event, Fail, Subscribe, TopicsSeen
+from .requests import is_retriable_by_member
 from .strategies import TopicRacks
 
 logger = logging.getLogger(__name__)

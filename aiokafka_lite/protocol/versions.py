@@ -17,18 +17,21 @@ from .schema import MAX_VERSION, Message, Since, Versions
 
 
 class VersionTable:
-    """The versions of each API that one broker supports. Immutable."""
+    """The versions of each API that one broker supports, and the cluster's finalized features. Immutable."""
 
-    __slots__ = ("_ranges", "peer")
+    __slots__ = ("_features", "_ranges", "peer")
 
-    def __init__(self, ranges: dict[int, Versions], peer: str) -> None:
+    def __init__(self, ranges: dict[int, Versions], peer: str, features: dict[str, int] | None = None) -> None:
+        self._features = features or {}
         self._ranges = ranges
         self.peer = peer
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, peer: str) -> VersionTable:
         """The table in a response to ApiVersions. ``peer`` names the broker in error texts."""
-        return cls({api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}, peer)
+        ranges = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
+        finalized = response.finalized_features if response.finalized_features_epoch >= 0 else []
+        return cls(ranges, peer, {feature.name: feature.max_version_level for feature in finalized})
 
     @classmethod
     def newest(cls, requests: dict[int, Any], peer: str) -> VersionTable:
@@ -49,6 +52,10 @@ class VersionTable:
     def supports(self, feature: Since) -> bool:
         """Whether both sides support the version in which a feature begins: ``supports(FetchRequest.TOPIC_IDS)``."""
         return self._both_support(feature.message, feature)
+
+    def level(self, feature: str) -> int:
+        """The level of a finalized feature, such as ``transaction.version``. 0 if the cluster does not have it."""
+        return self._features.get(feature, 0)
 
     def require(self, feature: Since, what: str) -> None:
         """Raise ``UnsupportedVersion`` unless both sides support the feature.

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.cluster.coordinator_channel import CoordinatorChannel
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, KafkaTimeout, ProtocolError
-from aiokafka_lite.group.coordinator_channel import CoordinatorChannel
 from aiokafka_lite.group.events import Identity
 from aiokafka_lite.group.payloads import MAX_ASSIGNED, PROTOCOL_TYPE, write_assignment, write_subscription
 from aiokafka_lite.group.requests import heartbeat_request, join_request

@@ -15,6 +15,7 @@ from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FetchRequest,
+    FinalizedFeatureKey,
     MetadataRequest,
     ProduceRequest,
     ProduceResponse,
@@ -181,3 +182,15 @@ def test_the_client_pauses_only_if_the_broker_did_not_delay_the_response() -> No
     response = ProduceResponse(responses=[], throttle_time_ms=100)
     assert [response.client_throttle_ms(version) for version in (5, 6, 13)] == [0, 100, 100]
     assert SaslHandshakeResponse(error_code=0, mechanisms=[]).client_throttle_ms(1) == 0
+
+
+def test_a_table_has_the_levels_of_finalized_features() -> None:
+    feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=1)
+    agreed = ApiVersionsResponse(
+        error_code=0, api_keys=[], finalized_features_epoch=0, finalized_features=[feature]
+    )
+    assert VersionTable.from_response(agreed, "broker 1").level("transaction.version") == 2
+    assert VersionTable.from_response(agreed, "broker 1").level("group.version") == 0
+    # Without an epoch, the list of features has no meaning.
+    agreed.finalized_features_epoch = -1
+    assert VersionTable.from_response(agreed, "broker 1").level("transaction.version") == 0

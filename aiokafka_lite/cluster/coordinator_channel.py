@@ -1,4 +1,4 @@
-"""Requests of one group to its coordinator: one attempt each, and what a failure says about the coordinator.
+"""Requests to one coordinator, of a group or a transactional id: one attempt each, and what a failure says about it.
 
 The caller decides whether to retry. Recorded here is only that the coordinator has to be looked up again.
 """
@@ -11,13 +11,13 @@ from typing import TypeVar
 
 import anyio
 
-from ..aio.retry import is_retriable
-from ..cluster.client import Client
-from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, ProtocolError
+from ..errors import ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
 from ..net.broker import Broker
 from ..net.connection import Connection, Purpose
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
+from .client import Client
+from .coordinators import CoordinatorKey, CoordinatorKind
 
 R = TypeVar("R")
 
@@ -28,11 +28,12 @@ _NOT_THE_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVA
 
 
 class CoordinatorChannel:
-    """Sends the requests of one group to its coordinator."""
+    """Sends the requests of one group, or of one transactional id, to its coordinator."""
 
-    def __init__(self, client: Client, group_id: str) -> None:
+    def __init__(self, client: Client, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
         self._client = client
-        self._group_id = group_id
+        self._name = name
+        self._kind = kind
 
     async def send(
         self,
@@ -46,10 +47,10 @@ class CoordinatorChannel:
 
         ``build`` makes the request for the versions of the connection. ``timeout`` in seconds is for the answer; the
         lookup of the coordinator has ``api_timeout``. Raises the KafkaError of the lookup or the connection, and
-        ConnectionLost if the group moves to another coordinator while this one is silent: a frozen broker keeps its
+        ConnectionLost if the name moves to another coordinator while this one is silent: a frozen broker keeps its
         connections, accepts new ones, and never answers NOT_COORDINATOR.
         """
-        broker = await self._client.coordinator(self._group_id)
+        broker = await self._client.coordinator(self._name, self._kind)
         node_id = broker.node.node_id
         try:
             connection = await self._connect(broker, purpose, node_id)
@@ -57,7 +58,7 @@ class CoordinatorChannel:
             answer = connection.send_nowait(build(connection.versions), timeout=timeout, at_most=at_most)
             return await self._unless_moved(answer, node_id), node_id
         except (ConnectionLost, KafkaTimeout, ProtocolError):
-            self._client.forget_coordinator(self._group_id, node_id=node_id)
+            self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
             raise
 
     async def _connect(self, broker: Broker, purpose: Purpose, node_id: int) -> Connection:
@@ -80,23 +81,15 @@ class CoordinatorChannel:
 
     def _check_not_moved(self, node_id: int, *, sent: bool) -> None:
         """Raise ConnectionLost if the group has another coordinator by now, else look it up for the next check."""
-        known = self._client.known_coordinator(self._group_id)
+        known = self._client.known_coordinator(self._name, self._kind)
         if known is not None and known.node_id != node_id:
             raise ConnectionLost(
-                f"broker {node_id} did not answer, and group {self._group_id!r} has moved to {known}", sent=sent
+                f"broker {node_id} did not answer, and {CoordinatorKey(self._kind, self._name)} has moved to {known}",
+                sent=sent,
             )
-        self._client.refresh_coordinator(self._group_id)
+        self._client.refresh_coordinator(self._name, self._kind)
 
     def record(self, codes: Iterable[ErrorCode], node_id: int) -> None:
         """Look the coordinator up again before the next request if an error code says that it is not this node."""
         if any(code in _NOT_THE_COORDINATOR for code in codes):
-            self._client.forget_coordinator(self._group_id, node_id=node_id)
-
-
-def is_retriable_by_member(error: KafkaError) -> bool:
-    """``is_retriable`` with one exception: UNKNOWN_SERVER_ERROR is retried too.
-
-    Brokers answer so while they fail over. Java's client raises it from ``poll()`` and stays usable; here it would end
-    the consumer, and cost its group a rebalance.
-    """
-    return is_retriable(error) or (isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
