@@ -548,8 +548,8 @@ class GroupConfig:
     def time_to_revoke(self) -> float:
         """Seconds that the user may hold partitions that must be revoked, before the member joins without waiting.
 
-        Shorter than the rebalance timeout: the coordinator counts from the first member's JoinGroup, and this member
-        learns of it only with its next heartbeat.
+        Counted from the last heartbeat before the rebalance. Shorter than the rebalance timeout, which the coordinator
+        counts from the first member's JoinGroup: this member has to join again within it.
         """
         limit = self.time_to_rebalance
-        return max(limit / 2, limit - 2 * self.heartbeat_interval)
+        return max(limit / 2, limit - self.heartbeat_interval)

@@ -53,6 +53,10 @@ CANCEL_TIMEOUT = 2.0
 """Seconds that cancelled tasks have to end. A task that takes longer has a bug; ``close()`` names it."""
 
 
+WAIT_SLICES = 10
+"""The slices in which ``close()`` waits for the end of the tasks."""
+
+
 class ServiceState(Enum):
     """The state of a component."""
 
@@ -374,9 +378,12 @@ class Service:
             self._tasks.cancel_scope.cancel()
 
     async def _wait_for_end(self, timeout: float) -> bool:
-        # Shielded from the caller's scopes, which would cancel each await again; a plain cancel() still gets through.
-        with anyio.move_on_after(timeout, shield=True):
-            await self._ended.wait()
+        # In slices: while the loop is blocked the clock runs on and no task ends. It costs one slice, not all the time.
+        for _ in range(WAIT_SLICES):
+            # Shielded from the caller's scopes, which would cancel each await again; a plain cancel() gets through.
+            with anyio.move_on_after(timeout / WAIT_SLICES, shield=True):
+                await self._ended.wait()
+                break
         return self._ended.is_set()
 
     def _advance(self, event: ServiceEvent) -> None:

@@ -136,6 +136,7 @@ class Coordinator:
             self.member,
             reading,
             self.offsets,
+            calm_at=lambda: self._heartbeats.calm_at,
             on_released=self._post,
             on_error=self._report,
         )

@@ -6,8 +6,8 @@ Rule 1: Handovers are performed in the order in which the member decides them, e
 Rule 2: ``stop`` is the exception: it is called at once, so that no record of a leaving partition is handed out while
         an earlier handover still runs.
 Rule 3: A partition that has to leave before its assignment was performed is never shown to the user.
-Rule 4: The time to wait for the user starts when the member decides to revoke, not when the handover before it ends:
-        the other members wait since then.
+Rule 4: The time to wait for the user starts at the last heartbeat before the rebalance, not when the handover before it
+        ends, nor when the member learns of the rebalance: the other members may have waited since then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ COMMIT_TIMEOUT_AT_CLOSE = 2.0
 class Handovers:
     """The handover task of one member. Owner: the group coordinator.
 
-    ``on_released`` is called when the reader has released partitions, ``on_error`` with errors that are retried.
+    ``calm_at`` returns the loop's time at which the group was last known not to rebalance. ``on_released`` is called
+    when the reader has released partitions, ``on_error`` with errors that are retried.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Handovers:
         reading: Reading,
         offsets: Offsets,
         *,
+        calm_at: Callable[[], float],
         on_released: Callable[[Released], None],
         on_error: Callable[[KafkaError], None],
     ) -> None:
@@ -54,6 +56,7 @@ class Handovers:
         self._member = member
         self._reading = reading
         self._offsets = offsets
+        self._calm_at = calm_at
         self._on_released = on_released
         self._on_error = on_error
         self._queue: asyncio.Queue[Assign | Revoke | Lose | Fail] = asyncio.Queue()
@@ -72,7 +75,7 @@ class Handovers:
             if self._locating is not None:
                 self._locating.cancel()  # the partitions whose offsets are looked up may be among these
         if isinstance(action, Revoke):
-            self._deadlines[action.number] = asyncio.get_running_loop().time() + self._config.time_to_revoke
+            self._deadlines[action.number] = self._calm_at() + self._config.time_to_revoke
         # Other members may own the partitions already, so waiting for the user would protect nothing.
         if isinstance(action, Lose):
             self._offsets.forget(action.partitions)  # at once: a late commit must not undo what the next owner commits

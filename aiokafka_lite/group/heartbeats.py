@@ -83,6 +83,17 @@ class Heartbeats:
         self._new_generation = asyncio.Event()  # a generation began whose first heartbeat is not sent yet
         self._generation = member.generation
         self._session_ends = 0.0  # the loop's time (rule 4)
+        self._calm_at = 0.0
+
+    @property
+    def calm_at(self) -> float:
+        """The loop's time at which the group was last known not to rebalance: at the last heartbeat without an error.
+
+        A rebalance that a later heartbeat reports may have begun just after it.
+        """
+        if self._generation != self._member.generation:
+            return asyncio.get_running_loop().time()  # the generation has just begun
+        return self._calm_at
 
     def follow(self) -> None:
         """Apply the member's state: start or stop heartbeats, and start early for a new generation."""
@@ -95,6 +106,7 @@ class Heartbeats:
             self._renew_session(asyncio.get_running_loop().time())
         if is_new and self._member.state.sends_heartbeats:
             self._generation = self._member.generation
+            self._calm_at = asyncio.get_running_loop().time()
             self._new_generation.set()
 
     async def run(self) -> None:
@@ -182,6 +194,7 @@ class Heartbeats:
         if code in _RENEWS_SESSION and identity == self._member.identity:
             self._renew_session(began)
         if code is ErrorCode.NONE:
+            self._calm_at = began
             self._outages.recovered(logger, self._place, "%r: heartbeats succeeded", self._member)
         self._post(HeartbeatAnswer(identity, code))
         await asyncio.sleep(0)  # rule 2

@@ -131,13 +131,18 @@ def may_share(
     That is so if the session of the old owner ended, but only until its last heartbeat has failed; if it did not join
     again within the rebalance timeout; or if one of the two was in contact with an old coordinator that is cut off from
     the cluster, and so does not know the new generation. ``blocked`` is the time for which the loop was blocked.
+
+    The coordinator counts the rebalance timeout from the first JoinGroup. A member learns of it only with its next
+    heartbeat, which may be late, so the rebalance may have begun as soon as its last successful one was answered.
     """
-    contact, rebalancing_since = _contact(owner, now, exchanges)
-    if contact is None or _elapsed(rebalancing_since, now) >= MAX_POLL_INTERVAL:
+    contact, calm_at = _contact(owner, exchanges)
+    if contact is None:
+        return True
+    if _group_code(contact) is ErrorCode.REBALANCE_IN_PROGRESS and _elapsed(calm_at, now) >= MAX_POLL_INTERVAL:
         return True
     if SESSION_TIMEOUT <= _elapsed(contact.at, now) <= SESSION_TIMEOUT + LAST_HEARTBEAT + blocked:
         return True
-    contacts = (contact, _contact(new, now, exchanges)[0])
+    contacts = (contact, _contact(new, exchanges)[0])
     return any(each is not None and each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
 
 
@@ -150,9 +155,8 @@ def _elapsed(since: float, now: float) -> float:
     return round(now - since, 6)
 
 
-def _contact(member: str, now: float, exchanges: Sequence[Exchange]) -> tuple[Exchange | None, float]:
-    """The last successful request of a member, and since when the coordinator has asked it to join again."""
-    rebalancing_since = now
+def _contact(member: str, exchanges: Sequence[Exchange]) -> tuple[Exchange | None, float]:
+    """The last successful request of a member, and the time of the last one before the coordinator's rebalance."""
     contact: Exchange | None = None
     for exchange in reversed(exchanges):
         code = _group_code(exchange) if exchange.client_id == member else None
@@ -160,9 +164,8 @@ def _contact(member: str, now: float, exchanges: Sequence[Exchange]) -> tuple[Ex
             continue
         contact = contact or exchange
         if code is not ErrorCode.REBALANCE_IN_PROGRESS:
-            break
-        rebalancing_since = exchange.at
-    return contact, rebalancing_since
+            return contact, exchange.at
+    return contact, 0.0
 
 
 def _group_code(exchange: Exchange) -> ErrorCode | None:

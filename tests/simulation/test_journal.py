@@ -116,8 +116,8 @@ UNANSWERED = Exchange(1, 1, "old", 4, 100.0, BEAT)
         ([heartbeat(100.0)], SESSION_TIMEOUT + LAST_HEARTBEAT + 2.1, False),
         ([heartbeat(98.0), heartbeat(100.0, FENCED)], SESSION_TIMEOUT - 2.0, True),  # no contact with its group
         ([heartbeat(98.0), UNANSWERED], SESSION_TIMEOUT - 2.0, True),
-        ([heartbeat(97.0), *(heartbeat(98.0 + each, REBALANCE) for each in range(10))], MAX_POLL_INTERVAL - 2.0, True),
-        ([heartbeat(97.0), *(heartbeat(98.0 + each, REBALANCE) for each in range(10))], MAX_POLL_INTERVAL - 3.0, False),
+        ([heartbeat(97.0), *(heartbeat(98.0 + each, REBALANCE) for each in range(10))], MAX_POLL_INTERVAL - 3.0, True),
+        ([heartbeat(97.0), *(heartbeat(98.0 + each, REBALANCE) for each in range(10))], MAX_POLL_INTERVAL - 3.1, False),
         ([heartbeat(100.0, node=3)], 1.0, True),  # of a coordinator that is cut off
         ([heartbeat(100.0, node=2)], 1.0, False),  # of one that was the coordinator before
         ([heartbeat(100.0), heartbeat(100.0, member="new", node=3)], 1.0, True),

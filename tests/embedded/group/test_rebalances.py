@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.group import MemberState, RoundRobinStrategy, StickyStrategy
@@ -238,6 +239,27 @@ async def test_a_cooperative_member_that_cannot_reach_its_coordinator_while_it_j
         dead.remove()
     await until_stable(worker.consumer)
     await worker.stop()
+
+
+async def test_a_member_that_learns_late_of_a_rebalance_releases_its_partitions_before_others_own_them(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    """The coordinator counts the rebalance timeout from the first JoinGroup, and the busy member's loop is blocked."""
+    fill(cluster, ORDERS[0], 1)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    settings: dict[str, Any] = {"session_timeout": 15.0, "heartbeat_interval": 1.0, "rebalance_timeout": 20.0}
+    busy = await Worker(cluster, ownership, "busy", work=60.0, **settings).start()
+    await until_stable(busy.consumer)
+    await until(lambda: bool(busy.read))
+    other = await Worker(cluster, ownership, "other", **settings).start()
+    await until(lambda: any(each.client_id == "other" for each in cluster.history.of(JoinGroupRequest)))
+    loop.now += 8.0
+    await asyncio.sleep(30.0)
+    assert other.consumer.assignment
+    assert ownership.clashes == []
+    await busy.stop()
+    await other.stop()
 
 
 async def test_a_cooperative_member_keeps_its_partitions_while_the_others_take_long_to_join(

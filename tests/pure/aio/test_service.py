@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from aiokafka_lite.aio.service import CANCEL_TIMEOUT, Component, Service, ServiceState
-from aiokafka_lite.aio.virtual_time import run
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop, run
 from aiokafka_lite.errors import IllegalStateError
 
 
@@ -413,6 +413,27 @@ def test_a_task_that_resists_cancellation_is_named() -> None:
         assert asyncio.get_running_loop().time() - before == pytest.approx(0.5 + CANCEL_TIMEOUT)
         await asyncio.sleep(60)
         await probe.close()
+        assert not others()
+
+    run(main())
+
+
+@pytest.mark.parametrize("after", [0.0, 0.7, 1.0])
+def test_a_blocked_event_loop_does_not_count_as_a_task_that_resists_cancellation(after: float) -> None:
+    async def main() -> None:
+        probe = Probe(on_close=lambda _: asyncio.sleep(60))
+        await probe.start()
+        probe.service.start_child(probe.forever)
+        await turns()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+
+        def block() -> None:
+            loop.now += 15.0
+
+        loop.call_later(after, block)
+        await probe.close(timeout=1.0)
+        assert probe.state is ServiceState.CLOSED
         assert not others()
 
     run(main())
