@@ -36,6 +36,15 @@ from .topics import (
     create_topic,
     delete_topics,
 )
+from .transactions import (
+    FencedProducer,
+    HangingTransaction,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    Transactions,
+    TransactionState,
+)
 
 __all__ = [
     "Admin",
@@ -53,6 +62,7 @@ __all__ = [
     "Election",
     "EpochEnd",
     "Features",
+    "FencedProducer",
     "FoundOffset",
     "GroupDescription",
     "GroupLag",
@@ -60,6 +70,7 @@ __all__ = [
     "GroupState",
     "GroupType",
     "Groups",
+    "HangingTransaction",
     "ItemsFailed",
     "Leaders",
     "LogDir",
@@ -72,6 +83,7 @@ __all__ = [
     "Operation",
     "PartitionDescription",
     "PartitionLag",
+    "ProducerState",
     "QuotaEntity",
     "Quotas",
     "Reassignment",
@@ -87,6 +99,10 @@ __all__ = [
     "TopicListing",
     "TopicPages",
     "Topics",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
+    "Transactions",
     "VersionRange",
     "create_topic",
     "delete_topics",

@@ -19,6 +19,7 @@ from .offsets import OffsetsOfPartitions
 from .quotas import Quotas
 from .records import Records
 from .topics import Topics
+from .transactions import Transactions
 
 if TYPE_CHECKING:
     from ..cluster.diagnosis import Diagnosis
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class Admin(Component):
-    """Describes and changes a cluster: topics, settings, groups and their offsets, leaders, quotas.
+    """Describes and changes a cluster: topics, settings, groups and their offsets, leaders, quotas,
+    transactions.
 
     Calls are grouped: ``admin.topics.create(...)``, ``admin.groups.lag(...)``. Usable between ``start()`` and
     ``close()``, or inside ``async with``; any number of tasks may call at the same time. The constructor raises
@@ -65,6 +67,7 @@ class Admin(Component):
         self.reassignments = Reassignments(calls)
         self.log_dirs = LogDirs(calls)
         self.quotas = Quotas(calls)
+        self.transactions = Transactions(calls)
 
     async def _on_start(self) -> None:
         await self._service.attach(self._client.service)

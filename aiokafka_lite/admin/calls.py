@@ -32,6 +32,7 @@ from ..aio.retry import is_retriable
 from ..aio.service import Service, unwrapped
 from ..arguments import must_be
 from ..cluster.client import Client
+from ..cluster.coordinators import CoordinatorKey, CoordinatorKind
 from ..cluster.topics import check_topic_name
 from ..config import LONGEST
 from ..errors import (
@@ -166,7 +167,7 @@ class Calls:
         grace: float = GRACE,
         final: Collection[ErrorCode] = (),
         already: Mapping[ErrorCode, Callable[[K], V]] = NOTHING,
-        group_of: Callable[[K], str] | None = None,
+        key_of: Callable[[K], CoordinatorKey] | None = None,
     ) -> Results[K, V]:
         """Ask until every item has its result or its error. ``what`` names the call in errors.
 
@@ -174,9 +175,10 @@ class Calls:
         item; an item that it leaves out has failed, and an error that it raises is the error of all its items.
         ``grace`` is how many seconds a missing topic is retried. ``final`` are codes that are not retried.
         ``already`` makes results of errors of a repeated request: "no such topic" after a deletion without an answer
-        is a success. ``group_of`` returns the group of an item whose coordinator is asked, which may move.
+        is a success. ``key_of`` returns the group or transactional id of an item whose coordinator is asked, which may
+        move.
         """
-        call = _Call(self, what, items, deadline, _Rules(grace, final, already, group_of))
+        call = _Call(self, what, items, deadline, _Rules(grace, final, already, key_of))
         return await self._owner.while_running(call.run(find_targets, ask))
 
     async def one(
@@ -245,24 +247,32 @@ class Calls:
                 targets.errors[item] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{item} has no leader")
         return targets
 
-    async def coordinators(self, items: list[str], deadline: Deadline) -> Targets:
-        """Each group at its coordinator. Unknown coordinators are looked up at the same time, each once.
+    async def group_coordinators(self, items: list[str], deadline: Deadline) -> Targets:
+        """Each group at its coordinator."""
+        return await self._coordinators(CoordinatorKind.GROUP, items)
 
-        So the groups of a coordinator that is down do not delay others.
+    async def transaction_coordinators(self, items: list[str], deadline: Deadline) -> Targets:
+        """Each transactional id at its coordinator."""
+        return await self._coordinators(CoordinatorKind.TRANSACTION, items)
+
+    async def _coordinators(self, kind: CoordinatorKind, items: list[str]) -> Targets:
+        """Unknown coordinators are looked up at the same time, each once.
+
+        So the items of a coordinator that is down do not delay others.
         """
         targets = Targets()
 
-        async def find(group_id: str) -> None:
+        async def find(name: str) -> None:
             try:
-                broker = await self._client.coordinator(group_id, retry=False)
+                broker = await self._client.coordinator(name, kind, retry=False)
             except KafkaError as error:
-                targets.errors[group_id] = error
+                targets.errors[name] = error
             else:
-                targets.put(broker.node.node_id, group_id)
+                targets.put(broker.node.node_id, name)
 
         async with anyio.create_task_group() as lookups:
-            for group_id in items:
-                lookups.start_soon(find, group_id)
+            for name in items:
+                lookups.start_soon(find, name)
         return targets
 
     async def brokers(self, items: list[int], deadline: Deadline) -> Targets:
@@ -280,6 +290,17 @@ class Calls:
         """The ids of all brokers of the cluster, by new metadata."""
         view = await self._client.refresh(timeout=max(deadline.left, 0.001))
         return sorted(view.nodes)
+
+    async def of_all_brokers(self, what: str, ask: Ask[int, V], deadline: Deadline) -> Mapping[int, V]:
+        """The result of every broker. If one leaves, others take over what it coordinates, so all are asked again.
+
+        Raises the error if one broker did not answer: a list would not be complete.
+        """
+        while True:
+            nodes = await self.all_brokers(deadline)
+            answers = await self.settle(what, nodes, self.brokers, ask, deadline)
+            if not any(_is_gone(error) for error in answers.failed.values()):
+                return answers.raise_for_errors()
 
     # Brokers.
 
@@ -307,7 +328,7 @@ class _Rules(Generic[K, V]):
     grace: float
     final: Collection[ErrorCode]
     already: Mapping[ErrorCode, Callable[[K], V]]
-    group_of: Callable[[K], str] | None
+    key_of: Callable[[K], CoordinatorKey] | None
 
 
 class _Call(Generic[K, V]):
@@ -402,9 +423,9 @@ class _Call(Generic[K, V]):
         self._forget_coordinators(share, node_id)
 
     def _forget_coordinators(self, items: Iterable[K], node_id: int) -> None:
-        if self._rules.group_of is not None:
-            for group_id in {self._rules.group_of(item) for item in items}:
-                self._calls.client.forget_coordinator(group_id, node_id=node_id)
+        if self._rules.key_of is not None:
+            for key in dict.fromkeys(map(self._rules.key_of, items)):
+                self._calls.client.forget_coordinator(key.name, key.kind, node_id=node_id)
 
     # Classifying answers.
 
@@ -471,3 +492,18 @@ def answer_of(code: int, what: str, value: V, message: str | None = None) -> V |
     if code == ErrorCode.NONE:
         return value
     return error_for(code, f"{what}: {message}" if message else what)
+
+
+def group_key(group_id: str) -> CoordinatorKey:
+    """The coordinator's key of a group, for ``key_of``."""
+    return CoordinatorKey(CoordinatorKind.GROUP, group_id)
+
+
+def transaction_key(transactional_id: str) -> CoordinatorKey:
+    """The coordinator's key of a transactional id, for ``key_of``."""
+    return CoordinatorKey(CoordinatorKind.TRANSACTION, transactional_id)
+
+
+def _is_gone(error: KafkaError) -> bool:
+    """Whether the broker has left the cluster."""
+    return isinstance(error, BrokerError) and error.code is ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -8,12 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
-from typing import TypeVar
 
-from .. import arguments
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
 from ..group.payloads import PROTOCOL_TYPE, read_assignment, read_subscription
 from ..protocol.messages import (
@@ -28,21 +24,10 @@ from ..protocol.messages import (
 )
 from ..types import Node, TopicPartition
 from .calls import Peer
+from .named import Named
 
 
-class _Named(Enum):
-    """Names that newer brokers may extend. Upper and lower case are equal."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> _Named | None:
-        if not isinstance(value, str):
-            return None
-        lower = value.lower()
-        found = next((each for each in cls if str(each.value).lower() == lower or each.name.lower() == lower), None)
-        return found or cls.__members__["UNKNOWN"]
-
-
-class GroupState(_Named):
+class GroupState(Named):
     """The state of a group."""
 
     UNKNOWN = "Unknown"
@@ -56,7 +41,7 @@ class GroupState(_Named):
     NOT_READY = "NotReady"
 
 
-class GroupType(_Named):
+class GroupType(Named):
     """The protocol of a group's members."""
 
     UNKNOWN = "Unknown"
@@ -106,23 +91,6 @@ class GroupDescription:
     strategy: str
     coordinator: Node
     members: tuple[MemberDescription, ...]
-
-
-N = TypeVar("N", bound=_Named)
-
-
-def members_of(kind: type[N], given: Iterable[N | str]) -> set[N]:
-    """The members of an enumeration, given as such or by name. Raises TypeError and ValueError."""
-    name = kind.__name__
-    listed = [given] if isinstance(given, str) else arguments.several(given, name)
-    for each in listed:
-        if not isinstance(each, kind | str):
-            raise TypeError(arguments.must_be(name, f"a {name} or its name", each))
-    found = {each if isinstance(each, kind) else kind(each) for each in listed}
-    if any(each.name == "UNKNOWN" for each in found):
-        known = ", ".join(str(each.value) for each in kind if each.name != "UNKNOWN")
-        raise ValueError(arguments.must_be(name, f"one of {known}", listed))
-    return found
 
 
 async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]) -> list[GroupListing]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from .. import arguments
-from ..errors import BrokerError, ErrorCode, KafkaError, error_for
+from ..errors import ErrorCode, KafkaError, error_for
 from ..group.events import NO_MEMBER
 from ..group.offset_requests import commit_request, read_commit, read_fetch
 from ..protocol.messages import (
@@ -25,7 +25,7 @@ from ..protocol.messages import (
     OffsetFetchRequestGroup,
 )
 from ..types import IsolationLevel, OffsetAndMetadata, TopicPartition
-from .calls import Ask, Calls, Deadline, FindTargets, Peer, Targets, answer_of
+from .calls import Ask, Calls, Deadline, FindTargets, Peer, Targets, answer_of, group_key
 from .group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -35,9 +35,9 @@ from .group_descriptions import (
     describe_groups,
     is_missing,
     list_groups,
-    members_of,
 )
-from .offsets import FoundOffset, OffsetsOfPartitions, OffsetSpec
+from .named import members_of
+from .offsets import FoundOffset, OffsetsOfPartitions, OffsetSpec, isolation_of
 from .resets import Reset, ResetOffset, bounded, needs_lookup
 from .results import Results
 from .topics import Topics
@@ -103,7 +103,7 @@ class Groups:
 
         deadline = self._calls.deadline(timeout)
         merged: dict[str, GroupListing] = {}
-        for listed in (await self._of_all_brokers("listing groups", ask, deadline)).values():
+        for listed in (await self._calls.of_all_brokers("listing groups", ask, deadline)).values():
             merged.update((each.group_id, each) for each in listed)
         return tuple(
             merged[name]
@@ -111,14 +111,6 @@ class Groups:
             if (not wanted_states or merged[name].state in wanted_states)
             and (not wanted_types or merged[name].type in wanted_types)
         )
-
-    async def _of_all_brokers(self, what: str, ask: Ask[int, V], deadline: Deadline) -> Mapping[int, V]:
-        """The result of every broker. If one leaves, others take its groups over, so all are asked again."""
-        while True:
-            nodes = await self._calls.all_brokers(deadline)
-            answers = await self._calls.settle(what, nodes, self._calls.brokers, ask, deadline)
-            if not any(_is_gone(error) for error in answers.failed.values()):
-                return answers.raise_for_errors()
 
     async def describe(
         self, groups: str | Iterable[str], *, timeout: float | None = None
@@ -128,7 +120,7 @@ class Groups:
 
     async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, GroupDescription]:
         return await self._calls.settle(
-            "describing groups", wanted, self._calls.coordinators, describe_groups, deadline, group_of=str
+            "describing groups", wanted, self._calls.group_coordinators, describe_groups, deadline, key_of=group_key
         )
 
     async def delete(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
@@ -145,11 +137,11 @@ class Groups:
         return await self._calls.settle(
             "deleting groups",
             arguments.names(groups, "group"),
-            self._calls.coordinators,
+            self._calls.group_coordinators,
             ask,
             deadline,
             already={ErrorCode.GROUP_ID_NOT_FOUND: lambda _: None},
-            group_of=str,
+            key_of=group_key,
         )
 
     # Offsets.
@@ -164,7 +156,12 @@ class Groups:
         self, wanted: Iterable[str], deadline: Deadline
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
         return await self._calls.settle(
-            "asking for committed offsets", wanted, self._calls.coordinators, _fetch_offsets, deadline, group_of=str
+            "asking for committed offsets",
+            wanted,
+            self._calls.group_coordinators,
+            _fetch_offsets,
+            deadline,
+            key_of=group_key,
         )
 
     async def alter_offsets(
@@ -225,12 +222,12 @@ class Groups:
     ) -> Results[TopicPartition, V]:
         """Ask the coordinator of one group about partitions."""
         return await self._calls.settle(
-            what, items, self._coordinator_of(group_id), ask, deadline, group_of=lambda item: group_id
+            what, items, self._coordinator_of(group_id), ask, deadline, key_of=lambda item: group_key(group_id)
         )
 
     def _coordinator_of(self, group_id: str) -> FindTargets:
         async def find(items: list[TopicPartition], deadline: Deadline) -> Targets:
-            found = await self._calls.coordinators([group_id], deadline)
+            found = await self._calls.group_coordinators([group_id], deadline)
             if found.errors:
                 raise found.errors[group_id]
             return Targets({node_id: list(items) for node_id in found.by_node})
@@ -320,8 +317,19 @@ class Groups:
 
     # Lag.
 
-    async def lag(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, GroupLag]:
-        """The lag of groups in each partition with a committed offset, and in each that a member owns."""
+    async def lag(
+        self,
+        groups: str | Iterable[str],
+        *,
+        isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout: float | None = None,
+    ) -> Results[str, GroupLag]:
+        """The lag of groups in each partition with a committed offset, and in each that a member owns.
+
+        It counts up to the high watermark, or with ``isolation_level="read_committed"`` up to the last stable offset:
+        the first record of the oldest open transaction.
+        """
+        isolation = isolation_of(isolation_level)
         wanted = arguments.names(groups, "group")
         deadline = self._calls.deadline(timeout)
         described = await self._describe(wanted, deadline.first_part())
@@ -333,7 +341,7 @@ class Groups:
             for group_id, offsets in committed.done.items()
             for item in (*offsets, *owners[group_id])
         }
-        ends = await self._offsets.look_up(wanted_ends, IsolationLevel.READ_UNCOMMITTED, deadline)
+        ends = await self._offsets.look_up(wanted_ends, isolation, deadline)
         done = {
             group_id: GroupLag(
                 group_id,
@@ -346,11 +354,6 @@ class Groups:
             for group_id, offsets in committed.done.items()
         }
         return Results({name: done[name] for name in wanted if name in done}, failed)
-
-
-def _is_gone(error: KafkaError) -> bool:
-    """Whether the broker has left the cluster."""
-    return isinstance(error, BrokerError) and error.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def _group(given: object) -> str:

@@ -91,7 +91,7 @@ class OffsetsOfPartitions:
             each: arguments.whole("offset or time", spec, -6, arguments.INT64_MAX)
             for each, spec in arguments.by_partition("wanted", wanted).items()
         }
-        return await self.look_up(asked, _isolation(isolation_level), self._calls.deadline(timeout))
+        return await self.look_up(asked, isolation_of(isolation_level), self._calls.deadline(timeout))
 
     async def look_up(
         self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
@@ -209,7 +209,8 @@ def _name(timestamp: int) -> str:
     return OffsetSpec(timestamp).name.lower().replace("_", " ")
 
 
-def _isolation(given: str | IsolationLevel) -> IsolationLevel:
+def isolation_of(given: str | IsolationLevel) -> IsolationLevel:
+    """The isolation level, given as such or by name. Raises ConfigurationError."""
     try:
         return IsolationLevel[given.upper()] if isinstance(given, str) else IsolationLevel(given)
     except (KeyError, ValueError):

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from . import configs, groups, pipeline, topics
+from . import configs, groups, pipeline, topics, transactions
 from .formats import Format, Line
 from .options import Shared, command, plain_command
 from .running import INTERRUPTED, NAME, WRONG, run, say
@@ -21,6 +21,7 @@ application = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, 
 application.add_typer(topics.application, name="topics")
 application.add_typer(groups.application, name="groups")
 application.add_typer(configs.application, name="configs")
+application.add_typer(transactions.application, name="transactions")
 plain_command(application, examples=pipeline.EXAMPLES)(pipeline.pipeline)
 
 
@@ -33,7 +34,7 @@ class Acks(StrEnum):
 
 
 class Isolation(StrEnum):
-    """The values of ``--isolation``."""
+    """The values of ``--isolation-level``."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
@@ -213,7 +214,9 @@ async def consume(
     headers: Annotated[bool, typer.Option("--headers", help="Print the headers before each record.")] = False,
     isolation: Annotated[
         Isolation | None,
-        typer.Option("--isolation", help="Whether to read records of open and aborted transactions."),
+        typer.Option(
+            "--isolation-level", "--isolation", help="Whether to read records of open and aborted transactions."
+        ),
     ] = None,
 ) -> int:
     """Print records, one per line.
@@ -252,11 +255,15 @@ async def lag(
     groups: Annotated[list[str] | None, typer.Argument(help="Names of groups; all groups by default.")] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Interval of --watch.")] = 2.0,
+    isolation: Annotated[
+        Isolation,
+        typer.Option("--isolation-level", help="With read_committed, count up to the last stable offset."),
+    ] = Isolation.READ_UNCOMMITTED,
 ) -> int:
     """Show the lag of groups, by topic."""
     from .lag import lag as run_lag
 
-    return await run_lag(shared.connection, shared.output, groups or [], every if watch else None)
+    return await run_lag(shared.connection, shared.output, groups or [], every if watch else None, isolation.value)
 
 
 @command(application, examples="aiokafka-lite cluster --versions --json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 from ..admin import Admin, GroupLag
@@ -16,23 +16,32 @@ from .running import log_warnings, say
 HEADINGS = ("GROUP", "STATE", "TOPIC", "PARTITIONS", "LAG", "HIGHEST")
 
 
-async def lag(connection: Connection, output: Output, groups: Sequence[str], every: float | None) -> int:
+LookUp = Callable[[], Awaitable[tuple[Table, Sequence[KafkaError]]]]
+
+
+async def lag(
+    connection: Connection, output: Output, groups: Sequence[str], every: float | None, isolation_level: str
+) -> int:
     """Show a row for each group and topic: once, or every ``every`` seconds until a signal."""
     async with connection.admin() as admin:
+
+        async def look_up() -> tuple[Table, Sequence[KafkaError]]:
+            return await _look_up(admin, groups, isolation_level)
+
         if every is None:
-            table, failed = await _look_up(admin, groups)
+            table, failed = await look_up()
             output.show(table)
             return show_errors(failed)
         log_warnings()
         if output.is_terminal and not output.as_json:
-            await _watch_live(admin, groups, every)
+            await _watch_live(look_up, every)
         else:
-            await _watch_lines(admin, output, groups, every)
+            await _watch_lines(look_up, output, every)
     return 0
 
 
-async def _look_up(admin: Admin, groups: Sequence[str]) -> tuple[Table, Sequence[KafkaError]]:
-    answered = await admin.groups.lag(groups or await every_group(admin))
+async def _look_up(admin: Admin, groups: Sequence[str], isolation_level: str) -> tuple[Table, Sequence[KafkaError]]:
+    answered = await admin.groups.lag(groups or await every_group(admin), isolation_level=isolation_level)
     rows = [row for name in sorted(answered.done) for row in topic_rows(answered[name])]
     return Table(HEADINGS, rows), list(answered.failed.values())
 
@@ -52,7 +61,7 @@ def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
     return rows
 
 
-async def _watch_live(admin: Admin, groups: Sequence[str], every: float) -> None:
+async def _watch_live(look_up: LookUp, every: float) -> None:
     """Redraw a table in place."""
     from rich.console import Group
     from rich.live import Live
@@ -62,7 +71,7 @@ async def _watch_live(admin: Admin, groups: Sequence[str], every: float) -> None
         while True:
             at = datetime.now().strftime("%H:%M:%S")
             try:
-                table, failed = await _look_up(admin, groups)
+                table, failed = await look_up()
                 notes = [Text(str(error), style="red") for error in failed]
                 live.update(Group(rich_table(table), *notes, Text(f" {at}, every {every:g} s; press Ctrl-C to stop")))
             except KafkaError as error:
@@ -71,13 +80,13 @@ async def _watch_live(admin: Admin, groups: Sequence[str], every: float) -> None
             await asyncio.sleep(every)
 
 
-async def _watch_lines(admin: Admin, output: Output, groups: Sequence[str], every: float) -> None:
+async def _watch_lines(look_up: LookUp, output: Output, every: float) -> None:
     """Print rows that begin with the time, or a JSON object per line."""
     headings = output.headings
     while True:
         at = datetime.now().astimezone().isoformat(timespec="seconds")
         try:
-            table, failed = await _look_up(admin, groups)
+            table, failed = await look_up()
             if output.as_json:
                 output.print_json({"time": at, "lag": table.as_objects()})
             else:

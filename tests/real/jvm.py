@@ -41,6 +41,7 @@ _TOOLS = {
     "get-offsets": ("org.apache.kafka.tools.GetOffsetShell", "kafka.tools.GetOffsetShell"),
     "log-dirs": ("org.apache.kafka.tools.LogDirsCommand", "kafka.admin.LogDirsCommand"),
     "producer-perf-test": ("org.apache.kafka.tools.ProducerPerformance",),
+    "transactions": ("org.apache.kafka.tools.TransactionsCommand",),
     "topics": ("org.apache.kafka.tools.TopicCommand", "kafka.admin.TopicCommand"),
 }
 

@@ -171,4 +171,6 @@ class DescribeProducersTopic:
 class DescribeProducersRequest(Request[DescribeProducersResponse]):
     """Request the active producers of partitions."""
 
+    INTRODUCED = since(0, kafka="2.8")
+
     topics: list[DescribeProducersTopic] = array(DescribeProducersTopic)

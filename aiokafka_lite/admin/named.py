@@ -1,0 +1,38 @@
+"""Enumerations of names that newer brokers may extend: the states of groups and transactions, the types of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import TypeVar
+
+from .. import arguments
+
+
+class Named(Enum):
+    """Names that newer brokers may extend. Upper and lower case are equal. A subclass has a member ``UNKNOWN``."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Named | None:
+        if not isinstance(value, str):
+            return None
+        lower = value.lower()
+        found = next((each for each in cls if str(each.value).lower() == lower or each.name.lower() == lower), None)
+        return found or cls.__members__["UNKNOWN"]
+
+
+N = TypeVar("N", bound=Named)
+
+
+def members_of(kind: type[N], given: Iterable[N | str]) -> set[N]:
+    """The members of an enumeration, given as such or by name. Raises TypeError and ValueError."""
+    name = kind.__name__
+    listed = [given] if isinstance(given, str) else arguments.several(given, name)
+    for each in listed:
+        if not isinstance(each, kind | str):
+            raise TypeError(arguments.must_be(name, f"a {name} or its name", each))
+    found = {each if isinstance(each, kind) else kind(each) for each in listed}
+    if any(each.name == "UNKNOWN" for each in found):
+        known = ", ".join(str(each.value) for each in kind if each.name != "UNKNOWN")
+        raise ValueError(arguments.must_be(name, f"one of {known}", listed))
+    return found

@@ -1,0 +1,458 @@
+"""Transactions: list and describe them, find and abort hanging ones, and fence producers (KIP-664).
+
+Three brokers know a part of a transaction each. Its coordinator knows the transactional id, the state and the
+partitions. The leader of a partition knows the producers that write to it, and where their open transactions begin. A
+transaction hangs if the leader has it open and the coordinator does not have it. No coordinator will end it then, and
+consumers with ``read_committed`` cannot read past it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .. import arguments
+from ..errors import ErrorCode, KafkaError, error_for
+from ..protocol.messages import (
+    DescribedTransaction,
+    DescribeProducersRequest,
+    DescribeProducersState,
+    DescribeProducersTopic,
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    MetadataRequest,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ..types import Node, TopicPartition
+from .calls import Calls, Deadline, Peer, Targets, answer_of, transaction_key
+from .named import Named, members_of
+from .results import Results
+
+MAX_TRANSACTION_TIMEOUT = 900.0
+"""Seconds. The default of the broker's ``transaction.max.timeout.ms``: no open transaction is older than that."""
+
+
+class TransactionState(Named):
+    """The state of a transactional id at its coordinator."""
+
+    UNKNOWN = "Unknown"
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open, or its markers are not written everywhere."""
+        return self in (self.ONGOING, self.PREPARE_COMMIT, self.PREPARE_ABORT, self.PREPARE_EPOCH_FENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A listed transactional id. ``coordinator`` is a broker id."""
+
+    transactional_id: str
+    producer_id: int
+    state: TransactionState
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id. ``timeout`` is in seconds.
+
+    ``started_at`` is in milliseconds since the epoch, None unless a transaction is open. ``partitions`` are those of
+    the open transaction, with the partitions of ``__consumer_offsets`` that keep its offsets.
+    """
+
+    transactional_id: str
+    state: TransactionState
+    producer_id: int
+    producer_epoch: int
+    timeout: float
+    started_at: int | None
+    partitions: tuple[TopicPartition, ...]
+    coordinator: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """An idempotent or transactional producer, as the leader of a partition knows it.
+
+    ``last_timestamp`` is that of its last record, in milliseconds since the epoch. ``start_offset`` is the first
+    offset of its open transaction, None if it has none. ``coordinator_epoch`` is that of its last marker, None if it
+    has written none. ``last_sequence`` is None if its last batch was a marker.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None = None
+    start_offset: int | None = None
+    last_sequence: int | None = None
+    last_timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """An open transaction in a partition that its coordinator does not have. ``duration`` is in seconds."""
+
+    partition: TopicPartition
+    producer: ProducerState
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """The producer id of a transactional id, and its new epoch. Requests with an older epoch are refused."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Transactions:
+    """The calls of ``admin.transactions``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    # The coordinators.
+
+    async def list(
+        self,
+        *,
+        states: Iterable[TransactionState | str] = (),
+        producer_ids: Iterable[int] = (),
+        min_duration: float | None = None,
+        pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> tuple[TransactionListing, ...]:
+        """All transactional ids that this client may see, by name, or those that match all filters. Requires Kafka 3.0.
+
+        ``min_duration`` in seconds selects transactions that have been open for longer (Kafka 3.8). ``pattern`` is a
+        regular expression in the syntax of RE2 that the whole id must match (Kafka 4.1). Raises the error if one broker
+        did not answer, since the list would not be complete.
+        """
+        wanted_states = members_of(TransactionState, states)
+        wanted_ids = {
+            arguments.whole("producer id", each, 0, arguments.INT64_MAX)
+            for each in arguments.several(producer_ids, "producer_ids")
+        }
+        request = ListTransactionsRequest(
+            state_filters=sorted(each.value for each in wanted_states),
+            producer_id_filters=sorted(wanted_ids),
+            duration_filter=-1 if min_duration is None else _milliseconds("min_duration", min_duration),
+            transactional_id_pattern=None if pattern is None else arguments.text("pattern", pattern),
+        )
+
+        async def ask(peer: Peer, items: list[int]) -> Mapping[int, list[TransactionListing] | KafkaError]:
+            peer.require(ListTransactionsRequest.INTRODUCED, "listing transactions")
+            if min_duration is not None:
+                peer.require(ListTransactionsRequest.DURATION_FILTER, "min_duration")
+            if pattern is not None:
+                peer.require(ListTransactionsRequest.PATTERN, "pattern")
+            answer = await peer.send(request)
+            if answer.error_code:
+                raise error_for(answer.error_code, f"listing transactions of broker {peer.node_id}")
+            return {
+                peer.node_id: [
+                    TransactionListing(
+                        each.transactional_id, each.producer_id, TransactionState(each.transaction_state), peer.node_id
+                    )
+                    for each in answer.transaction_states
+                ]
+            }
+
+        deadline = self._calls.deadline(timeout)
+        merged: dict[str, TransactionListing] = {}
+        for listed in (await self._calls.of_all_brokers("listing transactions", ask, deadline)).values():
+            merged.update((each.transactional_id, each) for each in listed)
+        # A broker ignores a state that is newer than itself.
+        return tuple(
+            merged[name] for name in sorted(merged) if not wanted_states or merged[name].state in wanted_states
+        )
+
+    async def describe(
+        self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, TransactionDescription]:
+        """The state of transactional ids, with the partitions of open transactions. Requires Kafka 3.0.
+
+        An id that no coordinator has fails with TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        wanted = arguments.names(transactional_ids, "transactional_id")
+        return await self._describe(wanted, self._calls.deadline(timeout))
+
+    async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, TransactionDescription]:
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, TransactionDescription | KafkaError]:
+            peer.require(DescribeTransactionsRequest.INTRODUCED, "describing transactions")
+            answer = await peer.send(DescribeTransactionsRequest(transactional_ids=items))
+            return {
+                each.transactional_id: answer_of(
+                    each.error_code,
+                    f"describing transactional id {each.transactional_id!r}",
+                    _description(each, peer.node),
+                )
+                for each in answer.transaction_states
+            }
+
+        return await self._calls.settle(
+            "describing transactions",
+            wanted,
+            self._calls.transaction_coordinators,
+            ask,
+            deadline,
+            key_of=transaction_key,
+        )
+
+    async def fence_producers(
+        self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, FencedProducer]:
+        """Fence the present producers of transactional ids (KIP-277): abort their transactions, refuse their requests.
+
+        Waits until the abort is complete. An id that does not exist yet is created.
+        """
+        wanted = arguments.names(transactional_ids, "transactional_id")
+
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, FencedProducer | KafkaError]:
+            answers: dict[str, FencedProducer | KafkaError] = {}
+            for item in items:  # the request carries one id
+                request = InitProducerIdRequest(transactional_id=item, transaction_timeout_ms=peer.timeout_ms)
+                answer = await peer.send(request)
+                fenced = FencedProducer(answer.producer_id, answer.producer_epoch)
+                answers[item] = answer_of(answer.error_code, f"fencing transactional id {item!r}", fenced)
+            return answers
+
+        return await self._calls.settle(
+            "fencing producers",
+            wanted,
+            self._calls.transaction_coordinators,
+            ask,
+            self._calls.deadline(timeout),
+            key_of=transaction_key,
+        )
+
+    # The leaders of partitions.
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, broker: int | None = None, timeout: float | None = None
+    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        """The producers that have written to partitions and are not expired, from the leaders. Requires Kafka 2.8.
+
+        With ``broker``, this broker is asked for its replicas instead.
+        """
+        wanted = arguments.partitions(partitions)
+        if broker is not None:
+            arguments.whole("broker", broker)
+        return await self._producers(wanted, broker, self._calls.deadline(timeout))
+
+    async def _producers(
+        self, wanted: Iterable[TopicPartition], broker: int | None, deadline: Deadline
+    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        async def ask(
+            peer: Peer, items: list[TopicPartition]
+        ) -> Mapping[TopicPartition, tuple[ProducerState, ...] | KafkaError]:
+            peer.require(DescribeProducersRequest.INTRODUCED, "describing producers")
+            topics = [
+                DescribeProducersTopic(name=name, partition_indexes=numbers)
+                for name, numbers in arguments.by_topic(items).items()
+            ]
+            answers: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
+            for topic in (await peer.send(DescribeProducersRequest(topics=topics))).topics:
+                for each in topic.partitions:
+                    item = TopicPartition(topic.name, each.partition_index)
+                    answers[item] = answer_of(
+                        each.error_code,
+                        f"describing producers of {item}",
+                        tuple(_producer(state) for state in each.active_producers),
+                        each.error_message,
+                    )
+            return answers
+
+        async def at_broker(items: list[TopicPartition], deadline: Deadline) -> Targets:
+            assert broker is not None
+            found = await self._calls.brokers([broker], deadline)
+            if found.errors:
+                raise found.errors[broker]
+            return Targets({broker: items})
+
+        find = self._calls.leaders if broker is None else at_broker
+        return await self._calls.settle("describing producers", wanted, find, ask, deadline)
+
+    async def abort(
+        self,
+        partition: TopicPartition,
+        *,
+        start_offset: int | None = None,
+        producer: ProducerState | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Abort a hanging transaction: the leader of the partition writes an abort marker. Requires Kafka 2.8.
+
+        Give ``start_offset``, the first offset of the transaction, or the ``producer`` that has it open;
+        ``find_hanging`` returns both. Only for transactions that no coordinator has: otherwise the records of this
+        partition are aborted, and the rest of the transaction is committed. ``fence_producers`` aborts a whole
+        transaction. Raises ValueError if no transaction begins at ``start_offset``, and INVALID_PRODUCER_EPOCH if the
+        producer has a newer epoch.
+        """
+        item = arguments.partition(partition)
+        if (start_offset is None) == (producer is None):
+            raise ValueError(f"abort requires start_offset or producer, got {start_offset!r} and {producer!r}")
+        if producer is not None and not isinstance(producer, ProducerState):
+            raise TypeError(arguments.must_be("producer", "a ProducerState", producer))
+        deadline = self._calls.deadline(timeout)
+        if start_offset is not None:
+            arguments.offset(start_offset, "start_offset")
+            producers = (await self._producers([item], None, deadline.first_part()))[item]
+            producer = next((each for each in producers if each.start_offset == start_offset), None)
+            if producer is None:
+                starts = ", ".join(str(each.start_offset) for each in producers if each.start_offset is not None)
+                raise ValueError(
+                    f"start_offset must be the first offset of an open transaction of {item}, got {start_offset}; "
+                    f"open transactions begin at {starts or 'no offset'}"
+                )
+        assert producer is not None
+        await self._write_abort_marker(item, producer, deadline)
+
+    async def _write_abort_marker(self, partition: TopicPartition, producer: ProducerState, deadline: Deadline) -> None:
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+            coordinator_epoch=0 if producer.coordinator_epoch is None else producer.coordinator_epoch,
+        )
+
+        async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:
+            peer.require(WriteTxnMarkersRequest.INTRODUCED, "aborting a transaction")
+            answer = await peer.send(WriteTxnMarkersRequest(markers=[marker]))
+            what = f"aborting the transaction of producer {producer.producer_id} in {partition}"
+            return {
+                TopicPartition(topic.name, each.partition_index): answer_of(each.error_code, what, None)
+                for written in answer.markers
+                for topic in written.topics
+                for each in topic.partitions
+            }
+
+        final = (ErrorCode.INVALID_PRODUCER_EPOCH,)  # a newer epoch of the producer has written to the partition
+        results = await self._calls.settle(
+            "aborting a transaction", [partition], self._calls.leaders, ask, deadline, final=final
+        )
+        results.raise_for_errors()
+
+    # Hanging transactions.
+
+    async def find_hanging(
+        self,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        broker: int | None = None,
+        max_transaction_timeout: float = MAX_TRANSACTION_TIMEOUT,
+        timeout: float | None = None,
+    ) -> tuple[HangingTransaction, ...]:
+        """Find transactions that are open in a partition although their coordinator does not have them.
+
+        Examines these partitions, or all; with ``broker``, only those that this broker leads. A transaction whose last
+        record is younger than ``max_transaction_timeout`` seconds is skipped: it may still end normally. Requires Kafka
+        3.0. Raises the error if one partition or broker did not answer.
+        """
+        given = None if partitions is None else arguments.partitions(partitions)
+        if broker is not None:
+            arguments.whole("broker", broker)
+        longest = _milliseconds("max_transaction_timeout", max_transaction_timeout)
+        deadline = self._calls.deadline(timeout)
+        wanted = await self._partitions_led(given, broker, deadline.first_part())
+        found = (await self._producers(wanted, None, deadline.first_part())).raise_for_errors()
+        now = self._calls.client.runtime.clock() * 1000
+        candidates = [
+            HangingTransaction(partition, each, (now - (each.last_timestamp or 0)) / 1000)
+            for partition, producers in found.items()
+            for each in producers
+            if each.start_offset is not None and now - (each.last_timestamp or 0) > longest
+        ]
+        if not candidates:
+            return ()
+        producer_ids = {each.producer.producer_id for each in candidates}
+        listed = await self.list(producer_ids=producer_ids, timeout=deadline.first_part().timeout)
+        names = {each.producer_id: each.transactional_id for each in listed}
+        described = await self._describe(names.values(), deadline)
+        kept = {
+            (described[name].producer_id, partition)
+            for name in described.done
+            for partition in described[name].partitions
+        }
+        missing = {name: error for name, error in described.failed.items() if not _is_missing(error)}
+        Results({}, missing).raise_for_errors()
+        return tuple(each for each in candidates if (each.producer.producer_id, each.partition) not in kept)
+
+    async def _partitions_led(
+        self, given: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline
+    ) -> tuple[TopicPartition, ...]:
+        """The given partitions, or all, with Kafka's own; with ``broker``, those that it leads."""
+        if given is not None and broker is None:
+            return tuple(given)
+
+        async def ask(peer: Peer) -> dict[TopicPartition, int]:
+            answer = await peer.send(MetadataRequest(topics=None))
+            return {
+                TopicPartition(topic.name or "", each.partition_index): each.leader_id
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+
+        leaders = await self._calls.one("listing partitions", self._calls.any_broker, ask, deadline)
+        if broker is not None:
+            for error in (await self._calls.brokers([broker], deadline)).errors.values():
+                raise error
+        wanted = leaders if given is None else set(given)
+        return tuple(each for each in sorted(leaders) if each in wanted and broker in (None, leaders[each]))
+
+
+def _is_missing(error: KafkaError) -> bool:
+    """Whether the transactional id has expired since it was listed."""
+    return getattr(error, "code", None) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def _milliseconds(name: str, seconds: object) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(arguments.must_be(name, "a number of seconds >= 0", seconds))
+    if not 0 <= seconds <= sys.maxsize / 1000:
+        raise ValueError(arguments.must_be(name, "a number of seconds >= 0", seconds))
+    return round(seconds * 1000)
+
+
+def _known(value: int) -> int | None:
+    return value if value >= 0 else None
+
+
+def _description(given: DescribedTransaction, coordinator: Node) -> TransactionDescription:
+    state = TransactionState(given.transaction_state)
+    return TransactionDescription(
+        transactional_id=given.transactional_id,
+        state=state,
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        timeout=given.transaction_timeout_ms / 1000,
+        started_at=_known(given.transaction_start_time_ms) if state.is_open else None,
+        partitions=tuple(
+            sorted(TopicPartition(topic.topic, number) for topic in given.topics for number in topic.partitions)
+        ),
+        coordinator=coordinator,
+    )
+
+
+def _producer(given: DescribeProducersState) -> ProducerState:
+    return ProducerState(
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        coordinator_epoch=_known(given.coordinator_epoch),
+        start_offset=_known(given.current_txn_start_offset),
+        last_sequence=_known(given.last_sequence),
+        last_timestamp=_known(given.last_timestamp),
+    )

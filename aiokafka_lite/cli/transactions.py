@@ -1,0 +1,237 @@
+"""``aiokafka-lite transactions``: list and describe transactions, find and abort hanging ones, fence producers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .groups import parse_topics
+from .options import Shared, command
+from .output import Table, show_errors
+from .running import say
+
+if TYPE_CHECKING:
+    from ..admin import Admin
+    from ..types import TopicPartition
+
+application = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions, and fence producers.")
+
+TransactionalIds = Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID...", help="Transactional ids.")]
+Partitions = Annotated[list[str], typer.Argument(metavar="TOPIC[:0,1]...", help="Topics, or partitions of them.")]
+
+
+@command(
+    application,
+    "list",
+    examples="""
+    aiokafka-lite transactions list --state ongoing
+    aiokafka-lite transactions list --min-duration 60 --pattern 'orders-.*'
+    """,
+)
+async def list_(
+    shared: Shared,
+    state: Annotated[
+        list[str] | None, typer.Option(metavar="STATE", help="Only transactional ids in this state.")
+    ] = None,
+    producer_id: Annotated[list[int] | None, typer.Option(help="Only this producer id.", min=0)] = None,
+    min_duration: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Only transactions that have been open for longer (Kafka 3.8).", min=0),
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Only transactional ids that match as a whole (Kafka 4.1).")
+    ] = None,
+) -> int:
+    """List transactional ids with their states."""
+    async with shared.connection.admin() as admin:
+        listed = await admin.transactions.list(
+            states=state or (), producer_ids=producer_id or (), min_duration=min_duration, pattern=pattern
+        )
+    rows = [(each.transactional_id, each.coordinator, each.producer_id, each.state.value) for each in listed]
+    shared.output.show(Table(("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE"), rows))
+    return 0
+
+
+@command(application, examples="aiokafka-lite transactions describe orders-1 orders-2")
+async def describe(shared: Shared, transactional_ids: TransactionalIds) -> int:
+    """Show the state, the producer and the open transaction of transactional ids."""
+    async with shared.connection.admin() as admin:
+        described = await admin.transactions.describe(transactional_ids)
+    now = time.time()
+    rows = [
+        (
+            each.transactional_id,
+            each.coordinator.node_id,
+            each.producer_id,
+            each.producer_epoch,
+            each.state.value,
+            each.timeout,
+            each.started_at,
+            None if each.started_at is None else round(max(0.0, now - each.started_at / 1000), 3),
+            list(map(str, each.partitions)),
+        )
+        for each in described.done.values()
+    ]
+    headings = (
+        *("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "PRODUCER-EPOCH", "STATE"),
+        *("TIMEOUT", "STARTED-AT-MS", "DURATION", "PARTITIONS"),
+    )
+    if rows or shared.output.as_json:
+        shared.output.show(Table(headings, rows))
+    return show_errors(described.failed.values())
+
+
+@command(
+    application,
+    "describe-producers",
+    examples="""
+    aiokafka-lite transactions describe-producers orders
+    aiokafka-lite transactions describe-producers orders:0,1 --broker 2
+    """,
+)
+async def describe_producers(
+    shared: Shared,
+    partitions: Partitions,
+    broker: Annotated[
+        int | None, typer.Option(metavar="ID", help="Ask this broker for its replicas instead of the leaders.", min=0)
+    ] = None,
+) -> int:
+    """Show the producers of partitions, and where their open transactions begin."""
+    async with shared.connection.admin() as admin:
+        wanted = await _partitions(admin, partitions)
+        described = await admin.transactions.describe_producers(wanted, broker=broker)
+    rows = [
+        (
+            *partition,
+            each.producer_id,
+            each.producer_epoch,
+            each.coordinator_epoch,
+            each.last_sequence,
+            each.last_timestamp,
+            each.start_offset,
+        )
+        for partition, producers in sorted(described.done.items())
+        for each in producers
+    ]
+    headings = (
+        *("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR-EPOCH"),
+        *("LAST-SEQUENCE", "LAST-TIMESTAMP-MS", "START-OFFSET"),
+    )
+    if described.done or shared.output.as_json:
+        shared.output.show(Table(headings, rows))
+    return show_errors(described.failed.values())
+
+
+@command(
+    application,
+    "find-hanging",
+    examples="""
+    aiokafka-lite transactions find-hanging
+    aiokafka-lite transactions find-hanging --broker 2 --max-timeout 3600
+    aiokafka-lite transactions find-hanging orders:0
+    """,
+)
+async def find_hanging(
+    shared: Shared,
+    partitions: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC[:0,1]...]", help="Topics, or partitions of them; all if none.")
+    ] = None,
+    broker: Annotated[
+        int | None, typer.Option(metavar="ID", help="Only partitions that this broker leads.", min=0)
+    ] = None,
+    max_timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", help="The brokers' transaction.max.timeout.ms: younger transactions are skipped.", min=0
+        ),
+    ] = 900.0,
+) -> int:
+    """Find transactions that are open in a partition although their coordinator does not have them."""
+    async with shared.connection.admin() as admin:
+        wanted = await _partitions(admin, partitions) if partitions else None
+        found = await admin.transactions.find_hanging(
+            partitions=wanted, broker=broker, max_transaction_timeout=max_timeout
+        )
+    rows = [
+        (
+            *each.partition,
+            each.producer.producer_id,
+            each.producer.producer_epoch,
+            each.producer.coordinator_epoch,
+            each.producer.start_offset,
+            each.producer.last_timestamp,
+            round(each.duration, 3),
+        )
+        for each in found
+    ]
+    headings = (
+        *("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR-EPOCH"),
+        *("START-OFFSET", "LAST-TIMESTAMP-MS", "DURATION"),
+    )
+    if rows or shared.output.as_json:
+        shared.output.show(Table(headings, rows))
+    else:
+        say("no transaction hangs")
+    return 0
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite transactions abort orders:0 --start-offset 4217
+    aiokafka-lite transactions abort orders:0 --producer-id 1000 --producer-epoch 3 --coordinator-epoch 7
+    """,
+    prints_tables=False,
+)
+async def abort(
+    shared: Shared,
+    partition: Annotated[str, typer.Argument(metavar="TOPIC:NUMBER", help="The partition.")],
+    start_offset: Annotated[
+        int | None, typer.Option(metavar="OFFSET", help="The first offset of the transaction.", min=0)
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option(metavar="ID", help="The producer of the transaction.", min=0)
+    ] = None,
+    producer_epoch: Annotated[int | None, typer.Option(metavar="EPOCH", help="Its epoch.", min=0)] = None,
+    coordinator_epoch: Annotated[
+        int | None, typer.Option(metavar="EPOCH", help="The epoch of its coordinator; 0 by default.", min=0)
+    ] = None,
+) -> int:
+    """Abort a hanging transaction in one partition, as find-hanging shows it."""
+    from ..admin import ProducerState
+
+    whole, listed = parse_topics([partition])
+    if whole or len(listed) != 1:
+        raise ValueError(f"partition must be TOPIC:NUMBER, got {partition!r}")
+    if (producer_id is None) != (producer_epoch is None) or (start_offset is None) == (producer_id is None):
+        raise ValueError("transactions abort requires --start-offset, or --producer-id and --producer-epoch")
+    producer = None
+    if producer_id is not None and producer_epoch is not None:
+        producer = ProducerState(producer_id, producer_epoch, coordinator_epoch)
+    async with shared.connection.admin() as admin:
+        await admin.transactions.abort(listed[0], start_offset=start_offset, producer=producer)
+    return 0
+
+
+@command(application, examples="aiokafka-lite transactions fence orders-1")
+async def fence(shared: Shared, transactional_ids: TransactionalIds) -> int:
+    """Fence the producers of transactional ids: abort their open transactions, and refuse their requests."""
+    async with shared.connection.admin() as admin:
+        fenced = await admin.transactions.fence_producers(transactional_ids)
+    rows = [(name, each.producer_id, each.producer_epoch) for name, each in fenced.done.items()]
+    if rows or shared.output.as_json:
+        shared.output.show(Table(("TRANSACTIONAL-ID", "PRODUCER-ID", "PRODUCER-EPOCH"), rows))
+    return show_errors(fenced.failed.values())
+
+
+async def _partitions(admin: Admin, texts: list[str]) -> list[TopicPartition]:
+    """The partitions that ``orders`` and ``orders:0,1`` name."""
+    from ..types import TopicPartition
+
+    whole, listed = parse_topics(texts)
+    if whole:
+        described = (await admin.topics.describe(whole)).raise_for_errors()
+        listed += [TopicPartition(each.name, one.partition) for each in described.values() for one in each.partitions]
+    return listed
