@@ -17,12 +17,14 @@ from ..aio.deadline import deadline
 from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import Component
 from ..arguments import must_be
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ErrorCode
 from ..protocol.schema import Request
+from ..types import Record
+from . import direct
 from .authorizer import AllowAll
 from .broker_sessions import BrokerSessions
 from .cluster_config import LOOPBACK, ClusterConfig, broker_settings, ports_of
-from .controller import Controller
+from .controller import Controller, Refused
 from .faults import Fault, Faults, History
 from .handlers import default_versions
 from .leadership import PartitionLeadership
@@ -194,6 +196,43 @@ class EmbeddedCluster(Component):
     def leader_of(self, topic: str, partition: int) -> int:
         """The node id of the leader; -1 if the partition has none. Raises ``Refused``."""
         return self.state_of(topic, partition).leader
+
+    async def produce(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, bytes | None] | None = None,
+        partition: int | None = None,
+    ) -> int:
+        """Write one record without a client, with acks=all. Returns its offset.
+
+        A topic that does not exist is created. Without ``partition``, the key chooses it as in Kafka's clients; a
+        record without a key goes to partition 0. Raises ``Refused`` with the broker's code.
+        """
+        self._service.check()
+        described = self.controller.topics.get(topic) or self.controller.create_topic(topic)
+        if partition is None:
+            partition = direct.partition_for(key, len(described.partitions))
+        leader = self._leader(topic, partition)
+        return await direct.produce(leader, topic, partition, value, key, direct.headers_of(headers or {}))
+
+    def records(self, topic: str, partition: int | None = None) -> list[Record[bytes, bytes]]:
+        """The committed records of a topic, or of one partition, in order of partitions and offsets, without a client.
+
+        Records of open and aborted transactions are among them. Raises ``Refused`` if the topic or the partition does
+        not exist, or if a partition has no leader.
+        """
+        numbers = range(len(self.controller.require(topic).partitions)) if partition is None else [partition]
+        replicas = [self._leader(topic, each).replica_manager.require((topic, each)) for each in numbers]
+        return [record for replica in replicas for record in direct.records_of(replica)]
+
+    def _leader(self, topic: str, partition: int) -> BrokerNode:
+        leader = self.leader_of(topic, partition)
+        if leader not in self.nodes:
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
+        return self.nodes[leader]
 
     async def until_in_sync(self, topic: str, timeout: float = 10.0) -> None:
         """Wait until every replica of a topic is in sync. Raises KafkaTimeout after ``timeout`` seconds."""

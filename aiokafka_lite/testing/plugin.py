@@ -6,6 +6,8 @@ imports what it needs.
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from aiokafka_lite.embedded import EmbeddedCluster
     from aiokafka_lite.testing.containers import KafkaContainer
+    from aiokafka_lite.testing.server import EmbeddedKafkaServer
 
 async_fixture: Any
 try:
@@ -23,8 +26,14 @@ except ImportError:  # anyio's plugin runs plain fixtures
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the ini option ``kafka_image``. Its default is ``DEFAULT_IMAGE`` in containers.py, imported later."""
+    """Add the options. The default of ``kafka_image`` is ``DEFAULT_IMAGE`` in containers.py, imported later."""
     parser.addini("kafka_image", "the container image of `kafka_container` (default: apache/kafka, a fixed release)")
+    group = parser.getgroup("aiokafka_lite", "Kafka for tests")
+    group.addoption(
+        "--kafka-bootstrap",
+        metavar="HOST:PORT",
+        help="a running cluster for `kafka_bootstrap_servers`, instead of a container (or set KAFKA_BOOTSTRAP_SERVERS)",
+    )
 
 
 @async_fixture  # type: ignore[untyped-decorator, unused-ignore]
@@ -64,6 +73,23 @@ def kafka_container(pytestconfig: pytest.Config) -> Iterator[KafkaContainer]:
 
 
 @pytest.fixture(scope="session")
-def kafka_bootstrap_servers(kafka_container: KafkaContainer) -> str:
-    """The bootstrap servers of ``kafka_container``."""
-    return kafka_container.bootstrap_servers
+def embedded_kafka_server() -> Iterator[EmbeddedKafkaServer]:
+    """An embedded cluster with one node in a thread of its own, one for the session: for synchronous tests."""
+    from aiokafka_lite.testing.server import EmbeddedKafkaServer
+
+    with EmbeddedKafkaServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap_servers(request: pytest.FixtureRequest) -> str:
+    """A real Kafka: ``--kafka-bootstrap`` or ``KAFKA_BOOTSTRAP_SERVERS`` if given, otherwise ``kafka_container``."""
+    given = request.config.getoption("--kafka-bootstrap") or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    return str(given or request.getfixturevalue("kafka_container").bootstrap_servers)
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest) -> str:
+    """The name of a topic that no other test uses, for clusters that tests share. It is not created."""
+    name = "".join(each if each.isalnum() else "-" for each in request.node.name)
+    return f"{name[:100]}-{uuid.uuid4().hex[:8]}"

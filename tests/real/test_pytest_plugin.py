@@ -37,6 +37,25 @@ async def test_something_listens(embedded_bootstrap_servers: str) -> None:
 """
 
 
+USES_THREAD = """
+from aiokafka_lite import Producer
+from aiokafka_lite.testing.server import EmbeddedKafkaServer
+
+def test_a_synchronous_test(embedded_kafka_server: EmbeddedKafkaServer, kafka_topic: str) -> None:
+    embedded_kafka_server.produce(kafka_topic, "two coffees")
+    assert embedded_kafka_server.records(kafka_topic)[0].value == b"two coffees"
+
+async def test_a_client_in_another_loop(embedded_kafka_server: EmbeddedKafkaServer, kafka_topic: str) -> None:
+    async with Producer(embedded_kafka_server.bootstrap_servers) as producer:
+        assert (await producer.send(kafka_topic, b"a cake")).offset == 0
+"""
+
+USES_BOOTSTRAP = """
+def test_the_address(kafka_bootstrap_servers: str) -> None:
+    assert kafka_bootstrap_servers == "127.0.0.1:19099"
+"""
+
+
 def outcome(directory: Path, test: str, *options: str, **environment: str) -> str:
     (directory / "test_users.py").write_text(test)
     (directory / "pytest.ini").write_text(SETTINGS)
@@ -48,6 +67,16 @@ def outcome(directory: Path, test: str, *options: str, **environment: str) -> st
 def test_embedded_cluster_by_its_address(tmp_path: Path) -> None:
     printed = outcome(tmp_path, USES_ADDRESS)
     assert "1 passed" in printed, printed
+
+
+def test_embedded_cluster_in_a_thread(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, USES_THREAD)
+    assert "2 passed" in printed, printed
+
+
+def test_a_running_cluster_takes_the_place_of_the_container(tmp_path: Path) -> None:
+    assert "1 passed" in outcome(tmp_path, USES_BOOTSTRAP, "--kafka-bootstrap=127.0.0.1:19099")
+    assert "1 passed" in outcome(tmp_path, USES_BOOTSTRAP, KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:19099")
 
 
 @pytest.mark.real

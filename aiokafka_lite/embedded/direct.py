@@ -1,0 +1,65 @@
+"""Records that a test writes to an embedded cluster, or reads from it, without a client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import ErrorCode
+from ..protocol.records import encode_batch, partition_for_key, split_batches
+from ..types import Header, Record
+from .controller import Refused
+from .log import MAX_DECOMPRESSED_SIZE
+from .node import BrokerNode
+from .partition import Partition
+from .replica_manager import ProducedBatch
+
+TIMEOUT = 10.0
+"""Seconds that a write waits for the in-sync replicas."""
+
+Bytes = bytes | str | None
+"""A key or a value; a str is encoded in UTF-8."""
+
+
+async def produce(
+    leader: BrokerNode, topic: str, partition: int, value: Bytes, key: Bytes, headers: tuple[Header, ...]
+) -> int:
+    """Append one record with acks=all. Returns its offset. Raises ``Refused`` with the code of the broker."""
+    now = leader.now_ms()
+    data = encode_batch([(now, _encoded(key), _encoded(value), headers)])
+    entries = {(topic, partition): ProducedBatch(data, split_batches(data)[0])}
+    answer = (await leader.replica_manager.append_records(TIMEOUT, -1, entries, now))[topic, partition]
+    if answer.error is not ErrorCode.NONE:
+        raise Refused(answer.error, answer.message or answer.error.description)
+    return answer.base_offset
+
+
+def partition_for(key: Bytes, count: int) -> int:
+    """The partition that Kafka's clients choose for a key; 0 without a key."""
+    return 0 if key is None else partition_for_key(_encoded(key) or b"", count)
+
+
+def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
+    """The committed records of a leader's log: those below the high watermark, without control records."""
+    found: list[Record[bytes, bytes]] = []
+    topic, number = partition.key
+    for stored in partition.log.batches():
+        batch = stored.view()
+        if batch.is_control or stored.base_offset >= partition.log.high_watermark:
+            continue
+        columns = batch.columns(MAX_DECOMPRESSED_SIZE)
+        rows = zip(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True)
+        found += (
+            Record(topic, number, offset, timestamp, batch.timestamp_type, key, value, headers, stored.leader_epoch)
+            for offset, timestamp, key, value, headers in rows
+            if offset >= partition.log.start_offset
+        )
+    return found
+
+
+def headers_of(headers: Mapping[str, bytes | None]) -> tuple[Header, ...]:
+    """The headers of a mapping, in its order."""
+    return tuple(Header(name, value) for name, value in headers.items())
+
+
+def _encoded(text: Bytes) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text

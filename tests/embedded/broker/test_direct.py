@@ -1,0 +1,67 @@
+"""Records that a test writes to the cluster, or reads from it, without a client."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite import Consumer, EmbeddedCluster, ErrorCode, Producer
+from aiokafka_lite.embedded import Refused
+from aiokafka_lite.protocol.records import partition_for_key
+
+
+async def test_a_client_reads_what_produce_has_written() -> None:
+    async with EmbeddedCluster(brokers=3, tcp=False) as cluster:
+        await cluster.create_topic("orders", partitions=3, replication_factor=3)
+        offset = await cluster.produce("orders", "two coffees", key="table-7", headers={"by": b"web"})
+        async with Consumer(cluster.bootstrap_servers, topics=["orders"], connector=cluster.connector) as consumer:
+            record = await anext(consumer)
+    assert (record.key, record.value, record.offset, offset) == (b"table-7", b"two coffees", 0, 0)
+    assert record.partition == partition_for_key(b"table-7", 3)
+    assert [tuple(header) for header in record.headers] == [("by", b"web")]
+
+
+async def test_records_returns_what_a_client_has_written_in_order() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        await cluster.create_topic("orders", partitions=2)
+        async with Producer(cluster.bootstrap_servers, connector=cluster.connector, compression="zstd") as producer:
+            for partition, value in [(1, b"c"), (0, b"a"), (0, b"b")]:
+                await producer.send("orders", value, partition=partition)
+        records = cluster.records("orders")
+        second = cluster.records("orders", 1)
+    assert [(record.partition, record.offset, record.value) for record in records] == [
+        (0, 0, b"a"),
+        (0, 1, b"b"),
+        (1, 0, b"c"),
+    ]
+    assert [record.value for record in second] == [b"c"]
+
+
+async def test_records_omits_records_that_are_not_committed_yet() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        await cluster.create_topic("orders", replication_factor=2)
+        leader = cluster.leader_of("orders", 0)
+        await cluster.produce("orders", b"committed")
+        await cluster.freeze(({1, 2} - {leader}).pop())
+        async with Producer(
+            cluster.bootstrap_servers, connector=cluster.connector, acks=1, idempotence=False
+        ) as producer:
+            await producer.send("orders", b"not replicated")
+        assert [record.value for record in cluster.records("orders")] == [b"committed"]
+
+
+async def test_produce_creates_the_topic_and_refuses_a_partition_that_does_not_exist() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        assert [await cluster.produce("orders", None), await cluster.produce("orders", b"b")] == [0, 1]
+        assert [record.value for record in cluster.records("orders")] == [None, b"b"]
+        with pytest.raises(Refused) as wrong:
+            await cluster.produce("orders", b"c", partition=7)
+        with pytest.raises(Refused) as unknown:
+            cluster.records("misspelled")
+    assert wrong.value.code is unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_produce_reports_the_code_of_the_broker() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, configs={"message.max.bytes": "200"}) as cluster:
+        with pytest.raises(Refused) as refused:
+            await cluster.produce("orders", b"x" * 1000)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
