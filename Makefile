@@ -8,7 +8,7 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo test test-fast test-long fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench docs clean
+.PHONY: help build unbuild demo test test-fast test-long fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -17,6 +17,7 @@ help:
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
+	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make fuzz         damaged input for every parser and for the embedded broker; MINUTES=5"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
 	@echo "make soak         the simulation: random faults in virtual time, SEEDS=1000 fresh seeds on all cores"
@@ -48,6 +49,19 @@ help:
 .venv/.docs: pyproject.toml | .venv/bin/python
 	@$(PIP) install -e '.[cli,docs]'
 	@touch $@
+
+# Without `make build`, all modules run as plain Python.
+.venv/.compile: pyproject.toml | .venv/bin/python
+	@$(PIP) install -e '.[cli,compile]'
+	@touch $@
+
+build: .venv/.compile unbuild
+	@AIOKAFKA_LITE_PURE=0 .venv/bin/python setup.py --quiet build_ext --inplace >.venv/build.log 2>&1 \
+		|| { cat .venv/build.log; exit 1; }
+	@.venv/bin/aiokafka-lite --version
+
+unbuild:
+	@find aiokafka_lite -name '*.so' -delete -o -name '*.pyd' -delete
 
 demo: .venv/.demo
 	@.venv/bin/aiokafka-lite demo --spark $(if $(BOOTSTRAP),--bootstrap-server $(BOOTSTRAP))
@@ -116,5 +130,5 @@ docs: .venv/.docs
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-clean:
+clean: unbuild
 	rm -rf .venv site build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiokafka_lite import lazy
+from aiokafka_lite.compiled import COMPILED  # first: it decides which build of all other modules runs
 from aiokafka_lite.version import VERSION
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "COMPILED",
     "Admin",
     "BrokerError",
     "BufferFull",

@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import build_backend
+from aiokafka_lite.compiled import BUILD, COMPILED
+
 pytest_plugins = ["tests.real.grouping", "tests.real.report"]
 
 # The time of one example depends on the machine's load more than on the code.
@@ -37,13 +40,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Handle SIGINT in the default way.
+    """Handle SIGINT in the default way, and refuse to test compiled modules that are older than their sources.
 
     A test run that is started in the background ignores SIGINT. Programs that the tests start would inherit that, and
     the tests interrupt them.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if COMPILED and (outdated := build_backend.outdated()):
+        raise pytest.UsageError(
+            f"{', '.join(outdated)} changed since `make build`: run `make build`, or `make unbuild` for plain Python"
+        )
+
+
+def pytest_report_header() -> str:
+    return f"aiokafka_lite: {BUILD}"
 
 
 def pytest_collection_finish() -> None:

@@ -100,9 +100,10 @@ def _explain(error: Exception) -> int:
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from ..compiled import BUILD
         from ..version import VERSION
 
-        print(f"{NAME} {VERSION}")
+        print(f"{NAME} {VERSION} ({BUILD})")
         raise typer.Exit
 
 

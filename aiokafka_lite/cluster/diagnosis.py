@@ -16,6 +16,7 @@ from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 
 from ..aio.service import Service
+from ..compiled import BUILD
 from ..net.broker import Broker
 from ..net.connection import Connection
 from ..version import VERSION
@@ -128,7 +129,12 @@ def common(service: Service, client: Client, *configs: object) -> dict[str, obje
 
 def software() -> dict[str, str]:
     """Versions of this library, of Python and of the libraries that this one uses."""
-    found = {"aiokafka_lite": VERSION, "python": sys.version.split()[0], "system": platform.platform()}
+    found = {
+        "aiokafka_lite": VERSION,
+        "build": BUILD,
+        "python": sys.version.split()[0],
+        "system": platform.platform(),
+    }
     for name in ("anyio", "crc32c", "lz4", "zstandard", "cramjam", "uvloop", "pyarrow"):
         try:
             found[name] = version(name)

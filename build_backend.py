@@ -1,0 +1,127 @@
+"""The build backend of this package: setuptools, and mypyc where the machine can compile.
+
+``pip install .`` compiles the modules of ``COMPILED_MODULES`` ahead of time. The same files run as plain Python where
+they are not compiled, and a wheel has both. The rules:
+
+1. ``AIOKAFKA_LITE_PURE=1`` builds plain Python. ``AIOKAFKA_LITE_PURE=0`` fails where this machine cannot compile, so
+   that a release has no plain wheel by accident. Without the variable, a machine that cannot compile gets plain Python.
+2. mypyc is requested only for a wheel that is compiled. An sdist, an editable install and a plain wheel do without it.
+3. Only a wheel is compiled. An editable install is plain Python until ``make build`` compiles in place.
+4. mypyc reads no installed package: the generated C is the same with and without build isolation.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import sysconfig
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
+
+from setuptools import Extension, build_meta
+from setuptools.build_meta import *  # noqa: F403 - the hooks that stay as they are
+from setuptools.errors import BaseError, CompileError
+
+ROOT = Path(__file__).parent
+
+COMPILED_MODULES = (
+    "aiokafka_lite/aio/byte_budget.py",
+    "aiokafka_lite/protocol/framing.py",
+    "aiokafka_lite/protocol/records/batch.py",
+    "aiokafka_lite/protocol/records/codec.py",
+    "aiokafka_lite/protocol/records/legacy.py",
+    "aiokafka_lite/protocol/records/murmur2.py",
+    "aiokafka_lite/protocol/records/scan.py",
+    "aiokafka_lite/protocol/records/varint.py",
+)
+"""The hot modules, which run once or more per record or per frame."""
+
+SHARED_LIBRARY = "aiokafka_lite.compiled"
+"""mypyc makes one shared library, ``compiled__mypyc``, and a small extension module for each compiled module."""
+
+_COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "install"}
+_OPTIONS = (
+    "--config-file=",  # mypy's settings for `make lint` depend on installed packages
+    "--no-site-packages",
+    "--ignore-missing-imports",
+    "--follow-imports=silent",
+    f"--python-version={sys.version_info.major}.{sys.version_info.minor}",
+)
+
+
+def get_requires_for_build_wheel(config_settings: Mapping[str, object] | None = None) -> list[str]:
+    requires: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
+    if _pure() != "1" and _cannot_compile() is None:
+        with (ROOT / "pyproject.toml").open("rb") as file:
+            requires += tomllib.load(file)["project"]["optional-dependencies"]["compile"]
+    return requires
+
+
+def extensions() -> list[Extension]:
+    """The extension modules of this build: none for plain Python. Prints which of the two it is."""
+    if _COMPILING_COMMANDS.isdisjoint(sys.argv):
+        return []
+    if _pure() == "1":
+        why_plain: str | None = "AIOKAFKA_LITE_PURE=1"
+    else:
+        why_plain = _cannot_compile() or _no_mypyc()
+        if why_plain is not None and _pure() == "0":
+            sys.exit(f"aiokafka_lite cannot be compiled, and AIOKAFKA_LITE_PURE=0 requires that: {why_plain}")
+    if why_plain is not None:
+        print(f"aiokafka_lite is installed as plain Python, which is slower: {why_plain}")
+        return []
+    from mypyc.build import mypycify
+
+    made: list[Extension] = mypycify(
+        [*_OPTIONS, *COMPILED_MODULES], opt_level="2", debug_level="0", group_name=SHARED_LIBRARY
+    )
+    print(f"aiokafka_lite is compiled: {len(COMPILED_MODULES)} modules")
+    return made
+
+
+def outdated() -> list[str]:
+    """The modules in this directory that have changed since they were compiled in place."""
+    return [
+        source
+        for source in COMPILED_MODULES
+        for suffix in EXTENSION_SUFFIXES
+        if (compiled := (ROOT / source).with_suffix(suffix)).exists()
+        and compiled.stat().st_mtime < (ROOT / source).stat().st_mtime
+    ]
+
+
+def _pure() -> str:
+    value = os.environ.get("AIOKAFKA_LITE_PURE", "")
+    if value not in ("", "0", "1"):
+        sys.exit(f"AIOKAFKA_LITE_PURE must be 1 or 0, got {value!r}")
+    return value
+
+
+def _cannot_compile() -> str | None:
+    """The reason why this machine cannot compile an extension module; None if it can."""
+    if platform.python_implementation() != "CPython":
+        return f"{platform.python_implementation()} is not CPython"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "this is a free-threaded build of Python"
+    from distutils.ccompiler import new_compiler  # setuptools provides it where Python no longer does
+    from distutils.sysconfig import customize_compiler
+
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch, "probe.c")
+        source.write_text("#include <Python.h>\nint probe(void) { return PY_VERSION_HEX != 0; }\n")
+        try:
+            compiler = new_compiler()
+            customize_compiler(compiler)
+            compiler.compile([str(source)], output_dir=scratch, include_dirs=[sysconfig.get_path("include")])
+        except (BaseError, CompileError, OSError) as error:
+            return f"there is no C compiler with the headers of Python ({error})"
+    return None
+
+
+def _no_mypyc() -> str | None:
+    return None if find_spec("mypyc") is not None else "mypyc is not installed"

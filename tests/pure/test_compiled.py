@@ -1,0 +1,73 @@
+"""The choice between the compiled modules and the same files as plain Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import build_backend
+from aiokafka_lite.compiled import COMPILED, SourceFinder
+
+PRINT = (
+    "import aiokafka_lite, aiokafka_lite.protocol.records.codec as codec;"
+    "print(aiokafka_lite.COMPILED, codec.__file__.endswith('.py'))"
+)
+
+compiled_only = pytest.mark.skipif(not COMPILED, reason="no module is compiled here; `make build` compiles them")
+
+
+def run(program: str, pure: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "AIOKAFKA_LITE_PURE": pure}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+
+
+def test_the_environment_can_ask_for_plain_python() -> None:
+    assert run(PRINT, "1").stdout == "False True\n"
+
+
+@compiled_only
+def test_the_compiled_modules_run_unless_the_environment_says_otherwise() -> None:
+    assert run(PRINT, "").stdout == "True False\n"
+    assert run(PRINT, "0").stdout == "True False\n"
+
+
+@pytest.mark.skipif(COMPILED, reason="the modules are compiled here")
+def test_a_compiled_build_that_is_required_and_missing_fails_the_import() -> None:
+    assert run(PRINT, "").stdout == "False True\n"
+    assert "AIOKAFKA_LITE_PURE=0 requires the compiled build" in run(PRINT, "0").stderr
+
+
+def test_another_value_is_refused_by_name() -> None:
+    assert "AIOKAFKA_LITE_PURE must be 1 or 0, got 'yes'" in run(PRINT, "yes").stderr
+
+
+@compiled_only
+def test_every_hot_module_is_compiled_and_its_source_is_installed_beside_it() -> None:
+    names = [module.removesuffix(".py").replace("/", ".") for module in build_backend.COMPILED_MODULES]
+    program = "import sys, importlib; print(*(importlib.import_module(name).__file__ for name in sys.argv[1:]))"
+    for pure, expected in (("", False), ("1", True)):
+        environment = {**os.environ, "AIOKAFKA_LITE_PURE": pure}
+        done = subprocess.run(
+            [sys.executable, "-c", program, *names], capture_output=True, text=True, env=environment, check=True
+        )
+        assert {name: path.endswith(".py") for name, path in zip(names, done.stdout.split())} == dict.fromkeys(
+            names, expected
+        )
+
+
+def test_every_hot_module_exists() -> None:
+    assert [module for module in build_backend.COMPILED_MODULES if not Path(build_backend.ROOT, module).exists()] == []
+
+
+def test_a_source_is_found_beside_an_extension_module_of_the_same_name(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("")
+    (tmp_path / f"module{build_backend.EXTENSION_SUFFIXES[0]}").write_text("")
+    found = SourceFinder("package").find_spec("package.module", [str(tmp_path)])
+    assert found is not None
+    assert found.origin == str(tmp_path / "module.py")
+    assert SourceFinder("package").find_spec("other.module", [str(tmp_path)]) is None
+    assert SourceFinder("package").find_spec("package.absent", [str(tmp_path)]) is None
