@@ -125,7 +125,7 @@ class IntSerializer:
     """Accepts int, and writes it in ``size`` bytes as big-endian two's complement.
 
     With 2, 4 and 8 bytes it is compatible with Java's serializers for Short, Integer and Long. Raises
-    Raises ConfigurationError for another ``size`` than 1, 2, 4 or 8.
+    ConfigurationError for another ``size`` than 1, 2, 4 or 8.
     """
 
     def __init__(self, size: int = 8) -> None:
