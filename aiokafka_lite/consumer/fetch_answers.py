@@ -28,12 +28,11 @@ from ..protocol.messages import (
     OffsetForLeaderEpochResponsePartition,
 )
 from ..protocol.records import split_batches
-from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
+from .fetch_plan import FetchPlan, FetchPlanner
 from .fetch_request import Outcome, classify
 from .fetched import AbortedTransactions
 from .partition import AssignedPartition
-from .plans import FetchPlan
 from .position import Reset, ResetReason
 from .subscription import Subscription
 from .truncation import TruncationCheck, read_epochs
@@ -56,6 +55,7 @@ class FetchAnswers:
         node_id: int,
         client: Client,
         subscription: Subscription,
+        planner: FetchPlanner,
         config: ConsumerConfig,
         *,
         on_lost_position: Callable[[], None],
@@ -64,6 +64,7 @@ class FetchAnswers:
         self._node_id = node_id
         self._client = client
         self._subscription = subscription
+        self._planner = planner
         self._config = config
         self._policy = Reset.of(config)
         self._on_lost_position = on_lost_position
@@ -74,22 +75,16 @@ class FetchAnswers:
 
     def apply(self, plan: FetchPlan, response: FetchResponse) -> bool:
         """Apply an answer to Fetch. False if it has nothing for any partition, not even an error."""
-        # Answers name topics before v13, and have only ids from then on.
-        by_name = {(key.topic, key.partition): asked for key, asked in plan.assigned.items()}
-        by_id = {(key.topic_id, key.partition): asked for key, asked in plan.assigned.items()}
         total = sum(len(each.records) for topic in response.responses for each in topic.partitions if each.records)
         anything = is_readable = False
         for topic in response.responses:
             for given in topic.partitions:
-                if topic.topic_id != ZERO_UUID:
-                    asked = by_id.get((topic.topic_id, given.partition_index))
-                else:
-                    asked = by_name.get((topic.topic, given.partition_index))
-                if asked is None:
+                share = self._planner.find(topic.topic, topic.topic_id, given.partition_index)
+                if share is None:
                     continue
-                assigned, version = asked
+                assigned = share.assigned
                 # The position may have moved while the request was in flight. The records belong to the old position.
-                if assigned.node_id != self._node_id or self._is_outdated(assigned, version):
+                if assigned.node_id != self._node_id or self._is_outdated(assigned, share.version):
                     # The broker has done its work, so this is not one of the empty answers after which the fetcher
                     # slows down.
                     anything = True

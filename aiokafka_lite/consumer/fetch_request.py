@@ -12,8 +12,8 @@ from ..protocol.messages import (
     FetchRequestPartition,
     FetchRequestTopic,
 )
+from .fetch_plan import FetchKey, FetchPlan, FetchTarget
 from .fetch_session import FINAL, SessionRequest
-from .plans import FetchKey, FetchPlan, FetchTarget
 
 
 class Outcome(Enum):

@@ -7,7 +7,7 @@ sessions, whose answers lack the field; then every request stays a full one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -42,41 +42,70 @@ class FetchSession(Generic[K, V]):
 
     ``K`` identifies a partition as the broker stores it (with its topic id, so a topic that was created again is
     another key). ``V`` is everything that a request says about it; a value that differs from the remembered one is sent
-    again. Call ``next`` for each request, then exactly one of ``answered`` and ``lost``.
+    again. ``want`` and ``drop`` say what the broker should remember. Call ``next`` for each request, then exactly one
+    of ``answered`` and ``lost``. The cost of an incremental request depends on the number of changes alone.
     """
 
     session_id: int = NO_SESSION
     epoch: int = FULL
+    wanted: dict[K, V] = field(default_factory=dict)
+    """What the broker should remember; what has changed last is at the end. Change it by ``want`` and ``drop``."""
     _known: dict[K, V] = field(default_factory=dict)
-    _asked: dict[K, V] = field(default_factory=dict)
+    _changed: dict[K, None] = field(default_factory=dict)
+    _asked: SessionRequest[K, V] | None = None
 
-    def next(self, wanted: Mapping[K, V]) -> SessionRequest[K, V]:
-        """The request after which the broker remembers ``wanted``, in the order of ``wanted``."""
-        self._asked = dict(wanted)
+    def want(self, key: K, value: V) -> None:
+        """Have the broker remember ``key`` with this value from the next request on."""
+        if self.wanted.get(key) != value:
+            self.wanted.pop(key, None)  # at the end of the order
+            self.wanted[key] = value
+            self._changed[key] = None
+
+    def drop(self, key: K) -> None:
+        """Have the broker forget ``key`` with the next request."""
+        if self.wanted.pop(key, None) is not None:
+            self._changed[key] = None
+
+    def next(self) -> SessionRequest[K, V]:
+        """The request after which the broker remembers ``wanted``."""
         if self.epoch == FULL:
-            return SessionRequest(self.session_id, FULL, dict(wanted))
-        known = self._known
-        send = {key: value for key, value in wanted.items() if known.get(key) != value}
-        forget = tuple(key for key in known if key not in wanted)
-        return SessionRequest(self.session_id, self.epoch, send, forget)
+            asked = SessionRequest(self.session_id, FULL, dict(self.wanted))
+        else:
+            wanted, known = self.wanted, self._known
+            send = {key: wanted[key] for key in self._changed if key in wanted and known.get(key) != wanted[key]}
+            forget = tuple(key for key in self._changed if key in known and key not in wanted)
+            asked = SessionRequest(self.session_id, self.epoch, send, forget)
+        self._changed.clear()
+        self._asked = asked
+        return asked
 
     def answered(self, session_id: int, error: ErrorCode = ErrorCode.NONE) -> None:
         """A response came. An error of the session, or another id than expected, makes the next request a full one."""
+        asked, self._asked = self._asked, None
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._start_over(NO_SESSION)
         elif error is not ErrorCode.NONE:
             self._start_over(self.session_id)
         elif session_id == NO_SESSION or (self.epoch != FULL and session_id != self.session_id):
             self._start_over(NO_SESSION)
-        else:
+        elif asked is not None:
             self.session_id = session_id
             self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
-            self._known = self._asked
+            if asked.full:
+                self._known = asked.send
+            else:
+                self._known.update(asked.send)
+                for key in asked.forget:
+                    del self._known[key]
 
     def lost(self) -> None:
         """No response came, so the broker's memory is unknown: replace the session, by its id if there was one."""
         self._start_over(self.session_id)
 
+    def end(self) -> None:
+        """The broker was asked to drop the session: begin without one."""
+        self._start_over(NO_SESSION)
+
     def _start_over(self, session_id: int) -> None:
         self.session_id, self.epoch = session_id, FULL
-        self._known = {}
+        self._known, self._asked = {}, None

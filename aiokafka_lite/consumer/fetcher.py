@@ -29,9 +29,9 @@ from ..net.connection import Connection, Purpose
 from ..protocol.framing import FrameTooLarge
 from ..protocol.messages import FetchRequest, FetchResponse, OffsetForLeaderEpochRequest
 from .fetch_answers import FetchAnswers
+from .fetch_plan import FetchKey, FetchPlan, FetchPlanner, FetchTarget
 from .fetch_request import end_session_request, fetch_request
-from .fetch_session import NO_SESSION, FetchSession, SessionRequest
-from .plans import FetchKey, FetchPlan, FetchTarget, plan_fetch
+from .fetch_session import NO_SESSION, SessionRequest
 from .subscription import Subscription
 from .truncation import TruncationCheck, by_leader, checks_of, epochs_request
 
@@ -59,18 +59,19 @@ class BrokerFetcher:
     ) -> None:
         self.node_id = node_id
         self._client = client
-        self._subscription = subscription
         self._config = config
         self._timeout = client.config.request_timeout + config.fetch_max_wait
+        self.planner = FetchPlanner(node_id, config.fetch_max_bytes)
+        self._session = self.planner.session
         self._answers = FetchAnswers(
             node_id,
             client,
             subscription,
+            self.planner,
             config,
             on_lost_position=on_lost_position,
             on_source_change=on_source_change,
         )
-        self._session: FetchSession[FetchKey, FetchTarget] = FetchSession()
         self._place = f"fetching from broker {node_id}"
         self._closing = False
         self._wake = asyncio.Event()
@@ -91,8 +92,8 @@ class BrokerFetcher:
             self._wake.clear()
             now = loop.time()
             # The leader is asked from time to time whether this follower is still the best replica.
-            self._answers.leave_follower(each for each in self._subscription if now >= each.preferred_until)
-            plan = plan_fetch(self._subscription, self._client.view, self.node_id, now, self._config.fetch_max_bytes)
+            self._answers.leave_follower(self.planner.expired_followers(now))
+            plan = self.planner.plan(self._client.view, now)
             if self._closing:
                 return
             if not plan.count:
@@ -120,17 +121,17 @@ class BrokerFetcher:
             connection = await self._client.broker(self.node_id).connection(Purpose.FETCH)
             compares = connection.versions.supports(FetchRequest.DIVERGING_EPOCHS)
             if not compares and connection.versions.supports(OffsetForLeaderEpochRequest.FOR_CONSUMERS):
-                checks = checks_of(plan, self._client.view)
+                checks = checks_of(self.planner, self._client.view)
                 if checks:
                     await self._check_logs(checks)
                     return
-            asked = self._session.next(plan.targets)
+            asked = self._session.next()
             response = await self._send(connection, asked, plan, max_wait, with_epochs=compares)
         except KafkaError as error:
             self._session.lost()
             if not is_retriable(error):
                 raise
-            await self._recover(plan, error)
+            await self._recover(error)
             return
         if self._client.outages:
             self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
@@ -148,15 +149,16 @@ class BrokerFetcher:
         else:
             self._backoff.reset()
 
-    async def _recover(self, plan: FetchPlan, error: KafkaError) -> None:
+    async def _recover(self, error: KafkaError) -> None:
         """The request failed: leave preferred followers, refresh metadata, and back off."""
         self._client.outages.report(
             logger, self._place, error, "fetching from broker %s failed; retrying: %s", self.node_id, error
         )
-        self._answers.leave_follower(plan.partitions)
+        asked = self.planner.wanted()
+        self._answers.leave_follower(asked)
         self._client.request_refresh()
         if isinstance(error.__cause__, FrameTooLarge):
-            self._answers.fail_too_large(plan.partitions)
+            self._answers.fail_too_large(asked)
         await asyncio.sleep(self._backoff.next())
 
     async def _send(
@@ -204,7 +206,7 @@ class BrokerFetcher:
     async def _end_session(self) -> None:
         """Ask the broker to drop the session. On another connection than fetches, which may wait in a long poll."""
         session_id = self._session.session_id
-        self._session = FetchSession()
+        self._session.end()
         if session_id == NO_SESSION:
             return
         request = end_session_request(session_id, self._config)

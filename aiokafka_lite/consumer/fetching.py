@@ -45,6 +45,7 @@ class Fetching:
 
     def wake(self, assigned: AssignedPartition) -> None:
         """The buffer of a partition has room again."""
+        assigned.replan()
         fetcher = None if assigned.node_id is None else self._fetchers.get(assigned.node_id)
         if fetcher is not None:
             fetcher.wake()
@@ -87,7 +88,7 @@ class Fetching:
         for assigned in self._subscription:
             if assigned.topic_id == ZERO_UUID and (topic := view.topics.get(assigned.partition.topic)) is not None:
                 assigned.topic_id = topic.topic_id  # to notice when another topic takes the name
-            node_id = assigned.node_id = source_of(assigned, view)
+            node_id = source_of(assigned, view)
             if node_id is not None and node_id not in self._fetchers:
                 fetcher = self._fetchers[node_id] = BrokerFetcher(
                     node_id,
@@ -98,6 +99,9 @@ class Fetching:
                     on_source_change=self.changed,
                 )
                 self._spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
+            changed = None if node_id is None else self._fetchers[node_id].planner.changed
+            if assigned.node_id != node_id or assigned.replanned is not changed:
+                assigned.fetch_from(node_id, changed)
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()

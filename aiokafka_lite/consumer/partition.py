@@ -40,6 +40,7 @@ class AssignedPartition:
         "position",
         "preferred",
         "preferred_until",
+        "replanned",
         "retry_at",
         "topic_id",
         "unknown_since",
@@ -66,6 +67,8 @@ class AssignedPartition:
 
         self.node_id: int | None = None
         """The broker that this partition is fetched from."""
+        self.replanned: dict[AssignedPartition, None] | None = None
+        """``FetchPlanner.changed`` of that broker's fetcher."""
         self.preferred: int | None = None
         """The follower that the leader named, until the loop's time is ``preferred_until``."""
         self.preferred_until = 0.0
@@ -144,6 +147,7 @@ class AssignedPartition:
     def _restart(self, offset: int, leader_epoch: int | None) -> None:
         self.buffer.restart(offset, leader_epoch)
         self.failure = None
+        self.replan()
 
     # Records.
 
@@ -151,6 +155,7 @@ class AssignedPartition:
         """Drop what was fetched and not delivered, and the failure behind it; the next fetch begins at the position."""
         self.buffer.drop()
         self.failure = None
+        self.replan()
 
     def next_chunk(self, *, check_crc: bool, max_size: int, same_batch: bool = False) -> Chunk | None:
         """The records to deliver next, or None. Raises the failure that comes next, once.
@@ -165,6 +170,7 @@ class AssignedPartition:
         except KafkaError:
             self.drop_buffer()
             raise
+        self.replan()
         if chunk is not None:
             self.succeeded()
         elif self.failure is not None and not same_batch:
@@ -178,6 +184,7 @@ class AssignedPartition:
     def fail(self, error: KafkaError) -> None:
         """Raise ``error`` from the read that reaches ``buffer.end``. Nothing more is fetched until then."""
         self.failure = error
+        self.replan()
 
     def fail_corrupt(self, reason: str) -> None:
         """As ``fail``, for bytes after the last batch that cannot be decoded."""
@@ -187,14 +194,31 @@ class AssignedPartition:
         """Send no request for the partition before the loop's time is ``retry_at``."""
         self.attempts += 1
         self.retry_at = retry_at
+        self.replan()
 
     def succeeded(self) -> None:
         """End the backoff: an answer was usable."""
         self.attempts = 0
-        self.retry_at = 0.0
+        if self.retry_at:
+            self.retry_at = 0.0
+            self.replan()
 
     # The broker to fetch from.
 
     def prefer(self, node_id: int, until: float) -> None:
         """Fetch from a follower instead of the leader until the loop's time is ``until``."""
         self.preferred, self.preferred_until = node_id, until
+
+    def fetch_from(self, node_id: int | None, replanned: dict[AssignedPartition, None] | None) -> None:
+        """Move the partition to this broker, whose fetcher's plan has this list of changed partitions."""
+        self.replan()  # the fetcher of the broker before
+        self.node_id, self.replanned = node_id, replanned
+        self.replan()
+
+    def replan(self) -> None:
+        """Have the fetcher look at the partition again before its next request.
+
+        To be called after every change of what is fetched; ``Subscription.update_ready`` calls it as well.
+        """
+        if self.replanned is not None:
+            self.replanned[self] = None

@@ -107,6 +107,8 @@ class Subscription:
         self._observer.settle()
         if removed:
             self._observer.on_removed(removed)
+            for each in removed:
+                before[each].fetch_from(None, None)
         self.partitions = {each: before.get(each) or self._new(each, self.reset, pause_reason) for each in wanted}
         # Filtered, not built again: the partitions keep their turns.
         self.ready = {each: assigned for each, assigned in self.ready.items() if each in wanted}
@@ -176,7 +178,8 @@ class Subscription:
     # Turns.
 
     def update_ready(self, assigned: AssignedPartition) -> None:
-        """To be called after anything that may have changed ``assigned.readable``."""
+        """To be called after anything that may have changed ``assigned.readable``, or what is fetched of it."""
+        assigned.replan()
         if assigned.readable and self.holds(assigned) and not assigned.has_reader:
             # A partition that is ready already keeps its turn.
             self.ready.setdefault(assigned.partition, assigned)

@@ -20,9 +20,9 @@ from ..protocol.messages import (
     OffsetForLeaderEpochResponsePartition,
 )
 from ..types import TopicPartition
+from .fetch_plan import FetchPlanner
 from .offsets import CONSUMER
 from .partition import AssignedPartition
-from .plans import FetchPlan
 from .position import ANY_LEADER
 
 
@@ -36,22 +36,22 @@ class TruncationCheck:
     last_epoch: int
 
 
-def checks_of(plan: FetchPlan, view: ClusterView) -> list[TruncationCheck]:
-    """The partitions of a plan that were read under another leader than the present one.
+def checks_of(planner: FetchPlanner, view: ClusterView) -> list[TruncationCheck]:
+    """The partitions of a fetch that were read under another leader than the present one.
 
     A partition without a read record, as after a seek, has nothing to compare: the present leader is right. So it is
     where a leader has just named the offset: asking whether it has that offset could go round in a circle.
     """
     checks: list[TruncationCheck] = []
-    for key, (assigned, version) in plan.assigned.items():
-        target = plan.targets[key]
+    for share, target in planner.asked():
+        assigned = share.assigned
         node = view.leader_of(assigned.partition)
         leader = (-1 if node is None else node.node_id, target.current_leader_epoch)
         position = assigned.position
         if target.last_fetched_epoch < 0 or position.validated_leader == ANY_LEADER:
             position.validated_leader = leader
         elif position.validated_leader != leader and node is not None:
-            checks.append(TruncationCheck(assigned, version, leader, target.last_fetched_epoch))
+            checks.append(TruncationCheck(assigned, share.version, leader, target.last_fetched_epoch))
     return checks
 
 

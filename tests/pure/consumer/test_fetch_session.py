@@ -6,21 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.consumer.fetch_session import EPOCH_MAX, FetchSession
+from aiokafka_lite.consumer.fetch_session import EPOCH_MAX, FetchSession, SessionRequest
 from aiokafka_lite.errors import ErrorCode
+
+
+def request(session: FetchSession[str, int], wanted: dict[str, int]) -> SessionRequest[str, int]:
+    """The next request, if exactly ``wanted`` is to be fetched."""
+    for key in [key for key in session.wanted if key not in wanted]:
+        session.drop(key)
+    for key, value in wanted.items():
+        session.want(key, value)
+    return session.next()
 
 
 def established(wanted: dict[str, int]) -> FetchSession[str, int]:
     """A session with id 7 in which the broker remembers ``wanted``."""
     session: FetchSession[str, int] = FetchSession()
-    session.next(wanted)
+    request(session, wanted)
     session.answered(7)
     return session
 
 
 def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
     session: FetchSession[str, int] = FetchSession()
-    asked = session.next({"a": 1, "b": 2})
+    asked = request(session, {"a": 1, "b": 2})
     assert (asked.session_id, asked.epoch, asked.full) == (0, 0, True)
     assert list(asked.send.items()) == [("a", 1), ("b", 2)]
     assert asked.forget == ()
@@ -28,20 +37,60 @@ def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
 
 def test_later_requests_name_only_what_changed() -> None:
     session = established({"a": 1, "b": 2, "c": 3})
-    asked = session.next({"a": 1, "b": 5, "d": 4})
+    asked = request(session, {"a": 1, "b": 5, "d": 4})
     assert (asked.session_id, asked.epoch) == (7, 1)
     assert asked.send == {"b": 5, "d": 4}
     assert asked.forget == ("c",)
     session.answered(7)
-    assert session.next({"a": 1, "b": 5, "d": 4}).send == {}
+    assert request(session, {"a": 1, "b": 5, "d": 4}).send == {}
 
 
 def test_a_broker_without_sessions_always_gets_full_requests() -> None:
     session: FetchSession[str, int] = FetchSession()
     for _ in range(3):
-        asked = session.next({"a": 1})
+        asked = request(session, {"a": 1})
         assert (asked.session_id, asked.epoch, asked.send) == (0, 0, {"a": 1})
         session.answered(0)
+
+
+def test_what_changed_last_is_asked_for_last() -> None:
+    session = established({"a": 1, "b": 2, "c": 3})
+    request(session, {"a": 1, "b": 9, "c": 3})
+    session.lost()
+    assert list(session.next().send) == ["a", "c", "b"]
+
+
+def test_a_change_while_a_request_is_in_flight_is_in_the_next_request() -> None:
+    session = established({"a": 1, "b": 2})
+    request(session, {"a": 5, "b": 2})
+    session.drop("b")
+    session.want("a", 6)
+    session.answered(7)
+    asked = session.next()
+    assert (asked.send, asked.forget) == ({"a": 6}, ("b",))
+
+
+def test_an_incremental_request_looks_at_the_changed_partitions_only() -> None:
+    class Counted(int):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    session: FetchSession[int, Counted] = FetchSession()
+    for key in range(1_000):
+        session.want(key, Counted(key))
+    session.next()
+    session.answered(7)
+    Counted.compared = 0
+    session.want(3, Counted(4))
+    session.drop(5)
+    asked = session.next()
+    assert (asked.send, asked.forget) == ({3: 4}, (5,))
+    assert Counted.compared <= 5
 
 
 @pytest.mark.parametrize(
@@ -55,24 +104,24 @@ def test_a_broker_without_sessions_always_gets_full_requests() -> None:
 )
 def test_an_error_of_the_session_leads_to_a_full_request(error: ErrorCode, session_id: int) -> None:
     session = established({"a": 1})
-    session.next({"a": 1})
+    request(session, {"a": 1})
     session.answered(0, error)
-    asked = session.next({"a": 1})
+    asked = request(session, {"a": 1})
     assert (asked.session_id, asked.epoch, asked.send) == (session_id, 0, {"a": 1})
 
 
 def test_an_answer_with_another_session_id_leads_to_a_full_request() -> None:
     session = established({"a": 1})
-    session.next({"a": 1})
+    request(session, {"a": 1})
     session.answered(8)
-    assert session.next({"a": 1}).full
+    assert request(session, {"a": 1}).full
 
 
 def test_a_lost_answer_replaces_the_session() -> None:
     session = established({"a": 1})
-    session.next({"a": 2})
+    request(session, {"a": 2})
     session.lost()
-    asked = session.next({"a": 2})
+    asked = request(session, {"a": 2})
     assert (asked.session_id, asked.epoch, asked.send) == (7, 0, {"a": 2})
     session.answered(9)
     assert (session.session_id, session.epoch) == (9, 1)
@@ -81,7 +130,7 @@ def test_a_lost_answer_replaces_the_session() -> None:
 def test_the_epoch_wraps_to_one_as_zero_means_a_new_session() -> None:
     session = established({})
     session.epoch = EPOCH_MAX
-    session.next({})
+    request(session, {})
     session.answered(7)
     assert session.epoch == 1
 
@@ -127,7 +176,7 @@ def test_broker_and_client_agree_whichever_answers_are_lost(steps: list[tuple[di
     for wanted, outcome in steps:
         if outcome == "evicted":
             broker.sessions.clear()
-        asked = session.next(wanted)
+        asked = request(session, wanted)
         if outcome == "lost before":
             session.lost()
             continue

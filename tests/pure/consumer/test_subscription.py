@@ -1,4 +1,4 @@
-"""The subscription, the plans for fetches and lookups, and the classification of error codes."""
+"""The subscription, the plan for lookups, and the classification of error codes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import pytest
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
 from aiokafka_lite.consumer.fetch_request import Outcome, classify
 from aiokafka_lite.consumer.partition import AssignedPartition
-from aiokafka_lite.consumer.plans import new_partitions, plan_fetch, plan_lookups
+from aiokafka_lite.consumer.plans import new_partitions, plan_lookups
 from aiokafka_lite.consumer.position import Reset
 from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver
-from aiokafka_lite.errors import ErrorCode, IllegalStateError, error_for
+from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.records import encode_batch, split_batches
-from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.types import Node, TopicPartition
 from tests.cases import case
 
 TOPIC_ID = bytes(range(16))
-FETCH_SIZE, FETCH_MAX = 1_000, 10_000
+FETCH_SIZE = 1_000
 
 
 def view(leaders: list[int | None], topic_id: bytes = TOPIC_ID) -> ClusterView:
@@ -31,93 +30,18 @@ def view(leaders: list[int | None], topic_id: bytes = TOPIC_ID) -> ClusterView:
     )
 
 
-def subscribed(count: int, *, node_id: int = 1) -> tuple[Subscription, list[AssignedPartition]]:
-    """Partitions of "orders", read from 100 times their number on, at one broker."""
+def subscribed(count: int) -> tuple[Subscription, list[AssignedPartition]]:
+    """Partitions of "orders", read from 100 times their number on."""
     subscription = Subscription(Reset.EARLIEST, FETCH_SIZE, SubscriptionObserver())
     subscription.assign(TopicPartition("orders", number) for number in range(count))
     for number, state in enumerate(subscription):
         state.seek(100 * number)
-        state.node_id = node_id
     return subscription, list(subscription)
 
 
 def give(state: AssignedPartition, size: int) -> None:
     """Put a batch of about this many bytes into the buffer."""
     state.buffer.add(split_batches(encode_batch([(0, None, b"x" * size, ())], base_offset=state.buffer.end)), None)
-
-
-def plan(subscription: Subscription, cluster: ClusterView, *, now: float = 0.0):
-    return plan_fetch(subscription, cluster, 1, now, FETCH_MAX)
-
-
-def asked(subscription: Subscription, cluster: ClusterView, *, now: float = 0.0) -> list[int]:
-    return [key.partition for key in plan(subscription, cluster, now=now).targets]
-
-
-def test_a_broker_is_asked_for_its_own_partitions_from_their_fetch_offsets() -> None:
-    subscription, states = subscribed(3)
-    states[1].node_id = 2
-    made = plan(subscription, view([1, 2, 1]))
-    assert {key.partition: target.offset for key, target in made.targets.items()} == {0: 0, 2: 200}
-    assert [target.current_leader_epoch for target in made.targets.values()] == [5, 7]
-    assert (made.count, made.max_bytes, made.has_full_buffers, made.by_name) == (2, FETCH_MAX, False, False)
-
-
-def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
-    subscription, states = subscribed(2)
-    give(states[0], 300)
-    assert asked(subscription, view([1, 1])) == [0, 1]
-    give(states[0], 300)
-    made = plan(subscription, view([1, 1]))
-    assert [key.partition for key in made.targets] == [1]
-    assert made.has_full_buffers
-
-
-@pytest.mark.parametrize(
-    "hinder",
-    [
-        lambda state: setattr(state.position, "paused", True),
-        lambda state: state.fail(error_for(29)),
-        lambda state: state.back_off(10.0),
-        lambda state: state.reset_by(Reset.LATEST),
-    ],
-    ids=["paused", "failed", "backing off", "without an offset"],
-)
-def test_a_partition_that_cannot_be_read_now_is_not_fetched(hinder) -> None:
-    subscription, states = subscribed(2)
-    hinder(states[0])
-    assert asked(subscription, view([1, 1])) == [1]
-
-
-def test_a_partition_is_fetched_again_at_the_end_of_its_backoff() -> None:
-    subscription, states = subscribed(1)
-    states[0].back_off(10.0)
-    made = plan(subscription, view([1]), now=9.9)
-    assert (made.targets, made.retry_at) == ({}, 10.0)
-    assert asked(subscription, view([1]), now=10.0) == [0]
-
-
-def test_partitions_served_longest_ago_are_fetched_first() -> None:
-    subscription, states = subscribed(3)
-    states[0].last_served, states[1].last_served, states[2].last_served = 9, 3, 6
-    assert asked(subscription, view([1, 1, 1])) == [1, 2, 0]
-
-
-def test_buffered_bytes_reduce_the_bytes_that_are_asked_for() -> None:
-    subscription, states = subscribed(3)
-    give(states[0], 4_000)
-    states[0].position.paused = True
-    assert FETCH_MAX - 4_200 < plan(subscription, view([1, 1, 1])).max_bytes < FETCH_MAX - 4_000
-    give(states[1], 7_000)
-    assert plan(subscription, view([1, 1, 1])).targets == {}  # no room, and reading goes on
-    states[1].position.paused = True
-    made = plan(subscription, view([1, 1, 1]))  # no room, and only this can go on
-    assert ([key.partition for key in made.targets], made.max_bytes) == ([2], 1)
-
-
-def test_a_topic_without_an_id_is_fetched_by_name() -> None:
-    subscription, _ = subscribed(1)
-    assert plan(subscription, view([1], topic_id=ZERO_UUID)).by_name
 
 
 def test_offsets_are_looked_up_at_leaders_and_leaderless_partitions_are_listed() -> None:

@@ -1,0 +1,231 @@
+"""Plans the requests of one fetcher: which partitions of its broker to ask for, and from which offsets. Pure.
+
+Rules of this file:
+
+1. The plan is kept, not made again: ``plan`` looks only at partitions that have changed since the last call, so idle
+   partitions cost nothing. A partition that changes adds itself to ``changed`` (``AssignedPartition.replan``). New
+   metadata makes the planner look at all of them once.
+2. A share is what one partition adds to the plan. Before a share is updated, its old part is subtracted, so that the
+   sums always are those of all shares.
+3. ``wanted`` of the session contains the partitions that are to be fetched now. Partitions that back off, are paused,
+   or have enough data are not in it.
+4. Between a request and its answer no share changes, because only ``plan`` changes them. So ``find`` returns the
+   version of the position that the request was made for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..cluster.metadata import ClusterView
+from ..protocol.schema import ZERO_UUID
+from .fetch_session import FetchSession
+from .partition import AssignedPartition
+
+
+class FetchTarget(NamedTuple):
+    """One partition of a fetch request."""
+
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+
+class FetchKey(NamedTuple):
+    """A partition as brokers identify it; the topic id is zero where the topic has none."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPlan:
+    """What to ask the broker for now. ``targets`` is empty if there is nothing to ask for, or no room for it."""
+
+    targets: Mapping[FetchKey, FetchTarget]
+    count: int
+    """How many partitions are fetched from this broker, whether or not they want data now."""
+    max_bytes: int
+    has_full_buffers: bool
+    """Whether partitions are left out only because enough is buffered: they may want data soon."""
+    by_name: bool
+    """Whether some topic has no id, so that only versions with names can carry the request."""
+    retry_at: float | None
+    """The loop's time at which the next partition ends its backoff."""
+    updated: int
+    """How many partitions were looked at to make this plan of the last one."""
+
+
+class Share:
+    """What one partition adds to the plan. Owner: the planner. ``key`` is None unless the partition is fetched now.
+
+    ``version`` is that of the position: an answer to an older version is dropped.
+    """
+
+    __slots__ = ("assigned", "buffered", "is_full", "is_paused", "key", "version")
+
+    def __init__(self, assigned: AssignedPartition) -> None:
+        self.assigned = assigned
+        self.key: FetchKey | None = None
+        self.version = 0
+        self.buffered = 0
+        self.is_paused = False
+        self.is_full = False
+
+
+class FetchPlanner:
+    """The plan of one broker. Owner: its ``BrokerFetcher``.
+
+    What is buffered from the broker and what is asked of it stay within ``fetch_max_bytes`` together. Paused partitions
+    count, because their data stays. Only where paused partitions fill all of it, the others get one batch at a time
+    beyond the limit; otherwise they would never be read.
+    """
+
+    def __init__(self, node_id: int, fetch_max_bytes: int) -> None:
+        self.session: FetchSession[FetchKey, FetchTarget] = FetchSession()
+        self.changed: dict[AssignedPartition, None] = {}
+        """The partitions that the next plan looks at: those that have changed, have come, or have left."""
+        self._node_id = node_id
+        self._fetch_max_bytes = fetch_max_bytes
+        self._view: ClusterView | None = None
+        self._shares: dict[AssignedPartition, Share] = {}
+        self._by_topic: dict[str, dict[int, Share]] = {}
+        self._names: dict[bytes, str] = {}
+        self._backing_off: dict[AssignedPartition, None] = {}
+        self._following: dict[AssignedPartition, None] = {}
+        self._buffered = self._buffered_unpaused = 0
+        self._full = self._nameless = 0
+
+    def __repr__(self) -> str:
+        return f"<FetchPlanner node={self._node_id} partitions={len(self._shares)} wanted={len(self.session.wanted)}>"
+
+    def plan(self, view: ClusterView, now: float) -> FetchPlan:
+        """Bring the plan up to date. Partitions that were served longest ago are asked for first."""
+        changed = self.changed
+        if view is not self._view:
+            self._view = view
+            self._names.clear()
+            changed.update(dict.fromkeys(self._shares))
+        for each in self._backing_off:
+            if each.retry_at <= now:
+                changed[each] = None
+        updated = len(changed)
+        # Those that leave come first: the same partition may have been assigned again, as another object.
+        for assigned in sorted(changed, key=lambda each: (each.replanned is changed, each.last_served)):
+            self._update(assigned, view, now)
+        changed.clear()
+        max_bytes = self._fetch_max_bytes - self._buffered
+        has_room = max_bytes > 0 or not self._buffered_unpaused  # otherwise reading makes room
+        return FetchPlan(
+            targets=self.session.wanted if has_room else {},
+            count=len(self._shares),
+            max_bytes=max(max_bytes, 1),
+            has_full_buffers=self._full > 0,
+            by_name=self._nameless > 0,
+            retry_at=min((each.retry_at for each in self._backing_off), default=None),
+            updated=updated,
+        )
+
+    def find(self, topic: str, topic_id: bytes, partition: int) -> Share | None:
+        """The share of a partition of an answer, which has a name before version 13 of Fetch and an id from then on."""
+        shares = self._by_topic.get(topic if topic_id == ZERO_UUID else self._names.get(topic_id, ""))
+        share = None if shares is None else shares.get(partition)
+        return None if share is None or share.key is None else share
+
+    def asked(self) -> Iterator[tuple[Share, FetchTarget]]:
+        """Everything that is fetched now."""
+        for key, target in self.session.wanted.items():
+            yield self._by_topic[key.topic][key.partition], target
+
+    def wanted(self) -> list[AssignedPartition]:
+        """The partitions that are fetched now."""
+        return [share.assigned for share, _ in self.asked()]
+
+    def expired_followers(self, now: float) -> list[AssignedPartition]:
+        """The partitions that were fetched from this broker as a preferred follower for long enough."""
+        return [each for each in self._following if now >= each.preferred_until]
+
+    # Shares.
+
+    def _update(self, assigned: AssignedPartition, view: ClusterView, now: float) -> None:
+        share = self._shares.get(assigned)
+        if share is not None:
+            self._subtract(share)
+        if assigned.replanned is not self.changed:  # another broker's now, or no longer assigned
+            if share is not None:
+                self._remove(share)
+            return
+        if share is None:
+            topic, number = assigned.partition
+            share = self._shares[assigned] = Share(assigned)
+            self._by_topic.setdefault(topic, {})[number] = share
+        self._add(share, view, now)
+
+    def _subtract(self, share: Share) -> None:
+        self._buffered -= share.buffered
+        if not share.is_paused:
+            self._buffered_unpaused -= share.buffered
+        self._full -= share.is_full
+        self._backing_off.pop(share.assigned, None)
+        self._following.pop(share.assigned, None)
+
+    def _add(self, share: Share, view: ClusterView, now: float) -> None:
+        assigned = share.assigned
+        buffer, position = assigned.buffer, assigned.position
+        share.version = position.version
+        share.buffered = buffer.bytes
+        share.is_paused = position.paused
+        share.is_full = False
+        self._buffered += buffer.bytes
+        if not position.paused:
+            self._buffered_unpaused += buffer.bytes
+        if assigned.preferred == self._node_id:
+            self._following[assigned] = None
+        if not assigned.wants_data:
+            share.is_full = buffer.has_data and not position.paused
+            self._full += share.is_full
+        elif assigned.retry_at > now:
+            self._backing_off[assigned] = None
+        else:
+            self._want(share, view)
+            return
+        self._drop(share)
+
+    def _want(self, share: Share, view: ClusterView) -> None:
+        name, number = share.assigned.partition
+        topic = view.topics.get(name)
+        partition = None if topic is None else topic.partition(number)
+        if topic is None or partition is None:
+            self._drop(share)  # metadata has just lost it; the position keeper asks for it
+            return
+        buffer = share.assigned.buffer
+        target = FetchTarget(
+            buffer.end,
+            buffer.fetch_size,
+            -1 if partition.leader_epoch is None else partition.leader_epoch,
+            -1 if buffer.end_epoch is None else buffer.end_epoch,
+        )
+        self._names[topic.topic_id] = name
+        if share.key is None or share.key.topic_id != topic.topic_id:
+            self._drop(share)
+            share.key = FetchKey(name, topic.topic_id, number)
+            self._nameless += topic.topic_id == ZERO_UUID
+        self.session.want(share.key, target)
+
+    def _drop(self, share: Share) -> None:
+        if share.key is not None:
+            self.session.drop(share.key)
+            self._nameless -= share.key.topic_id == ZERO_UUID
+            share.key = None
+
+    def _remove(self, share: Share) -> None:
+        self._drop(share)
+        topic, number = share.assigned.partition
+        del self._shares[share.assigned]
+        del self._by_topic[topic][number]
+        if not self._by_topic[topic]:
+            del self._by_topic[topic]

@@ -1,0 +1,265 @@
+"""The plan of one fetcher: what a broker is asked for, and how little is looked at to bring the plan up to date."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
+from aiokafka_lite.consumer.fetch_plan import FetchPlan, FetchPlanner
+from aiokafka_lite.consumer.partition import AssignedPartition
+from aiokafka_lite.consumer.position import Reset
+from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver
+from aiokafka_lite.errors import error_for
+from aiokafka_lite.protocol.records import encode_batch, split_batches
+from aiokafka_lite.protocol.schema import ZERO_UUID
+from aiokafka_lite.types import TopicPartition
+
+TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))
+FETCH_SIZE, FETCH_MAX = 1_000, 10_000
+
+
+def view(count: int, topic_id: bytes = TOPIC_ID, epoch: int = 5) -> ClusterView:
+    """The topic "orders" with so many partitions; the leader epoch of each is its number more than ``epoch``."""
+    partitions = tuple(PartitionView(number, 1, epoch + number) for number in range(count))
+    return ClusterView(nodes={}, topics={"orders": TopicView("orders", topic_id, partitions=partitions)})
+
+
+class Fetched:
+    """Partitions of "orders", read from 100 times their number on, and the plan of their broker."""
+
+    def __init__(self, count: int, node_id: int = 1) -> None:
+        self.subscription = Subscription(Reset.EARLIEST, FETCH_SIZE, SubscriptionObserver())
+        self.planner = FetchPlanner(node_id, FETCH_MAX)
+        self.view = view(count)
+        self.subscription.assign(TopicPartition("orders", number) for number in range(count))
+        self.states = list(self.subscription)
+        for number, state in enumerate(self.states):
+            state.seek(100 * number)
+            state.fetch_from(node_id, self.planner.changed)
+
+    def plan(self, now: float = 0.0) -> FetchPlan:
+        return self.planner.plan(self.view, now)
+
+    def asked(self, now: float = 0.0) -> list[int]:
+        return [key.partition for key in self.plan(now).targets]
+
+    def give(self, state: AssignedPartition, size: int) -> None:
+        """Put a batch of about this many bytes into the buffer, as an answer does."""
+        state.buffer.add(split_batches(encode_batch([(0, None, b"x" * size, ())], base_offset=state.buffer.end)), None)
+        self.subscription.update_ready(state)
+
+    def pause(self, state: AssignedPartition, paused: bool = True) -> None:
+        self.subscription.change([state], lambda each: setattr(each.position, "paused", paused))
+
+
+def test_a_broker_is_asked_for_its_own_partitions_from_their_fetch_offsets() -> None:
+    fetched = Fetched(3)
+    fetched.states[1].fetch_from(2, {})
+    made = fetched.plan()
+    assert {key.partition: target.offset for key, target in made.targets.items()} == {0: 0, 2: 200}
+    assert [target.current_leader_epoch for target in made.targets.values()] == [5, 7]
+    assert (made.count, made.max_bytes, made.has_full_buffers, made.by_name) == (2, FETCH_MAX, False, False)
+
+
+def test_a_partition_that_moves_to_another_broker_leaves_the_plan() -> None:
+    fetched, other = Fetched(2), FetchPlanner(2, FETCH_MAX)
+    fetched.plan()
+    fetched.states[0].fetch_from(2, other.changed)
+    assert (fetched.asked(), fetched.plan().count) == ([1], 1)
+    assert [key.partition for key in other.plan(fetched.view, 0.0).targets] == [0]
+
+
+def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
+    fetched = Fetched(2)
+    fetched.give(fetched.states[0], 300)
+    assert fetched.asked() == [0, 1]
+    fetched.give(fetched.states[0], 300)
+    made = fetched.plan()
+    assert [key.partition for key in made.targets] == [1]
+    assert made.has_full_buffers
+    while fetched.states[0].next_chunk(check_crc=True, max_size=10_000) is not None:
+        fetched.states[0].buffer.chunk = None
+    assert fetched.asked() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "hinder",
+    [
+        lambda fetched: fetched.pause(fetched.states[0]),
+        lambda fetched: fetched.states[0].fail(error_for(29)),
+        lambda fetched: fetched.states[0].back_off(10.0),
+        lambda fetched: fetched.states[0].reset_by(Reset.LATEST),
+        lambda fetched: fetched.subscription.remove([fetched.states[0].partition]),
+    ],
+    ids=["paused", "failed", "backing off", "without an offset", "not assigned any more"],
+)
+def test_a_partition_that_cannot_be_read_now_is_not_fetched(hinder) -> None:
+    fetched = Fetched(2)
+    assert fetched.asked() == [0, 1]
+    hinder(fetched)
+    assert fetched.asked() == [1]
+
+
+def test_a_partition_is_fetched_again_at_the_end_of_its_backoff() -> None:
+    fetched = Fetched(1)
+    fetched.states[0].back_off(10.0)
+    made = fetched.plan(now=9.9)
+    assert (made.targets, made.retry_at) == ({}, 10.0)
+    assert fetched.asked(now=10.0) == [0]
+    assert fetched.plan(now=10.0).retry_at is None
+
+
+def test_a_partition_whose_lookup_ended_is_fetched() -> None:
+    fetched = Fetched(1)
+    state = fetched.states[0]
+    state.reset_by(Reset.LATEST)
+    assert fetched.asked() == []
+    state.end_lookup(state.position.begin_lookup(), 7, None)
+    assert [target.offset for target in fetched.plan().targets.values()] == [7]
+
+
+def test_partitions_served_longest_ago_are_fetched_first() -> None:
+    fetched = Fetched(3)
+    first, second, third = fetched.states
+    first.last_served, second.last_served, third.last_served = 9, 3, 6
+    assert fetched.asked() == [1, 2, 0]
+    fetched.give(second, 10)
+    assert fetched.asked() == [2, 0, 1]
+
+
+def test_buffered_bytes_reduce_the_bytes_that_are_asked_for() -> None:
+    fetched = Fetched(3)
+    first, second, _ = fetched.states
+    fetched.give(first, 4_000)
+    fetched.pause(first)
+    assert FETCH_MAX - 4_200 < fetched.plan().max_bytes < FETCH_MAX - 4_000
+    fetched.give(second, 7_000)
+    assert fetched.plan().targets == {}  # no room, and reading goes on
+    fetched.pause(second)
+    made = fetched.plan()  # no room, and only this can go on
+    assert ([key.partition for key in made.targets], made.max_bytes) == ([2], 1)
+    fetched.subscription.assign([])
+    made = fetched.plan()
+    assert (made.count, made.max_bytes) == (0, FETCH_MAX)
+
+
+def test_a_topic_without_an_id_is_fetched_by_name() -> None:
+    fetched = Fetched(1)
+    fetched.view = view(1, topic_id=ZERO_UUID)
+    assert fetched.plan().by_name
+    fetched.view = view(1)
+    assert not fetched.plan().by_name
+
+
+def test_answers_are_found_by_name_or_by_topic_id() -> None:
+    fetched = Fetched(2)
+    fetched.plan()
+    find = fetched.planner.find
+    for share in (find("orders", ZERO_UUID, 1), find("", TOPIC_ID, 1), find("orders", TOPIC_ID, 1)):
+        assert share is not None
+        assert (share.assigned, share.version) == (fetched.states[1], fetched.states[1].position.version)
+    assert find("orders", ZERO_UUID, 2) is find("", OTHER_ID, 1) is find("other", ZERO_UUID, 1) is None
+    fetched.states[1].back_off(1.0)
+    fetched.plan()
+    assert find("", TOPIC_ID, 1) is None  # not asked for
+
+
+def test_a_topic_that_was_created_again_is_another_key() -> None:
+    fetched = Fetched(1)
+    fetched.plan()
+    fetched.planner.session.next()
+    fetched.planner.session.answered(7)
+    fetched.view = view(1, topic_id=OTHER_ID)
+    fetched.plan()
+    asked = fetched.planner.session.next()
+    assert [key.topic_id for key in asked.send] == [OTHER_ID]
+    assert [key.topic_id for key in asked.forget] == [TOPIC_ID]
+    assert fetched.planner.find("", TOPIC_ID, 0) is None
+
+
+def test_a_partition_that_was_assigned_again_is_another_one() -> None:
+    fetched = Fetched(1)
+    fetched.plan()
+    fetched.subscription.assign([])
+    (again,) = fetched.subscription.extend(
+        [TopicPartition("orders", 0)], lambda assigned: assigned.fetch_from(1, fetched.planner.changed)
+    )
+    again.seek(50)
+    made = fetched.plan()
+    assert ([target.offset for target in made.targets.values()], made.count) == ([50], 1)
+    found = fetched.planner.find("", TOPIC_ID, 0)
+    assert found is not None
+    assert found.assigned is again
+
+
+def test_an_answer_costs_the_partitions_that_it_concerns_however_many_are_idle() -> None:
+    fetched = Fetched(5_000)
+    assert fetched.plan().updated == 5_000
+    assert fetched.plan().updated == 0
+    fetched.give(fetched.states[7], 10)
+    fetched.give(fetched.states[8], 2_000)
+    assert fetched.plan().updated == 2
+    fetched.states[8].next_chunk(check_crc=True, max_size=10_000)
+    assert fetched.plan().updated == 1
+    fetched.view = view(5_000, epoch=6)
+    assert fetched.plan().updated == 5_000  # new metadata
+
+
+STEPS = st.tuples(
+    st.sampled_from(
+        ["give", "give much", "read", "pause", "resume", "seek", "back off", "fail", "reset", "leave", "come"]
+    ),
+    st.integers(0, 3),
+)
+
+
+@given(st.lists(STEPS, max_size=40), st.data())
+def test_a_kept_plan_is_the_plan_that_would_be_made_again(
+    steps: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    fetched, now = Fetched(4), 0.0
+    for step, number in steps:
+        now += 1.0
+        state = fetched.states[number]
+        match step:
+            case "give" | "give much" if not state.position.is_known:
+                pass
+            case "give":
+                fetched.give(state, 100)
+            case "give much":
+                fetched.give(state, 3_000)
+            case "read":
+                if state.failure is None and state.next_chunk(check_crc=True, max_size=10_000) is not None:
+                    state.buffer.chunk = None
+            case "pause":
+                fetched.pause(state)
+            case "resume":
+                fetched.pause(state, paused=False)
+            case "seek":
+                fetched.subscription.change([state], lambda each: each.seek(50), moves=True)
+            case "back off":
+                state.back_off(now + 3.0)
+            case "fail":
+                state.fail(error_for(29))
+            case "reset":
+                state.reset_by(Reset.LATEST)
+            case "leave":
+                state.fetch_from(2, None)
+            case "come":
+                state.fetch_from(1, fetched.planner.changed)
+        if not data.draw(st.booleans()):
+            continue
+        kept, again = fetched.plan(now), FetchPlanner(1, FETCH_MAX)
+        for each in fetched.states:
+            if each.node_id == 1:
+                each.replanned = again.changed
+        again.changed.update((each, None) for each in fetched.states if each.node_id == 1)
+        made = again.plan(fetched.view, now)
+        for each in fetched.states:
+            if each.node_id == 1:
+                each.replanned = fetched.planner.changed
+        assert dict(kept.targets) == dict(made.targets)
+        for name in ("count", "max_bytes", "has_full_buffers", "by_name", "retry_at"):
+            assert getattr(kept, name) == getattr(made, name), name
