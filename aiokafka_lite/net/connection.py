@@ -276,6 +276,26 @@ class Connection:
         version = self._agreed.pick(type(request), at_most)
         return self._requests.send(request, version, self._request_timeout if timeout is None else timeout)
 
+    def send_with_callback(
+        self,
+        request: Request[R],
+        callback: Callable[[R | Exception], object],
+        *,
+        timeout: float | None = None,
+        at_most: int | None = None,
+    ) -> None:
+        """As ``send_nowait``, but call ``callback`` with the response, or with the error, when it is there.
+
+        The call comes in the iteration of the loop that reads the response; a future would need another iteration.
+        ``callback`` must not raise. It may run before this method returns.
+        """
+        if not self._is_open:
+            raise _unusable(self)
+        assert self._agreed is not None
+        version = self._agreed.pick(type(request), at_most)
+        seconds = self._request_timeout if timeout is None else timeout
+        self._requests.send_with_callback(request, version, seconds, callback)
+
     def send_without_response(self, request: Request[Any], *, at_most: int | None = None) -> None:
         """Write a request that the broker does not answer: Produce with acks=0. ``drain`` bounds the unsent bytes.
 

@@ -54,19 +54,48 @@ _TIMER_PRECISION = 0.001
 
 
 class _Promise:
-    """A response to come. ``deadline`` is in the loop's time, ``timeout`` in seconds."""
+    """A response to come, for a future or for a callback. ``deadline`` is in the loop's time, ``timeout`` in seconds.
 
-    __slots__ = ("deadline", "future", "timeout")
+    A callback is called once, in the iteration of the loop that reads the outcome. A future costs one more iteration.
+    """
 
-    def __init__(self, future: asyncio.Future[Any], timeout: float, deadline: float) -> None:
+    __slots__ = ("callback", "deadline", "future", "timeout")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any] | None,
+        callback: Callable[[Any], object] | None,
+        timeout: float,
+        deadline: float,
+    ) -> None:
         self.future = future
+        self.callback = callback
         self.timeout = timeout
         self.deadline = deadline
 
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the caller has cancelled the future."""
+        return self.future is not None and self.future.done()
+
+    def fulfil(self, response: object) -> None:
+        # The caller may have cancelled (rule 1); the response still had to be taken from the stream.
+        if self.future is not None:
+            if not self.future.done():
+                self.future.set_result(response)
+        elif self.callback is not None:
+            callback, self.callback = self.callback, None
+            callback(response)
+
     def fail(self, error: Exception) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-            self.future.exception()  # mark it as retrieved: the caller may have dropped the promise
+        """Only the first failure counts: a request that times out is still in flight when the connection closes."""
+        if self.future is not None:
+            if not self.future.done():
+                self.future.set_exception(error)
+                self.future.exception()  # mark it as retrieved: the caller may have dropped the promise
+        elif self.callback is not None:
+            callback, self.callback = self.callback, None
+            callback(error)
 
 
 class _Held(NamedTuple):
@@ -136,11 +165,30 @@ class InFlightRequests:
         Raises ConnectionLost when the transport is closed, UnsupportedVersion when only a newer version can carry the
         request, and ValueError when none can.
         """
-        loop = self._loop
-        future: asyncio.Future[R] = loop.create_future()
-        now = self.last_used = loop.time()
+        future: asyncio.Future[R] = self._loop.create_future()
+        self._send(request, version, timeout, future, None)
+        return future
+
+    def send_with_callback(
+        self, request: Request[R], version: int, timeout: float, callback: Callable[[R | Exception], object]
+    ) -> None:
+        """The same, but call ``callback`` with the response or the error, in the iteration that reads it.
+
+        ``callback`` must not raise. It may be called before this method returns, when the transport fails at once.
+        """
+        self._send(request, version, timeout, None, callback)
+
+    def _send(
+        self,
+        request: Request[Any],
+        version: int,
+        timeout: float,
+        future: asyncio.Future[Any] | None,
+        callback: Callable[[Any], object] | None,
+    ) -> None:
+        now = self.last_used = self._loop.time()
         deadline = now + timeout
-        promise = _Promise(future, timeout, deadline)
+        promise = _Promise(future, callback, timeout, deadline)
         # Not undone if encoding fails below: a timer that finds nothing is harmless.
         if deadline < self._timer_at:
             self._set_timer(deadline)
@@ -148,16 +196,21 @@ class InFlightRequests:
             self._held.append(_Held(request, version, promise))
         else:
             # encode_request() puts the promise in flight: a transport that fails in write() reports that at once.
-            self._write_frame(self._protocol.encode_request(request, version, self._client_id, promise))
+            frame = self._protocol.encode_request(request, version, self._client_id, promise)
+            try:
+                self._write_frame(frame)
+            except KafkaError:
+                # The caller gets this error. The end of the connection must not report the request a second time.
+                promise.callback = None
+                raise
             if len(self._protocol.in_flight) >= self._max_open:
                 self._is_holding = True
-        return future
 
     def send_in_handshake(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
         """Write a request of the connection itself, which is never held back. ``timeout`` may be infinite."""
         # ``last_used`` stays: a new login must not keep a connection open that no user needs.
         future: asyncio.Future[R] = self._loop.create_future()
-        promise = _Promise(future, timeout, self._loop.time() + timeout)
+        promise = _Promise(future, None, timeout, self._loop.time() + timeout)
         if promise.deadline < self._timer_at:
             self._set_timer(promise.deadline)
         self._write_frame(self._protocol.encode_request(request, version, self._client_id, promise))
@@ -191,10 +244,7 @@ class InFlightRequests:
             promise = request.promise
             if promise.timeout < math.inf:  # the handshake's first request has none
                 counters.latencies.add(now - promise.deadline + promise.timeout)
-            future = promise.future
-            # The caller may have cancelled (rule 1); the response still had to be taken from the stream.
-            if not future.done():
-                future.set_result(response)
+            promise.fulfil(response)
         if self._is_holding:
             self._release()
 
@@ -273,7 +323,7 @@ class InFlightRequests:
         if promise is None:
             self._write_frame(self._protocol.encode_unanswered_request(request, version, self._client_id))
         # A cancelled request that was never sent is simply left out.
-        elif not promise.future.done():
+        elif not promise.is_dropped:
             # The broker gets the whole timeout from the moment of writing: the time of the throttle is not its fault.
             promise.deadline = self._loop.time() + promise.timeout
             self._write_frame(self._protocol.encode_request(request, version, self._client_id, promise))

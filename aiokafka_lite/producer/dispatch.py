@@ -31,8 +31,15 @@ class Ready(NamedTuple):
 
 
 class ReadyQueue(asyncio.Queue[Ready]):
-    """Partitions in the order of their arrival, each once. An entry with a new level replaces the old entry."""
+    """Partitions in the order of their arrival, each once. An entry with a new level replaces the old entry.
 
+    ``send_now(first, others)`` is set by the queue's sender. If the sender is free, it sends the partitions at once and
+    returns True. Otherwise it does nothing, and the caller puts them into the queue. ``expects_lone()`` returns whether
+    the broker gets records one at a time, so that a record need not wait for others.
+    """
+
+    send_now: Callable[[Ready, list[Ready]], bool]
+    expects_lone: Callable[[], bool]
     _queue: OrderedDict[PartitionProducer, int]
 
     def _init(self, maxsize: int) -> None:
@@ -74,21 +81,36 @@ class Dispatcher:
     def begun(self, partition: PartitionProducer, batch: Batch) -> None:
         """The partition has a new open batch: send it after ``linger``, or after this iteration of the loop.
 
-        No batch lingers while senders wait for room.
+        No batch lingers while senders wait for room. A lone record is sent in this iteration: if the requests before
+        carried one record each, no other record is to be expected.
         """
         if self._linger and not self._budget.is_short:
             if partition not in self._lingering:
                 self._linger_until(partition, batch.opened + self._linger)
             return
         if not self._begun:
+            queue = None if partition.broker is None else self._queues.get(partition.broker)
+            if queue is not None and queue.expects_lone() and partition.expedite():
+                self._timers.run(self._send_begun, queue, [Ready(partition, partition.level)])
+                return
             self._timers.soon(self._iteration_ended)
         self._begun.append((partition, batch))
 
     def _iteration_ended(self) -> None:
+        """Send what was begun in this iteration: at once to brokers whose sender is free, else by their queues."""
         begun, self._begun = self._begun, []
+        by_broker: dict[int, list[Ready]] = {}
         for partition, batch in begun:
-            if partition.open is batch and partition.expedite():
-                self.offer(partition)
+            if partition.open is batch and partition.expedite() and partition.is_ready:
+                assert partition.broker is not None
+                by_broker.setdefault(partition.broker, []).append(Ready(partition, partition.level))
+        for broker, ready in by_broker.items():
+            self._send_begun(self._queue_of(broker), ready)
+
+    def _send_begun(self, queue: ReadyQueue, ready: list[Ready]) -> None:
+        if not queue.send_now(ready[0], ready[1:]):
+            for each in ready:
+                queue.put_nowait(each)
 
     def _linger_until(self, partition: PartitionProducer, when: float) -> None:
         self._lingering[partition] = self._timers.at(when, self._lingered, partition)
@@ -108,11 +130,14 @@ class Dispatcher:
     def offer(self, partition: PartitionProducer) -> None:
         """Put a partition into the queue of its leader, if it has something to send."""
         if partition.is_ready and partition.broker is not None:
-            queue = self._queues.get(partition.broker)
-            if queue is None:
-                queue = self._queues[partition.broker] = ReadyQueue()
-                self._start_sender(partition.broker, queue)
-            queue.put_nowait(Ready(partition, partition.level))
+            self._queue_of(partition.broker).put_nowait(Ready(partition, partition.level))
+
+    def _queue_of(self, node_id: int) -> ReadyQueue:
+        queue = self._queues.get(node_id)
+        if queue is None:
+            queue = self._queues[node_id] = ReadyQueue()
+            self._start_sender(node_id, queue)
+        return queue
 
     def drop_broker(self, node_id: int) -> None:
         """The broker's sender has ended."""

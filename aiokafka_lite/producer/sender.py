@@ -4,8 +4,12 @@ Rule 1: a sender only sends. What an answer means is decided in ``Settlement``; 
 
 Rule 2: there is no await between taking a batch and writing the request, so a batch that was taken is sent.
 
-Rule 3: answers are handled by callbacks on their futures, in the order in which the broker answers. So the loop never
+Rule 3: answers are handled by callbacks of the connection, in the order in which the broker answers. So the loop never
 waits for an answer, only for a free slot (``max_in_flight_requests_per_connection``) and for the connection.
+
+Rule 4: while this task waits for its queue and a request could leave at once, ``_send_now`` sends without the task.
+This saves two iterations of the event loop. At any other time partitions go through the queue, so none overtakes
+another.
 """
 
 from __future__ import annotations
@@ -52,6 +56,9 @@ broker is better than a request that times out here, which costs the connection.
 RECHECK_LEADER = 1.0
 """Seconds between requests for metadata while a broker cannot be reached: another broker may lead its partitions."""
 
+LONE_REQUESTS = 2
+"""Requests with a single record, and none in flight beside them, after which the next record is expected to be lone."""
+
 AVOIDED_FOR = 5.0
 """Seconds after a failed attempt to connect during which records without a key avoid a broker. Then some go there
 again: a broker for which nothing is queued is not connected to, and would be avoided forever."""
@@ -89,7 +96,8 @@ class Sender:
         self._codec = Compression.parse(config.compression)
         self._codec_since = codec_of(self._codec).produce if self._compresses else None
         self._request_timeout = context.client.config.request_timeout
-        self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
+        self._slots = config.max_in_flight_requests_per_connection
+        self._slot_freed: asyncio.Future[None] | None = None
         self._connection: Connection | None = None
         self._takes_topic_ids = False
         self._avoid_until = 0.0
@@ -98,6 +106,9 @@ class Sender:
         self._requests = 0
         self._latencies = Latencies()
         self._throttle_time = 0.0
+        self._lone_requests = 0
+        queue.send_now = self._send_now
+        queue.expects_lone = self._expects_lone
 
     @property
     def is_idle(self) -> bool:
@@ -144,23 +155,50 @@ class Sender:
         """
         # The slot first: while all slots are taken, batches grow in the partitions instead of waiting in a finished
         # request.
-        await self._slots.acquire()
+        while self._in_flight >= self._slots:
+            self._slot_freed = asyncio.get_running_loop().create_future()
+            await self._slot_freed
         try:
             connection = await self._connect()
         except KafkaError as error:
-            self._slots.release()
             self._unreachable(first, error)
             return
         in_flight = self._collect(first)  # rule 2: no await from here to the writing
-        # The queued partitions were stale, or wait for a producer id.
-        if not in_flight:
-            self._slots.release()
-        elif self._acks == 0:
+        # Nothing is collected if the queued partitions were stale, or wait for a producer id.
+        if in_flight and self._acks == 0:
             self._send_without_answer(connection, in_flight)
             with suppress(ConnectionLost):  # ``_hung_up`` handles that
                 await connection.drain()
-        else:
+        elif in_flight:
             self._send(connection, in_flight)
+
+    def _expects_lone(self) -> bool:
+        """Whether one caller sends one record after the other, and waits for each.
+
+        Several callers that send in one iteration of the loop never get here: their first request carries their records
+        together, and their answer wakes them together. Requests with a single record would double their cost.
+        """
+        return self._lone_requests >= LONE_REQUESTS and not self._in_flight
+
+    def _send_now(self, first: Ready, others: list[Ready]) -> bool:
+        """Send at once, if the task waits for its queue and nothing else delays a request (rule 4)."""
+        connection = self._connection
+        if (
+            self._serving
+            or not self._queue.empty()
+            or self._in_flight >= self._slots
+            or connection is None
+            or not connection.ready
+            or connection.throttled_until
+            or self._acks == 0  # needs ``drain``, which waits
+        ):
+            return False
+        for each in others:
+            self._queue.put_nowait(each)
+        in_flight = self._collect(first)
+        if in_flight:
+            self._send(connection, in_flight)
+        return True
 
     async def _connect(self) -> Connection:
         """The connection, once the broker allows the next request (KIP-219). Batches grow until then."""
@@ -267,6 +305,7 @@ class Sender:
             # Measured where the compressed size is known anyway; the estimate decides when the next batches are full.
             if self._compresses:
                 self._batches.measure(batch)
+        self._lone_requests = self._lone_requests + 1 if count == 1 and not self._in_flight else 0
         names_topics = names_topics or not self._takes_topic_ids
         for partition, batch in in_flight:
             # If the topic is created again, it matters which one a batch was sent to.
@@ -287,50 +326,51 @@ class Sender:
 
     def _send(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
         request, at_most = self._request(in_flight)
+        answered = partial(self._answered, connection, in_flight, self._timers.now())
+        self._in_flight += 1  # before the request leaves: the transport may fail at once
         try:
             if self._codec_since is not None:
                 connection.versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
-            answer = connection.send_nowait(request, timeout=self._request_timeout, at_most=at_most)
+            connection.send_with_callback(request, answered, timeout=self._request_timeout, at_most=at_most)
         # The batches count as sent since ``take``, so they must be reported although no request left.
         except KafkaError as error:
-            self._slots.release()
+            self._request_ended()
             self._failed(in_flight, error)
-            return
-        self._in_flight += 1
-        answer.add_done_callback(partial(self._answered, connection, in_flight, self._timers.now()))
 
     def _answered(
         self,
         connection: Connection,
         in_flight: list[InFlightBatch],
         sent_at: float,
-        answer: asyncio.Future[ProduceResponse],
+        answer: ProduceResponse | Exception,
     ) -> None:
         # First of all: whatever the answer says, the slot is free, and an exception below must not leak it. A request
         # that is cut off by the end of the producer is not handled, but it is no longer in flight either.
-        self._in_flight -= 1
-        self._slots.release()
+        self._request_ended()
         self._timers.run(self._handle, connection, in_flight, sent_at, answer)
+
+    def _request_ended(self) -> None:
+        self._in_flight -= 1
+        freed, self._slot_freed = self._slot_freed, None
+        if freed is not None and not freed.done():
+            freed.set_result(None)
 
     def _handle(
         self,
         connection: Connection,
         in_flight: list[InFlightBatch],
         sent_at: float,
-        answer: asyncio.Future[ProduceResponse],
+        answer: ProduceResponse | Exception,
     ) -> None:
-        error = answer.exception()
-        if error is None:
-            response = answer.result()
-            self._latencies.add(self._timers.now() - sent_at)
-            self._throttle_time += max(0, response.throttle_time_ms) / 1000
-            self._settle(connection, in_flight, response)
-        elif isinstance(error, KafkaError):
-            self._failed(in_flight, error)
+        if isinstance(answer, KafkaError):
+            self._failed(in_flight, answer)
+        elif isinstance(answer, Exception):
+            # An exception that is not Kafka's is a bug. ``Timers.run`` ends the producer with it.
+            raise answer
         else:
-            # An exception that is not Kafka's is a bug. ``Timers.run`` ends the producer with it instead of losing it
-            # in a future.
-            raise error
+            self._latencies.add(self._timers.now() - sent_at)
+            self._throttle_time += max(0, answer.throttle_time_ms) / 1000
+            self._settle(connection, in_flight, answer)
 
     def _settle(self, connection: Connection, in_flight: list[InFlightBatch], response: ProduceResponse) -> None:
         names = self._client.view.topic_names
@@ -372,8 +412,7 @@ class Sender:
 
     def _send_without_answer(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
         """With acks=0 a batch is delivered when it is written to the socket, because the broker does not answer."""
-        # Nothing answers, so nothing would release the slot later. ``drain`` bounds the unsent bytes instead.
-        self._slots.release()
+        # Nothing answers, so no slot is taken. ``drain`` bounds the unsent bytes instead.
         request, at_most = self._request(in_flight)
         try:
             if self._codec_since is not None:

@@ -409,6 +409,50 @@ async def test_a_cancelled_request_does_not_affect_the_others() -> None:
     await end(connection)
 
 
+async def test_a_callback_gets_its_response_in_the_iteration_of_the_loop_that_reads_it() -> None:
+    glued = bytearray()
+
+    def script(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+            return
+        name = request.topics[0].name
+        glued.extend(encode_response(header, MetadataResponse(brokers=[], cluster_id=name, controller_id=1, topics=[])))
+        if name == "callback":
+            served.transport.write(bytes(glued))
+
+    connection = await open_to(Peer(script))
+    order: list[str] = []
+    promise = connection.send_nowait(ask("promise"))
+    promise.add_done_callback(lambda _: order.append("promise"))
+    connection.send_with_callback(ask("callback"), lambda response: order.append(response.cluster_id))
+    await promise
+    assert order == ["callback", "promise"]
+    await end(connection)
+
+
+async def test_a_callback_gets_the_error_of_its_connection_once() -> None:
+    connection = await open_to(Peer(only_versions))
+    outcomes: list[object] = []
+    connection.send_with_callback(HEARTBEAT, outcomes.append)
+    await end(connection)
+    assert [type(outcome) for outcome in outcomes] == [ConnectionLost]
+    with pytest.raises(ConnectionLost):
+        connection.send_with_callback(HEARTBEAT, outcomes.append)
+    assert len(outcomes) == 1
+
+
+def test_a_callback_whose_request_times_out_is_called_once() -> None:
+    async def main() -> None:
+        connection = await open_to(Peer(only_versions))
+        outcomes: list[object] = []
+        connection.send_with_callback(HEARTBEAT, outcomes.append, timeout=5)
+        assert isinstance(await connection.closed, KafkaTimeout)
+        assert [type(outcome) for outcome in outcomes] == [KafkaTimeout]
+
+    run_clean(main())
+
+
 async def test_a_request_that_cannot_be_encoded_does_not_affect_the_others() -> None:
     connection = await open_to(Peer())
     before = connection.send_nowait(ask("before"))

@@ -47,6 +47,45 @@ async def test_records_of_concurrent_senders_share_batches(cluster: EmbeddedClus
     assert len(batches_of(cluster, "t")) == 1
 
 
+async def test_a_lone_awaited_send_leaves_in_the_iteration_of_the_loop_in_which_it_was_made(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        for number in range(3):
+            await producer.send("t", b"%d" % number)
+        sending = asyncio.create_task(producer.send("t", b"lone"))
+        await asyncio.sleep(0)  # the task has run once
+        assert producer.metrics().requests_sent == 4
+        assert (await sending).offset == 3
+
+
+async def test_records_sent_together_after_lone_ones_cost_one_request_more_once(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        for number in range(3):
+            await producer.send("t", b"%d" % number)
+        for burst in range(3):
+            before = producer.metrics().requests_sent
+            await asyncio.gather(*(producer.send("t", b"%d" % number) for number in range(100)))
+            assert producer.metrics().requests_sent - before == (2 if burst == 0 else 1)
+    assert values_of(cluster, "t") == [b"%d" % n for n in range(3)] + [b"%d" % n for n in range(100)] * 3
+
+
+async def test_a_record_that_begins_a_batch_leaves_in_the_next_iteration_if_the_connection_is_free(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await asyncio.gather(*(producer.send("t", b"%d" % number) for number in range(3)))
+        sent = producer.metrics().requests_sent
+        deliveries = [producer.send_nowait("t", b"next") for _ in range(3)]
+        assert producer.metrics().requests_sent == sent
+        await asyncio.sleep(0)
+        assert producer.metrics().requests_sent == sent + 1
+        assert [(await delivery).offset for delivery in deliveries] == [3, 4, 5]
+
+
 async def test_batches_grow_while_requests_are_in_flight(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     with cluster.on(ProduceRequest, times=None).delay(1.0):
