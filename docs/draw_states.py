@@ -87,6 +87,13 @@ MACHINES = [
         "EMPTY",
         "A consumer group at its coordinator, in Kafka's own terms.",
     ),
+    Machine(
+        "Transaction of the embedded cluster",
+        "aiokafka_lite.embedded.transaction",
+        "TRANSITIONS",
+        "EMPTY",
+        "A transactional id at its coordinator, in Kafka's own terms.",
+    ),
 ]
 
 HEAD = """# States

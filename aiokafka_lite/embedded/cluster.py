@@ -26,14 +26,16 @@ from .broker_sessions import BrokerSessions
 from .cluster_config import LOOPBACK, ClusterConfig, broker_settings, ports_of
 from .controller import Controller, Refused
 from .faults import Fault, Faults, History
-from .handlers import default_versions
+from .features import Features
+from .handlers import NEWEST, default_versions
 from .leadership import PartitionLeadership
 from .node import BrokerNode, ClusterParts, NodeState
 from .quotas import QuotaLimits
 from .replication import Network, Replication
 from .topics import PartitionKey, PartitionState, Topic
+from .transaction_requests import HeldMarkers, TransactionRequests
 from .versions import as_kafka as versions_of_release
-from .versions import in_common
+from .versions import in_common, release_of
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -111,9 +113,11 @@ class EmbeddedCluster(Component):
         self.history = History(config.history_limit)
         self.nodes: dict[int, BrokerNode] = {}
         self.connector = None if tcp else MemoryConnector(self.nodes)
-        self.controller = Controller(lambda name: self._sessions.publish(name), settings, self.random)
+        features = Features.of_release(release_of(as_kafka or NEWEST))
+        self.controller = Controller(lambda name: self._sessions.publish(name), settings, self.random, features)
         self.leadership = PartitionLeadership(self.controller)
         network = Network()
+        self._transaction_requests = TransactionRequests(self.nodes, network)
         self.replication = Replication(self.nodes, network, config.replication_delay)
         advertised_host = config.advertised_host or config.host
         self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, advertised_host)
@@ -125,6 +129,7 @@ class EmbeddedCluster(Component):
             controller=self.controller,
             leadership=self.leadership,
             network=network,
+            transaction_requests=self._transaction_requests,
             authorizer=self.authorizer,
             quota_limits=self.quota_limits,
             faults=self.faults,
@@ -328,6 +333,21 @@ class EmbeddedCluster(Component):
             raise ConfigurationError(must_be("isr", what, list(isr)))
         self.leadership.force_isr(key, tuple(isr))
 
+    def hold_markers(self, topic: str, partition: int) -> HeldMarkers:
+        """Hold the markers of transactions for one partition until ``release()`` of the returned object.
+
+        Meanwhile the transactions that end are decided but not complete: a producer gets CONCURRENT_TRANSACTIONS for
+        its next transaction, and readers of committed records wait. It is a context manager too.
+        """
+        return self._transaction_requests.hold_markers((topic, partition))
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Finalize a level of a feature: ``set_feature("transaction.version", 1)`` makes clients use generation 1.
+
+        Clients see it with their next connection to a broker. Raises ConfigurationError.
+        """
+        self.controller.features.set_level(name, level)
+
     def cap_versions(self, node: int, request: type[Request[Any]], last: int, *, first: int | None = None) -> None:
         """Limit the versions of an API that a broker offers, from now on."""
         versions = self.nodes[node].versions
@@ -335,7 +355,7 @@ class EmbeddedCluster(Component):
         versions[request.api_key] = (lowest if first is None else first, last)
 
     def clean_up(self) -> None:
-        """Apply retention, compaction and expiration on every running broker, now."""
+        """Apply retention, compaction, expiration and timeouts of transactions on every running broker, now."""
         for broker in self.nodes.values():
             if broker.is_running:
                 broker.clean_up()

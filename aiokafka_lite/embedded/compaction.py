@@ -1,23 +1,24 @@
 """Compaction: keep the last record of each key, and the tombstones of deleted keys for a while. Pure.
 
-As in Kafka, only closed segments below the high watermark are compacted, here all of them at once, and only when
+As in Kafka, only closed segments below the last stable offset are compacted, here all of them at once, and only when
 ``is_due`` says so. Offsets stay: batches keep their first and last offsets, records keep theirs, and removed records
-leave gaps.
+leave gaps. Records of aborted transactions are removed, and do not count as the last ones of their keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..protocol.records import replace_records
 from ..protocol.records.scan import scan
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
+from .transaction_index import AbortedTransaction
 
 
-def is_due(log: Log, now_ms: int, config: TopicConfig) -> bool:
+def is_due(log: Log, now_ms: int, config: TopicConfig, stable_offset: int | None = None) -> bool:
     """Whether enough of the log is new since its last compaction, or something new is old enough."""
-    segments = log.segments[: _cleanable(log, now_ms, config.min_compaction_lag_ms)]
+    segments = log.segments[: _cleanable(log, now_ms, config.min_compaction_lag_ms, stable_offset)]
     dirty = [segment for segment in segments if segment.batches[-1].last_offset >= log.compacted_up_to]
     size = sum(segment.size for segment in dirty)
     if not size:
@@ -27,34 +28,71 @@ def is_due(log: Log, now_ms: int, config: TopicConfig) -> bool:
     return size > config.min_cleanable_dirty_ratio * sum(segment.size for segment in segments)
 
 
-def _cleanable(log: Log, now_ms: int, min_lag_ms: int) -> int:
-    """How many segments may be compacted: closed, below the high watermark, and with no record of the last time."""
+def _cleanable(log: Log, now_ms: int, min_lag_ms: int, stable_offset: int | None) -> int:
+    """How many segments may be compacted: closed, below the stable offset, and with no record of the last time.
+
+    Without ``stable_offset`` it is the high watermark.
+    """
+    end = log.high_watermark if stable_offset is None else stable_offset
     count = 0
     while (
         count < len(log.segments) - 1
-        and log.segments[count + 1].base_offset <= log.high_watermark
+        and log.segments[count + 1].base_offset <= end
         and (not min_lag_ms or log.segments[count].max_timestamp <= now_ms - min_lag_ms)
     ):
         count += 1
     return count
 
 
-def compact(log: Log, now_ms: int, delete_retention_ms: int, min_lag_ms: int = 0) -> bool:
+def compact(
+    log: Log,
+    now_ms: int,
+    delete_retention_ms: int,
+    min_lag_ms: int = 0,
+    stable_offset: int | None = None,
+    aborted: Sequence[AbortedTransaction] = (),
+) -> bool:
     """Compact the segments that may be compacted. True if a record was removed. Times are in milliseconds."""
-    closed = _cleanable(log, now_ms, min_lag_ms)
+    closed = _cleanable(log, now_ms, min_lag_ms, stable_offset)
     log.compacted_up_to = log.segments[closed].base_offset
     dirty = [batch for segment in log.segments[:closed] for batch in segment.batches]
-    latest = _latest_offsets(log.batches())
-    kept = [after for before in dirty if (after := _clean(before, latest, now_ms - delete_retention_ms)) is not None]
+    valid = [batch for batch in log.batches() if not _is_aborted(batch, aborted)]
+    latest, horizon = _latest_offsets(valid), now_ms - delete_retention_ms
+    kept = [
+        after
+        for before in dirty
+        if not _is_aborted(before, aborted) and (after := _clean(before, latest, horizon)) is not None
+    ]
     if kept == dirty:
         return False
     log.replace_segments(closed, kept)
     return True
 
 
+def _is_aborted(batch: StoredBatch, aborted: Sequence[AbortedTransaction]) -> bool:
+    """Whether a batch has records of an aborted transaction."""
+    if not aborted:
+        return False
+    view = batch.view()
+    return (
+        view.is_transactional
+        and not view.is_control
+        and any(
+            each.producer_id == view.producer_id and each.first_offset <= batch.base_offset < each.last_offset
+            for each in aborted
+        )
+    )
+
+
 def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:
     """The offset of each key's last record."""
-    return {record.key: record.offset for batch in batches for record in batch.scan() if record.key is not None}
+    return {
+        record.key: record.offset
+        for batch in batches
+        if not batch.view().is_control
+        for record in batch.scan()
+        if record.key is not None
+    }
 
 
 def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int) -> StoredBatch | None:

@@ -70,5 +70,19 @@ DOCUMENTATION = {
     "quota.window.size.seconds": "The length of a sample of quota.window.num, in seconds.",
     "replica.lag.time.max.ms": "The time after which a replica that lags leaves the in-sync set, in milliseconds.",
     "socket.request.max.bytes": "The largest request that the broker accepts, in bytes.",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
+        "How often transactions that have timed out are aborted, in milliseconds."
+    ),
+    "transaction.max.timeout.ms": "The longest transaction timeout that a producer may request, in milliseconds.",
+    "transaction.partition.verification.enable": (
+        "Whether a leader asks the transaction coordinator before it writes the first batch of a transaction."
+    ),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": (
+        "How often unused transactional ids are deleted, in milliseconds."
+    ),
+    "transaction.state.log.min.isr": "The setting min.insync.replicas of the topic of transactions.",
+    "transaction.state.log.num.partitions": "The number of partitions of the topic of transactions.",
+    "transaction.state.log.replication.factor": "The number of replicas of the topic of transactions.",
+    "transaction.state.log.segment.bytes": "The size of a segment of the topic of transactions, in bytes.",
     "transactional.id.expiration.ms": "The time after which an unused transactional id expires, in milliseconds.",
 }

@@ -183,6 +183,14 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     "quota.window.size.seconds": ConfigKey(_INT, "1", minimum=1, read_only=True),
     "replica.lag.time.max.ms": ConfigKey(_LONG, "30000", read_only=True),
     "socket.request.max.bytes": ConfigKey(_INT, "104857600", minimum=1, read_only=True),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": ConfigKey(_INT, "10000", minimum=1, read_only=True),
+    "transaction.max.timeout.ms": ConfigKey(_INT, "900000", minimum=1, read_only=True),
+    "transaction.partition.verification.enable": ConfigKey(_BOOLEAN, "true"),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": ConfigKey(_INT, "3600000", minimum=1, read_only=True),
+    "transaction.state.log.min.isr": ConfigKey(_INT, "2", minimum=1, read_only=True),
+    "transaction.state.log.num.partitions": ConfigKey(_INT, "50", minimum=1, read_only=True),
+    "transaction.state.log.replication.factor": ConfigKey(ConfigType.SHORT, "3", minimum=1, read_only=True),
+    "transaction.state.log.segment.bytes": ConfigKey(_INT, "104857600", minimum=1048576, read_only=True),
     "transactional.id.expiration.ms": ConfigKey(_INT, "604800000", minimum=1, read_only=True),
 }
 

@@ -14,6 +14,7 @@ from random import Random
 from ..arguments import must_be
 from ..errors import ErrorCode
 from .configs import BROKER_KEYS, TOPIC_KEYS, ClusterSettings, InvalidConfig, TopicConfig, check_configs
+from .features import Features
 from .topics import NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
 
 MAX_PARTITIONS = 100_000
@@ -44,11 +45,14 @@ class Controller:
     ``publish`` is called with the name of each topic that changed, and with None when the brokers changed.
     """
 
-    def __init__(self, publish: Callable[[str | None], None], settings: ClusterSettings, random: Random) -> None:
+    def __init__(
+        self, publish: Callable[[str | None], None], settings: ClusterSettings, random: Random, features: Features
+    ) -> None:
         self.topics: dict[str, Topic] = {}
         self.names: dict[bytes, str] = {}
         self.brokers: dict[int, Registration] = {}
         self.settings = settings
+        self.features = features
         self._publish = publish
         self._random = random
         self._next_first = 0

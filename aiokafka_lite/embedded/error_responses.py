@@ -18,10 +18,12 @@ from ..errors import ErrorCode
 from ..protocol.messages import FetchResponse, MetadataResponse, ProduceRequest
 from ..protocol.schema import MISSING, Request, Response, Spec
 
-_CODE = "error_code"
+_CODES = ("error_code", "partition_error_code")
+"""The names of the field; AddPartitionsToTxn has its own."""
 _PARTITION = ("partition_index", "partition", "partition_id", "index")
 _IDENTITY = {
     *("name", "topic", "topic_id", "key", "group_id", "member_id"),
+    "transactional_id",
     *("resource_type", "resource_name", "entity", "entity_type", "entity_name"),
     *_PARTITION,
 }
@@ -48,11 +50,11 @@ def error_response(request: Request[Any], code: ErrorCode, version: int) -> Resp
 def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
     """The struct ``answer`` to the struct ``request``, which is a bare name or number in some arrays."""
     specs: dict[str, Spec] = answer.specs
-    has_code = _CODE in specs and version in specs[_CODE].versions
+    has_code = any(name in specs and version in specs[name].versions for name in _CODES)
     repeats = not has_code or answer in _WITH_TOPICS
     values: dict[str, Any] = {}
     for name, spec in specs.items():
-        if name == _CODE:
+        if name in _CODES:
             values[name] = code if has_code else ErrorCode.NONE
         elif spec.wire == "array" and version in spec.versions:
             elements = []
@@ -70,7 +72,7 @@ def _holds_code(array: Spec, version: int) -> bool:
     if not isinstance(array.item, type):
         return False
     specs: dict[str, Spec] = array.item.specs  # type: ignore[attr-defined]
-    return _CODE in specs or any(
+    return any(name in specs for name in _CODES) or any(
         spec.wire == "array" and version in spec.versions and _holds_code(spec, version) for spec in specs.values()
     )
 

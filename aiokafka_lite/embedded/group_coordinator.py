@@ -28,6 +28,7 @@ from .group_records import GroupMetadataValue, group_key, offset_key
 from .metadata_view import MetadataView
 from .replica_manager import ReplicaManager
 from .topics import PartitionKey
+from .transactional_offsets import TransactionalOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class GroupCoordinator:
         self._settings = settings
         self._now_ms = now_ms
         self._random = random
+        self.transactional = TransactionalOffsets(self.log, self._store)
         self._led: dict[int, int] = {}  # partition of the offsets topic → leader epoch at which it was loaded
         self._hosted: dict[str, _Hosted] = {}
 
@@ -91,16 +93,20 @@ class GroupCoordinator:
             self._unload(index)
 
     def _unload(self, index: int) -> None:
+        self.transactional.unload(index)
         for group_id in [each for each in self._hosted if self.log.partition_for(each) in (index, None)]:
             self._hosted.pop(group_id).group.close(ErrorCode.NOT_COORDINATOR)
 
     def _load(self, index: int) -> None:
-        offsets, groups = self.log.read(index)
-        for (group_id, topic, number), committed in offsets.items():
+        found = self.log.read(index)
+        for producer_id, pending in found.pending.items():
+            for (group_id, topic, number), committed in pending.items():
+                self.transactional.add(index, producer_id, group_id, {(topic, number): committed})
+        for (group_id, topic, number), committed in found.offsets.items():
             hosted = self._host(group_id)
             hosted.offsets[topic, number] = committed
             hosted.empty_since = -1
-        for group_id, metadata in groups.items():
+        for group_id, metadata in found.groups.items():
             hosted = self._host(group_id)
             _restore(hosted.group, metadata)
             # The group has been empty since this was written, not since this node loaded it.
@@ -182,11 +188,19 @@ class GroupCoordinator:
     # Offsets.
 
     def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, *, names_missing: bool
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        names_missing: bool = False,
+        transactional: bool = False,
     ) -> ErrorCode:
         """Whether to accept a commit: from a member of this generation, or, if there are no members, from any client.
 
         With ``names_missing`` (OffsetCommit v9) a missing group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
+        A ``transactional`` commit without a member is always accepted: older producers do not name it (KIP-447).
         """
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
@@ -200,8 +214,10 @@ class GroupCoordinator:
         group = hosted.group
         if generation < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.NONE
+        if transactional and generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE
         error = group.check_generation(member_id, instance_id, generation)
-        if error is not ErrorCode.NONE:
+        if error is not ErrorCode.NONE or transactional:
             return error
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
@@ -211,13 +227,21 @@ class GroupCoordinator:
     async def commit(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> ErrorCode:
         """Write offsets, and store them when the replicas have them."""
         rows = [(offset_key(group_id, *key), encode_offset(committed)) for key, committed in offsets.items()]
-        error = await self.log.write(group_id, rows) or self.check(group_id)  # the group may have moved to another node
+        error, first = await self.log.write(group_id, rows)
+        error = error or self.check(group_id)  # the group may have moved to another node
         if error is ErrorCode.NONE:
-            hosted = self._host(group_id)
-            hosted.offsets.update(offsets)
-            if hosted.empty_since == NEVER:
-                hosted.empty_since = self._now_ms()
+            placed = {key: committed.at(first + row) for row, (key, committed) in enumerate(offsets.items())}
+            self._store(group_id, placed)
         return error
+
+    def _store(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
+        hosted = self._host(group_id)
+        for key, committed in offsets.items():
+            known = hosted.offsets.get(key)
+            if known is None or known.log_offset < committed.log_offset:
+                hosted.offsets[key] = committed
+        if hosted.empty_since == NEVER:
+            hosted.empty_since = self._now_ms()
 
     def committed(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
         """The committed offsets of a group that have not expired."""
@@ -234,11 +258,12 @@ class GroupCoordinator:
         now = self._now_ms()
         retention = self._settings.number("offsets.retention.minutes") * 60_000
         expired = []
+        pending = self.transactional.pending(hosted.group.group_id)
         for key, committed in hosted.offsets.items():
             expires_at = committed.expires_at
             if expires_at < 0:
                 expires_at = max(committed.committed_at, hosted.empty_since) + retention
-            if now >= expires_at:
+            if now >= expires_at and key not in pending:
                 expired.append(key)
         self._drop_offsets(hosted, expired)
 
@@ -247,13 +272,16 @@ class GroupCoordinator:
             del hosted.offsets[key]
         if keys:
             group_id = hosted.group.group_id
+            self.transactional.remove(group_id, keys)
             self.log.append(group_id, [(offset_key(group_id, *key), None) for key in keys])
 
     async def delete_offsets(self, group_id: str, keys: Iterable[PartitionKey]) -> ErrorCode:
         """Delete committed offsets."""
         keys = list(keys)
-        error = await self.log.write(group_id, [(offset_key(group_id, *key), None) for key in keys])
+        error, _ = await self.log.write(group_id, [(offset_key(group_id, *key), None) for key in keys])
         hosted = self._hosted.get(group_id)  # the group may have been deleted or have moved meanwhile
+        if error is ErrorCode.NONE:
+            self.transactional.remove(group_id, keys)
         if error is ErrorCode.NONE and hosted is not None:
             for key in keys:
                 hosted.offsets.pop(key, None)
@@ -304,7 +332,8 @@ class GroupCoordinator:
         hosted = self._hosted.pop(group_id)
         group.close(ErrorCode.UNKNOWN_MEMBER_ID)
         ends: Rows = [(offset_key(group_id, *key), None) for key in hosted.offsets]
-        return await self.log.write(group_id, [*ends, (group_key(group_id), None)])
+        self.transactional.remove(group_id, self.transactional.pending(group_id))
+        return (await self.log.write(group_id, [*ends, (group_key(group_id), None)]))[0]
 
     # The log.
 

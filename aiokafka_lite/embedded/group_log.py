@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
@@ -23,7 +23,8 @@ from .group_records import (
 )
 from .log import MAX_DECOMPRESSED_SIZE
 from .metadata_view import MetadataView
-from .replica_manager import ALL_ACKS, ProducedBatch, ReplicaManager
+from .producer_state import Verification, read_marker
+from .replica_manager import ALL_ACKS, ProducedBatch, ProduceStatus, ReplicaManager
 from .topics import PartitionKey
 
 logger = logging.getLogger(__name__)
@@ -37,17 +38,34 @@ Rows = Sequence[tuple[bytes, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The offset that a group committed for a partition. Times are in milliseconds since the epoch; -1 is none."""
+    """The offset that a group committed for a partition. Times are in milliseconds since the epoch; -1 is none.
+
+    ``log_offset`` is its place in the log of the group's partition: of two offsets the later one counts.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     committed_at: int
     expires_at: int = -1
+    log_offset: int = -1
+
+    def at(self, log_offset: int) -> CommittedOffset:
+        return replace(self, log_offset=log_offset)
 
 
 OffsetKey = tuple[str, str, int]
 """Group, topic, partition."""
+
+
+@dataclass(slots=True)
+class GroupRecords:
+    """What a partition of the log holds: offsets, groups, and by producer id the offsets of open transactions."""
+
+    offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
+    groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetKey, CommittedOffset]] = field(default_factory=dict)
+
 
 _FOR_MEMBERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -81,17 +99,27 @@ class GroupLog:
         topic = self._metadata.topics.get(OFFSETS_TOPIC)
         return None if topic is None else partition_of(group_id, len(topic.partitions))
 
-    def read(self, index: int) -> tuple[dict[OffsetKey, CommittedOffset], dict[str, GroupMetadataValue]]:
-        """The offsets and the groups of a partition."""
-        offsets: dict[OffsetKey, CommittedOffset] = {}
-        groups: dict[str, GroupMetadataValue] = {}
+    def read(self, index: int) -> GroupRecords:
+        """The content of a partition."""
+        found = GroupRecords()
         partition = self._replica_manager.partitions.get((OFFSETS_TOPIC, index))
         for stored in () if partition is None else partition.log.batches():
-            columns = stored.view().columns(MAX_DECOMPRESSED_SIZE)
-            for key, value in zip(columns.keys, columns.values):
+            batch = stored.view()
+            if batch.is_control:
+                marker = read_marker(batch)
+                ended = {} if marker is None else found.pending.pop(marker.producer_id, {})
+                if marker is not None and marker.committed:
+                    for name, committed in ended.items():
+                        known = found.offsets.get(name)
+                        if known is None or known.log_offset < committed.log_offset:
+                            found.offsets[name] = committed
+                continue
+            columns = batch.columns(MAX_DECOMPRESSED_SIZE)
+            offsets = found.pending.setdefault(batch.producer_id, {}) if batch.is_transactional else found.offsets
+            for key, value, log_offset in zip(columns.keys, columns.values, columns.offsets):
                 if key is not None:
-                    _replay(key, value, offsets, groups)
-        return offsets, groups
+                    _replay(key, value, log_offset, offsets, found)
+        return found
 
     def append(self, group_id: str, rows: Rows) -> None:
         """Write, without waiting for the replicas."""
@@ -103,43 +131,75 @@ class GroupLog:
         if error is not ErrorCode.NONE:
             logger.warning("failed to write group %s to %s-%d: %s", group_id, *key, error.name)
 
-    async def write(self, group_id: str, rows: Rows) -> ErrorCode:
-        """Write, and wait for the replicas. The error is one that group members expect."""
+    async def write(self, group_id: str, rows: Rows) -> tuple[ErrorCode, int]:
+        """Write, and wait for the replicas. Returns an error for group members, and the offset of the first row."""
         if not rows:
-            return ErrorCode.NONE
+            return ErrorCode.NONE, -1
         key, batch = self._batch(group_id, rows)
         responses = await self._replica_manager.append_records(
             COMMIT_TIMEOUT, ALL_ACKS, {key: batch}, self._now_ms(), internal_topics_allowed=True
         )
-        return _FOR_MEMBERS.get(responses[key].error, responses[key].error)
+        return self.for_members(responses[key].error), responses[key].base_offset
 
-    def _batch(self, group_id: str, rows: Rows) -> tuple[PartitionKey, ProducedBatch]:
+    def append_transactional(
+        self, group_id: str, rows: Rows, producer: tuple[int, int], verification: Verification | None
+    ) -> ProduceStatus:
+        """Write as a part of a producer's transaction, without waiting for the replicas."""
+        key, batch = self._batch(group_id, rows, producer, verification)
+        return self._replica_manager.append_to_local_log(
+            ALL_ACKS, {key: batch}, self._now_ms(), internal_topics_allowed=True
+        )[key]
+
+    async def until_replicated(self, group_id: str, status: ProduceStatus) -> ErrorCode:
+        """Wait until the replicas have what was written."""
+        key = (OFFSETS_TOPIC, self.partition_for(group_id) or 0)
+        return (await self._replica_manager.until_replicated(COMMIT_TIMEOUT, {key: status}))[key].error
+
+    def for_members(self, error: ErrorCode) -> ErrorCode:
+        """The error of a write, as group members expect it."""
+        return _FOR_MEMBERS.get(error, error)
+
+    def _batch(
+        self,
+        group_id: str,
+        rows: Rows,
+        producer: tuple[int, int] = (-1, -1),
+        verification: Verification | None = None,
+    ) -> tuple[PartitionKey, ProducedBatch]:
         now = self._now_ms()
         no_headers: tuple[Header, ...] = ()
-        data = encode_batch([(now, key, value, no_headers) for key, value in rows])
-        return (OFFSETS_TOPIC, self.partition_for(group_id) or 0), ProducedBatch(data, single_batch(data))
+        data = encode_batch(
+            [(now, key, value, no_headers) for key, value in rows],
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            transactional=producer[0] >= 0,
+        )
+        key = (OFFSETS_TOPIC, self.partition_for(group_id) or 0)
+        return key, ProducedBatch(data, single_batch(data), verification)
 
 
 def _replay(
     key: Buffer,
     value: Buffer | None,
+    log_offset: int,
     offsets: dict[OffsetKey, CommittedOffset],
-    groups: dict[str, GroupMetadataValue],
+    found: GroupRecords,
 ) -> None:
     about = read_key(key)
     if isinstance(about, GroupMetadataKey):
         if value is None:
-            groups.pop(about.group, None)
+            found.groups.pop(about.group, None)
         else:
-            groups[about.group] = decode_versioned(GroupMetadataValue, value)[0]
+            found.groups[about.group] = decode_versioned(GroupMetadataValue, value)[0]
     elif isinstance(about, OffsetCommitKey):
         name = (about.group, about.topic, about.partition)
         if value is None:
-            offsets.pop(name, None)
+            for each in (found.offsets, *found.pending.values()):
+                each.pop(name, None)
         else:
             read = decode_versioned(OffsetCommitValue, value)[0]
             offsets[name] = CommittedOffset(
-                read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
+                read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp, log_offset
             )
 
 

@@ -24,6 +24,8 @@ from .partition import NotLeader, Partition
 from .quotas import QuotaLimits, Quotas
 from .replica_manager import ReplicaManager
 from .topics import PartitionKey
+from .transaction_coordinator import TransactionCoordinator
+from .transaction_requests import TransactionRequests
 from .versions import OfferedVersions
 
 Answer = Response | None | Awaitable[Response | None]
@@ -80,6 +82,8 @@ class BrokerParts:
     metadata: MetadataView
     replica_manager: ReplicaManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    transaction_requests: TransactionRequests
     fetch_sessions: FetchSessions
     quotas: Quotas
     quota_limits: QuotaLimits
@@ -129,6 +133,10 @@ class RequestContext:
         partition = self.broker.replica_manager.require(key)
         partition.require_leader(leader_epoch)
         return partition
+
+    def allows_transaction(self, operation: Operation, transactional_id: str) -> bool:
+        resource = Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
+        return self.broker.authorizer.allows(self.principal, operation, resource)
 
     def allows_group(self, operation: Operation, group_id: str) -> bool:
         return self.broker.authorizer.allows(self.principal, operation, Resource(ResourceType.GROUP, group_id))

@@ -15,7 +15,7 @@ from enum import Enum
 from random import Random
 from typing import Any
 
-from ..errors import ConfigurationError, IllegalStateError
+from ..errors import ConfigurationError, ErrorCode, IllegalStateError
 from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
 from .authorizer import Authorizer
@@ -23,6 +23,7 @@ from .cluster_config import ClusterConfig
 from .connection import ServerConnection, ServerStream
 from .controller import Controller
 from .faults import Faults, History
+from .features import TRANSACTION_VERSION
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
 from .group_records import OFFSETS_TOPIC
@@ -31,10 +32,15 @@ from .in_sync import InSyncSets
 from .leadership import PartitionLeadership
 from .metadata_view import MetadataView
 from .partition import Partition
+from .producer_state import Marker
 from .quotas import QuotaLimits, Quotas
 from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
 from .replication import Network
 from .topics import NO_LEADER, PartitionKey
+from .transaction_coordinator import TransactionCoordinator
+from .transaction_markers import append_marker
+from .transaction_records import TRANSACTION_TOPIC
+from .transaction_requests import TransactionRequests
 from .versions import OfferedVersions, VersionRanges
 
 
@@ -77,6 +83,7 @@ class ClusterParts:
     controller: Controller
     leadership: PartitionLeadership
     network: Network
+    transaction_requests: TransactionRequests
     authorizer: Authorizer
     quota_limits: QuotaLimits
     faults: Faults
@@ -122,6 +129,17 @@ class BrokerNode:
         self.groups = GroupCoordinator(
             node_id, self.metadata, self.replica_manager, self.settings, now_ms=self.now_ms, random=cluster.random
         )
+        self.transactions = TransactionCoordinator(
+            node_id,
+            self.metadata,
+            self.replica_manager,
+            self.settings,
+            cluster.transaction_requests,
+            now_ms=self.now_ms,
+            generation=lambda: cluster.controller.features.level(TRANSACTION_VERSION),
+            next_producer_id=cluster.controller.next_producer_id,
+            spawn=cluster.spawn,
+        )
         slots = self.settings.number("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(cluster.random, slots)
         self.quotas = Quotas(cluster.quota_limits, self.time, self.settings)
@@ -133,6 +151,8 @@ class BrokerNode:
             metadata=self.metadata,
             replica_manager=self.replica_manager,
             groups=self.groups,
+            transactions=self.transactions,
+            transaction_requests=cluster.transaction_requests,
             fetch_sessions=self.fetch_sessions,
             quotas=self.quotas,
             quota_limits=cluster.quota_limits,
@@ -194,6 +214,8 @@ class BrokerNode:
         self._thawed.set()
         self._repeat("log.retention.check.interval.ms", self._clean_up_periodically)
         self._repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
+        self._repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
+        self._repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
 
     def new_stream(self) -> ServerStream:
         """The broker's end of a new connection."""
@@ -232,6 +254,7 @@ class BrokerNode:
                 connection.stream.close()
         self.fetch_sessions.clear()
         self.groups.stop()
+        self.transactions.stop()
         self.in_sync.stop()
         self._thawed.set()  # so that coroutines of a frozen node can end
         for timer in self._timers.values():
@@ -271,12 +294,18 @@ class BrokerNode:
                     self._cluster.wake_fetcher(self.node_id, state.leader, (name, index))
         if name == OFFSETS_TOPIC:
             self.groups.apply()
+        if name == TRANSACTION_TOPIC:
+            self.transactions.apply()
 
     def catch_up(self) -> None:
         """Apply all decisions of the controller, after a time without it."""
         self.update_brokers()
         for name in {**self.metadata.topics, **self._cluster.controller.topics}:
             self.update_topic(name)
+
+    async def write_marker(self, key: PartitionKey, marker: Marker) -> ErrorCode:
+        """Write the end of a transaction to the log of a partition that this node leads."""
+        return await append_marker(self.parts, key, marker)
 
     # Housekeeping.
 
@@ -305,6 +334,8 @@ class BrokerNode:
     def clean_up(self) -> None:
         """Apply retention and compaction, and drop expired producers, groups and quota samples, now."""
         self.groups.clean_up()
+        self.transactions.abort_timed_out()
+        self.transactions.remove_expired()
         self.quotas.clean_up()
         self.replica_manager.clean_up(self.now_ms(), self.settings.number("producer.id.expiration.ms"))
 

@@ -19,12 +19,14 @@ from typing import NamedTuple
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer
-from ..protocol.records import RecordBatch, rewrite_header
+from ..protocol.records import RecordBatch, encode_batch, rewrite_header
+from ..types import Header
 from .compaction import compact, is_due
 from .configs import TopicConfig
 from .log import EpochEnd, Log, StoredBatch
-from .producer_state import BatchMetadata, ProducerStates, SequenceRejected
+from .producer_state import BatchMetadata, Marker, ProducerStates, SequenceRejected, Verification, marker_row
 from .topics import PartitionKey, PartitionState
+from .transaction_index import AbortedTransaction
 from .validator import RecordsRejected, recompress, validate
 
 NO_TIMESTAMP = -1
@@ -91,7 +93,7 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The end of the records that belong to no open transaction."""
-        return self.log.high_watermark
+        return max(self.log.start_offset, self.producers.transactions.last_stable_offset(self.log.high_watermark))
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -143,20 +145,24 @@ class Partition:
     # Writing.
 
     def append_records_to_leader(
-        self, batch: RecordBatch, records: Buffer, required_acks: int, now: float, now_ms: int
+        self,
+        batch: RecordBatch,
+        records: Buffer,
+        required_acks: int,
+        now: float,
+        now_ms: int,
+        *,
+        from_client: bool = True,
+        verification: Verification | None = None,
     ) -> LogAppendInfo:
-        """Validate a client's batch and append it. A retry returns the offsets of the original batch.
+        """Validate a batch and append it. A retry returns the offsets of the original batch.
 
+        The batches of a coordinator, which are not ``from_client``, have no sequences.
         Raises NotLeader, RecordsRejected or SequenceRejected; then nothing is appended.
         """
-        self.require_leader()
-        if required_acks == -1 and self.is_under_min_isr:
-            raise RecordsRejected(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.state.isr)} replicas are in sync, min.insync.replicas is {self.config.min_insync_replicas}",
-            )
-        body = validate(batch, self.config, now_ms)
-        duplicate = self._check_sequence(batch)
+        self._require_appendable(required_acks)
+        body = validate(batch, self.config, now_ms, from_client=from_client)
+        duplicate = self._check_producer(batch, verification, from_client=from_client)
         log = self.log
         if duplicate is not None:
             return LogAppendInfo(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, log.start_offset)
@@ -172,20 +178,60 @@ class Partition:
             data = bytes(rewrite_header(records, first, epoch))
             max_timestamp = batch.max_timestamp
         last = first + batch.last_offset_delta
-        for follower in self.followers.values():
-            if follower.end_offset == first:
-                follower.caught_up_at = now
-        log.append(StoredBatch(first, last, max_timestamp, epoch, data))
-        if batch.producer_id >= 0:
-            self.producers.update(
-                batch.producer_id, batch.producer_epoch, batch.base_sequence, first, last, max_timestamp
-            )
+        self._append(StoredBatch(first, last, max_timestamp, epoch, data), batch, now)
         return LogAppendInfo(first, last, append_time, log.start_offset)
 
-    def _check_sequence(self, batch: RecordBatch) -> BatchMetadata | None:
+    def append_marker(self, marker: Marker, now: float, now_ms: int) -> LogAppendInfo:
+        """Append the marker that ends a producer's transaction here.
+
+        Raises NotLeader, RecordsRejected or SequenceRejected; then nothing is appended.
+        """
+        self._require_appendable(-1)
+        self.producers.check_marker(marker)
+        no_headers: tuple[Header, ...] = ()
+        first, epoch = self.log.end_offset, self.state.leader_epoch
+        data = encode_batch(
+            [(now_ms, *marker_row(marker), no_headers)],
+            base_offset=first,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transactional=True,
+            control=True,
+            leader_epoch=epoch,
+        )
+        stored = StoredBatch(first, first, now_ms, epoch, data)
+        self._append(stored, stored.view(), now)
+        return LogAppendInfo(first, first, NO_TIMESTAMP, self.log.start_offset)
+
+    def _require_appendable(self, required_acks: int) -> None:
+        self.require_leader()
+        if required_acks == -1 and self.is_under_min_isr:
+            raise RecordsRejected(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.state.isr)} replicas are in sync, min.insync.replicas is {self.config.min_insync_replicas}",
+            )
+
+    def _append(self, stored: StoredBatch, batch: RecordBatch, now: float) -> None:
+        for follower in self.followers.values():
+            if follower.end_offset == stored.base_offset:
+                follower.caught_up_at = now
+        self.log.append(stored)
+        if batch.producer_id >= 0:
+            self.producers.record(batch, stored.base_offset, stored.last_offset, stored.max_timestamp)
+
+    def _check_producer(
+        self, batch: RecordBatch, verification: Verification | None, *, from_client: bool
+    ) -> BatchMetadata | None:
         if batch.producer_id < 0:
             return None
-        return self.producers.check(batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.count)
+        duplicate = None
+        if from_client:
+            duplicate = self.producers.check(batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.count)
+        else:
+            self.producers.check_epoch(batch.producer_id, batch.producer_epoch)
+        if duplicate is None:
+            self.producers.check_transaction(batch, verification)
+        return duplicate
 
     def append_as_follower(self, batches: Iterable[StoredBatch]) -> None:
         """Append batches of the leader, and update the producer state."""
@@ -195,29 +241,36 @@ class Partition:
             self.log.append(batch)
             self._record_producer(batch)
 
-    def _record_producer(self, batch: StoredBatch) -> None:
-        view = batch.view()
-        if view.producer_id >= 0 and view.base_sequence >= 0:
-            self.producers.update(
-                view.producer_id,
-                view.producer_epoch,
-                view.base_sequence,
-                batch.base_offset,
-                batch.last_offset,
-                batch.max_timestamp,
-            )
+    def _record_producer(self, stored: StoredBatch) -> None:
+        batch = stored.view()
+        if batch.producer_id >= 0:
+            self.producers.record(batch, stored.base_offset, stored.last_offset, stored.max_timestamp)
 
     def truncate_to(self, offset: int) -> None:
         """Delete the records that a new leader does not have, and rebuild the producer state."""
         if self.log.truncate_to(offset):
-            self.producers.entries.clear()
+            self.producers.clear()
             for batch in self.log.batches():
                 self._record_producer(batch)
+
+    def aborted_in(self, offset: int, size: int) -> list[AbortedTransaction]:
+        """The aborted transactions of a read of ``size`` bytes from ``offset`` on."""
+        transactions = self.producers.transactions
+        if not transactions.aborted:
+            return []
+        end = offset
+        for batch in self.log.batches_from(offset):
+            end = batch.next_offset
+            size -= len(batch.data)
+            if size <= 0:
+                break
+        return transactions.aborted_between(offset, end)
 
     def clean_up(self, now_ms: int, producer_expiration_ms: int) -> bool:
         """Apply retention and compaction, and drop expired producers. True if records were deleted."""
         log, config = self.log, self.config
         self.producers.expire(now_ms - producer_expiration_ms)
+        self.producers.transactions.delete_before(log.start_offset)
         changed = self.compact(now_ms)
         if config.deleted:
             changed = log.apply_retention(now_ms, config.retention_ms, config.retention_bytes) or changed
@@ -230,9 +283,10 @@ class Partition:
         max_age = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
         if active.batches and now_ms - active.batches[0].max_timestamp >= max_age:
             log.roll()
-        if not config.compacted or not is_due(log, now_ms, config):
+        stable, aborted = self.last_stable_offset, self.producers.transactions.aborted
+        if not config.compacted or not is_due(log, now_ms, config, stable):
             return False
-        return compact(log, now_ms, config.delete_retention_ms, config.min_compaction_lag_ms)
+        return compact(log, now_ms, config.delete_retention_ms, config.min_compaction_lag_ms, stable, aborted)
 
     # Followers, as their leader sees them.
 

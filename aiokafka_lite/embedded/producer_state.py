@@ -1,20 +1,30 @@
-"""The state of idempotent producers in a log: the epoch and the last five batches of each (KIP-98, KIP-360).
+"""The state of producers in a log: the epoch, the last five batches and the transaction of each (KIP-98, KIP-360).
 
 The state belongs to the log, not to the leader: followers build it from the batches that they copy, so a retry is
 recognized after another replica became the leader.
+
+Verification (KIP-890): the first transactional batch of a producer is appended only after the coordinator has confirmed
+that the partition is in the transaction. ``start_verification`` registers the question. A marker that is appended
+before the answer removes the registration, so a late batch of the ended transaction is refused.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from typing import NamedTuple
 
 from ..errors import ErrorCode
+from ..protocol.records import RecordBatch
+from .transaction_index import TransactionIndex
 
 WINDOW = 5
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 LAST_SEQUENCE = 2**31 - 1
+MAX_EPOCH = 2**15 - 1
+COMMIT_TYPE = 1
+"""The type in the key of a commit marker; 0 is an abort."""
 
 
 class SequenceRejected(Exception):
@@ -38,13 +48,38 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
-class ProducerStateEntry:
-    """The last batches of one producer, of one epoch."""
+class Marker(NamedTuple):
+    """The end of a producer's transaction in one partition. ``generation`` is the level of ``transaction.version``."""
 
-    __slots__ = ("epoch", "last_timestamp", "window")
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    generation: int = 0
 
-    def __init__(self, epoch: int = NO_EPOCH) -> None:
+
+class Verification:
+    """The question to the coordinator whether a partition is in the transaction of one producer epoch."""
+
+    __slots__ = ("epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, lowest_sequence: int) -> None:
         self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+
+
+ONGOING = Verification(NO_EPOCH, 0)
+"""The verification of a batch whose transaction has records here already: there is nothing to ask."""
+
+
+class ProducerStateEntry:
+    """The last batches of one producer, of one epoch, and the epoch of the coordinator that wrote its last marker."""
+
+    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "window")
+
+    def __init__(self, epoch: int = NO_EPOCH, coordinator_epoch: int = -1) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = -1
         self.window: deque[BatchMetadata] = deque(maxlen=WINDOW)
 
@@ -66,6 +101,10 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerStateEntry] = {}
+        self.transactions = TransactionIndex()
+        self._verifications: dict[int, Verification] = {}
+
+    # Checks of the leader.
 
     def check(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
         """None if the batch may be appended, or the batch that it repeats. Raises SequenceRejected."""
@@ -75,11 +114,7 @@ class ProducerStates:
         duplicate = entry.find_duplicate(epoch, first_sequence, add_sequence(first_sequence, count - 1))
         if duplicate is not None:
             return duplicate
-        if epoch < entry.epoch:
-            raise SequenceRejected(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} has epoch {entry.epoch}, got a batch of the older epoch {epoch}",
-            )
+        self.check_epoch(producer_id, epoch)
         if epoch > entry.epoch:
             if first_sequence != 0 and entry.epoch != NO_EPOCH:
                 raise SequenceRejected(
@@ -87,14 +122,106 @@ class ProducerStates:
                     f"producer {producer_id} must start epoch {epoch} with sequence 0, got {first_sequence}",
                 )
             return None
-        if entry.window:
-            expected = add_sequence(entry.window[-1].last_sequence, 1)
-            if first_sequence != expected:
-                raise SequenceRejected(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {producer_id} must continue with sequence {expected}, got {first_sequence}",
-                )
+        expected = add_sequence(entry.window[-1].last_sequence, 1) if entry.window else 0
+        if first_sequence != expected:
+            raise SequenceRejected(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} must continue with sequence {expected}, got {first_sequence}",
+            )
         return None
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raise SequenceRejected for an epoch that is older than the producer's."""
+        entry = self.entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise SequenceRejected(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {entry.epoch}, got a batch of the older epoch {epoch}",
+            )
+
+    def start_verification(self, producer_id: int, epoch: int, first_sequence: int) -> Verification:
+        """Register that the coordinator is asked about a batch. ``ONGOING`` if that is not necessary."""
+        if self._is_open(producer_id, epoch):
+            return ONGOING
+        known = self._verifications.get(producer_id)
+        if known is None or known.epoch < epoch:
+            known = self._verifications[producer_id] = Verification(epoch, first_sequence)
+        known.lowest_sequence = min(known.lowest_sequence, first_sequence)
+        return known
+
+    def check_transaction(self, batch: RecordBatch, verification: Verification | None) -> None:
+        """Raise SequenceRejected if a batch does not belong to the producer's open transaction.
+
+        Without a ``verification`` the broker does not ask the coordinator, as Kafka before 3.6.
+        """
+        producer_id, is_open = batch.producer_id, self._is_open(batch.producer_id, batch.producer_epoch)
+        if not batch.is_transactional:
+            if producer_id in self.transactions.open:
+                raise SequenceRejected(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"producer {producer_id} has an open transaction, got a batch outside of it",
+                )
+            return
+        if verification is None or is_open:
+            return
+        if self._verifications.get(producer_id) is not verification:
+            raise SequenceRejected(
+                ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} does not have this partition"
+            )
+        if batch.base_sequence > verification.lowest_sequence:
+            raise SequenceRejected(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} must begin with sequence {verification.lowest_sequence}, "
+                f"got {batch.base_sequence}",
+            )
+
+    def _is_open(self, producer_id: int, epoch: int) -> bool:
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.epoch == epoch and producer_id in self.transactions.open
+
+    def check_marker(self, marker: Marker) -> None:
+        """Raise SequenceRejected for a marker of an old coordinator, or of an old epoch."""
+        entry = self.entries.get(marker.producer_id)
+        if entry is None:
+            return
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise SequenceRejected(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"the coordinator epoch of producer {marker.producer_id} is {entry.coordinator_epoch}, "
+                f"got {marker.coordinator_epoch}",
+            )
+        if marker.generation < 2:
+            self.check_epoch(marker.producer_id, marker.producer_epoch)
+            return
+        # In generation 2 a marker has the next epoch. An equal one repeats a marker.
+        is_repeated = marker.producer_epoch == entry.epoch and (
+            marker.producer_id not in self.transactions.open or marker.producer_epoch == MAX_EPOCH
+        )
+        if marker.producer_epoch <= entry.epoch and not is_repeated:
+            raise SequenceRejected(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker of producer {marker.producer_id} must have an epoch > {entry.epoch}, "
+                f"got {marker.producer_epoch}",
+            )
+
+    # What was appended.
+
+    def record(self, batch: RecordBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
+        """Record an appended batch of a producer. ``timestamp`` is the highest of its records, in milliseconds."""
+        if batch.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                self._record_marker(marker, first_offset, timestamp)
+            return
+        if batch.base_sequence >= 0:
+            self.update(
+                batch.producer_id, batch.producer_epoch, batch.base_sequence, first_offset, last_offset, timestamp
+            )
+        else:  # offsets of a transaction, which the coordinator of their group writes without sequences
+            self._entry(batch.producer_id, batch.producer_epoch).last_timestamp = timestamp
+        if batch.is_transactional:
+            self.transactions.begin(batch.producer_id, first_offset)
+            self._verifications.pop(batch.producer_id, None)
 
     def update(
         self,
@@ -105,15 +232,57 @@ class ProducerStates:
         last_offset: int,
         timestamp: int,
     ) -> None:
-        """Record an appended batch. ``timestamp`` is the highest of its records, in milliseconds."""
-        entry = self.entries.get(producer_id)
-        if entry is None or entry.epoch != epoch:
-            entry = self.entries[producer_id] = ProducerStateEntry(epoch)
+        """Record an appended batch with a sequence."""
+        entry = self._entry(producer_id, epoch)
         entry.last_timestamp = timestamp
         last_sequence = add_sequence(first_sequence, last_offset - first_offset)
         entry.window.append(BatchMetadata(first_sequence, last_sequence, first_offset, last_offset, timestamp))
 
+    def _record_marker(self, marker: Marker, offset: int, timestamp: int) -> None:
+        entry = self._entry(marker.producer_id, marker.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = timestamp
+        self.transactions.end(marker.producer_id, offset, committed=marker.committed)
+        self._verifications.pop(marker.producer_id, None)
+
+    def _entry(self, producer_id: int, epoch: int) -> ProducerStateEntry:
+        """The entry of a producer. A new epoch has no batches yet."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry.epoch != epoch:
+            coordinator_epoch = -1 if entry is None else entry.coordinator_epoch
+            entry = self.entries[producer_id] = ProducerStateEntry(epoch, coordinator_epoch)
+        return entry
+
+    def clear(self) -> None:
+        """Drop all state, before it is built again from the log."""
+        self.entries.clear()
+        self._verifications.clear()
+        self.transactions = TransactionIndex()
+
     def expire(self, before_ms: int) -> None:
-        """Drop the producers whose last batch is older than ``before_ms``."""
+        """Drop the producers whose last batch is older than ``before_ms``, except those in a transaction."""
         for producer_id in [key for key, entry in self.entries.items() if entry.last_timestamp < before_ms]:
-            del self.entries[producer_id]
+            if producer_id not in self.transactions.open:
+                del self.entries[producer_id]
+                self._verifications.pop(producer_id, None)
+
+
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+
+
+def marker_row(marker: Marker) -> tuple[bytes, bytes]:
+    """The key and the value of a marker."""
+    kind = COMMIT_TYPE if marker.committed else 0
+    return _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, marker.coordinator_epoch)
+
+
+def read_marker(batch: RecordBatch) -> Marker | None:
+    """The marker in a control batch; None if it is another kind of control batch."""
+    columns = batch.columns()
+    key, value = columns.keys[0], columns.values[0]
+    if key is None or value is None or len(key) < _MARKER_KEY.size or len(value) < _MARKER_VALUE.size:
+        return None
+    _, kind = _MARKER_KEY.unpack_from(key)
+    _, coordinator_epoch = _MARKER_VALUE.unpack_from(value)
+    return Marker(batch.producer_id, batch.producer_epoch, kind == COMMIT_TYPE, coordinator_epoch)

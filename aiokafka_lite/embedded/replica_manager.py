@@ -7,7 +7,7 @@ the messages of the protocol.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,8 +17,10 @@ from ..protocol.codec import Buffer
 from ..protocol.records import RecordBatch
 from .log import EpochEnd, OffsetOutOfRange
 from .partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
+from .producer_state import Marker, Verification
 from .purgatory import DelayedOperation, DelayedOperationPurgatory
 from .topics import INTERNAL_TOPICS, PartitionKey, PartitionState, Topic
+from .transaction_index import AbortedTransaction
 from .validator import RecordError, RecordsRejected
 
 ALL_ACKS = -1
@@ -34,10 +36,14 @@ UNKNOWN_OFFSET = -1
 
 
 class ProducedBatch(NamedTuple):
-    """A batch to append, and its parsed header."""
+    """A batch to append, and its parsed header.
+
+    ``verification`` is the question to the transaction coordinator, None if the broker does not ask it.
+    """
 
     records: Buffer
     batch: RecordBatch
+    verification: Verification | None = None
 
 
 @dataclass(slots=True)
@@ -137,8 +143,8 @@ class FetchedPartition:
     diverging_epoch: EpochEnd | None = None
     preferred_read_replica: int = -1
     message: str | None = None
-    has_aborted: bool = False
-    """Whether the list of aborted transactions is empty instead of null."""
+    aborted: Sequence[AbortedTransaction] | None = None
+    """The aborted transactions among the records; None if the reader did not ask for committed records."""
 
 
 FetchResult = dict[PartitionKey, FetchedPartition]
@@ -272,9 +278,13 @@ class ReplicaManager:
         )
         if not delayed_produce_required(required_acks, statuses):
             return {key: status.response for key, status in statuses.items()}
-        # The timeout starts here, after the local append, as in Kafka.
-        operation = DelayedProduce(timeout, statuses, self)
-        return await self.produce_purgatory.wait(operation, statuses)
+        return await self.until_replicated(timeout, statuses)
+
+    async def until_replicated(
+        self, timeout: float, statuses: dict[PartitionKey, ProduceStatus]
+    ) -> dict[PartitionKey, PartitionResponse]:
+        """Wait up to ``timeout`` seconds for the in-sync replicas. The timeout starts after the append, as in Kafka."""
+        return await self.produce_purgatory.wait(DelayedProduce(timeout, statuses, self), statuses)
 
     def append_to_local_log(
         self,
@@ -291,7 +301,7 @@ class ReplicaManager:
             try:
                 if key[0] in INTERNAL_TOPICS and not internal_topics_allowed:
                     raise RecordsRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{key[0]} is an internal topic")
-                info = self._append(key, entry, required_acks, now, now_ms)
+                info = self._append(key, entry, required_acks, now, now_ms, from_client=not internal_topics_allowed)
             except (NotLeader, RecordsRejected, SequenceRejected) as error:
                 statuses[key] = ProduceStatus(UNKNOWN_OFFSET, self._refusal(key, error))
             else:
@@ -302,21 +312,43 @@ class ReplicaManager:
         return statuses
 
     def _append(
-        self, key: PartitionKey, entry: ProducedBatch, required_acks: int, now: float, now_ms: int
+        self, key: PartitionKey, entry: ProducedBatch, required_acks: int, now: float, now_ms: int, *, from_client: bool
     ) -> LogAppendInfo:
         partition = self.require(key)
         if self.storage_limit is not None and self.stored_bytes + len(entry.records) > self.storage_limit:
             raise RecordsRejected(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of node {self.node_id} is full")
         before = partition.log.end_offset
-        info = partition.append_records_to_leader(entry.batch, entry.records, required_acks, now, now_ms)
+        info = partition.append_records_to_leader(
+            entry.batch,
+            entry.records,
+            required_acks,
+            now,
+            now_ms,
+            from_client=from_client,
+            verification=entry.verification,
+        )
         if partition.log.end_offset > before:
-            if partition.try_advance_high_watermark():
-                self._wake_followers(partition)
-                self.produce_purgatory.check_and_complete(key)
-            self.fetch_purgatory.check_and_complete(key)
-            if partition.followers:
-                self._wake_followers(partition)
+            self._appended(partition)
         return info
+
+    def _appended(self, partition: Partition) -> None:
+        if partition.try_advance_high_watermark():
+            self._wake_followers(partition)
+            self.produce_purgatory.check_and_complete(partition.key)
+        self.fetch_purgatory.check_and_complete(partition.key)
+        if partition.followers:
+            self._wake_followers(partition)
+
+    async def append_marker(self, key: PartitionKey, marker: Marker, now_ms: int, timeout: float) -> ErrorCode:
+        """Append the end of a transaction to a leader's log, and wait up to ``timeout`` seconds for the replicas."""
+        try:
+            partition = self.require(key)
+            info = partition.append_marker(marker, asyncio.get_running_loop().time(), now_ms)
+        except (NotLeader, RecordsRejected, SequenceRejected) as error:
+            return error.code
+        self._appended(partition)
+        statuses = {key: ProduceStatus(info.required_offset, PartitionResponse())}
+        return (await self.until_replicated(timeout, statuses))[key].error
 
     def _refusal(self, key: PartitionKey, error: NotLeader | RecordsRejected | SequenceRejected) -> PartitionResponse:
         response = PartitionResponse(error.code, message=str(error))
@@ -408,7 +440,8 @@ class ReplicaManager:
         fetched.preferred_read_replica = self._preferred_replica(partition, parameters, wanted)
         if fetched.preferred_read_replica >= 0:
             return fetched
-        fetched.has_aborted = parameters.read_committed
+        if parameters.read_committed:
+            fetched.aborted = []
         size = min(wanted.max_bytes, room)
         if size < 0 and log.start_offset <= wanted.fetch_offset < self.end_for(partition, parameters):
             return FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR, message=must_be("max_bytes", ">= 0", size))
@@ -421,6 +454,8 @@ class ReplicaManager:
             )
         except OffsetOutOfRange as error:
             return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, message=str(error))
+        if parameters.read_committed and fetched.records:
+            fetched.aborted = partition.aborted_in(wanted.fetch_offset, len(fetched.records))
         return fetched
 
     def may_read(self, partition: Partition, parameters: FetchParameters) -> bool:

@@ -118,9 +118,10 @@ def _check_tail(records: Buffer, start: int) -> None:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "the bytes after the batch are not another batch")
 
 
-def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> Buffer:
-    """Check a client's batch against the settings of the topic; return its decompressed records.
+def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, from_client: bool = True) -> Buffer:
+    """Check a batch against the settings of the topic; return its decompressed records.
 
+    A coordinator's batch, which is not ``from_client``, may belong to a transaction without having a sequence.
     Raises RecordsRejected.
     """
     if batch.base_offset != 0:
@@ -136,7 +137,7 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int) -> Buffer:
         batch.verify_crc()
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    refusal = why_not_produced(batch)
+    refusal = why_not_produced(batch) if from_client else None
     if refusal is not None:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, refusal)
     try:

@@ -24,6 +24,8 @@ from . import (  # noqa: F401
     quotas,
     topic_partitions,
     topics,
+    transactional_offsets,
+    transactions,
 )
 
 NEWEST = list(KAFKA_RELEASES)[-1]

@@ -1,10 +1,11 @@
-"""FindCoordinator: the node that coordinates a group.
+"""FindCoordinator: the node that coordinates a group or a transactional id.
 
 - v0 supports only groups, v1 adds the type of the key, v4 many keys in one request (KIP-699).
-- The coordinator of a group is the leader of its partition of ``__consumer_offsets``. As in Kafka, the first request
-  creates that topic. While the partition has no leader the error is COORDINATOR_NOT_AVAILABLE, which clients retry.
-- There is no coordinator for transactions and share groups. The error is INVALID_REQUEST, as in a Kafka without share
-  groups: it is not retriable, so clients fail at once. Java's admin client retries any retriable error in a busy loop.
+- The coordinator of a group is the leader of its partition of ``__consumer_offsets``, that of a transactional id the
+  leader of its partition of ``__transaction_state``. As in Kafka, the first request creates the topic. While the
+  partition has no leader the error is COORDINATOR_NOT_AVAILABLE, which clients retry.
+- There is no coordinator for share groups. The error is INVALID_REQUEST, as in a Kafka without share groups: it is not
+  retriable, so clients fail at once. Java's admin client retries any retriable error in a busy loop.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from ..authorizer import Operation
 from ..controller import Refused
 from ..group_records import OFFSETS_TOPIC
 from ..handling import RequestContext, handles
+from ..transaction_records import TRANSACTION_TOPIC
 
 GROUP = 0
-UNSUPPORTED_TYPES = {1: "this broker does not support transactions", 2: "this broker does not support share groups"}
+TRANSACTION = 1
+UNSUPPORTED_TYPES = {2: "this broker does not support share groups"}
 
 
 @handles(FindCoordinatorRequest)
@@ -43,13 +46,17 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
 def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
     if key_type == GROUP and not context.allows_group(Operation.DESCRIBE, key):
         return _refused(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if key_type != GROUP:
+    if key_type == TRANSACTION and not context.allows_transaction(Operation.DESCRIBE, key):
+        return _refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if key_type not in (GROUP, TRANSACTION):
         return _refused(key, ErrorCode.INVALID_REQUEST, UNSUPPORTED_TYPES.get(key_type))
     broker = context.broker
-    if OFFSETS_TOPIC not in broker.metadata.topics:
-        _create_offsets_topic(context)
-    index = broker.groups.log.partition_for(key)
-    state = None if index is None else broker.metadata.partition_state((OFFSETS_TOPIC, index))
+    topic = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
+    if topic not in broker.metadata.topics:
+        _create(context, topic)
+    log = broker.groups.log if key_type == GROUP else broker.transactions.log
+    index = log.partition_for(key)
+    state = None if index is None else broker.metadata.partition_state((topic, index))
     leader = None if state is None else broker.metadata.brokers.get(state.leader)
     if leader is None or not leader.alive:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -69,16 +76,24 @@ def _refused(key: str, error: ErrorCode, message: str | None = None) -> FindCoor
     )
 
 
-def _create_offsets_topic(context: RequestContext) -> None:
+def _create(context: RequestContext, topic: str) -> None:
+    """Create one of the two internal topics, with the settings that Kafka gives it."""
     controller = context.broker.controller
     settings = context.broker.settings
-    factor = min(settings.number("offsets.topic.replication.factor"), len(controller.live_brokers()))
+    if topic == OFFSETS_TOPIC:
+        prefix = "offsets.topic"
+        configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+    else:
+        prefix = "transaction.state.log"
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": settings.value("transaction.state.log.min.isr"),
+            "segment.bytes": settings.value("transaction.state.log.segment.bytes"),
+            "unclean.leader.election.enable": "false",
+        }
+    factor = min(settings.number(f"{prefix}.replication.factor"), len(controller.live_brokers()))
     try:
-        controller.create_topic(
-            OFFSETS_TOPIC,
-            settings.number("offsets.topic.num.partitions"),
-            max(1, factor),
-            configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
-        )
+        controller.create_topic(topic, settings.number(f"{prefix}.num.partitions"), max(1, factor), configs=configs)
     except Refused:
         return  # another node created it first, or no broker is alive: the coordinator is not available yet

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ...errors import ErrorCode
 from ...protocol.messages import (
+    AbortedTransaction,
     FetchRequest,
     FetchResponse,
     FetchResponseDivergingEpoch,
@@ -46,7 +47,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         if error is ErrorCode.NONE and broker.metadata.partition_state(key) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if error is not ErrorCode.NONE:
-            refused.append((slot, FetchedPartition(error, has_aborted=True)))
+            refused.append((slot, FetchedPartition(error, aborted=[])))
         else:
             wanted[key], slots[key] = slot.wanted, slot
     parameters = FetchParameters(
@@ -88,7 +89,11 @@ def _add(context: RequestContext, response: FetchResponse, slot: SessionPartitio
         high_watermark=fetched.high_watermark,
         last_stable_offset=fetched.last_stable_offset,
         log_start_offset=fetched.log_start_offset,
-        aborted_transactions=[] if fetched.has_aborted else None,
+        aborted_transactions=None
+        if fetched.aborted is None
+        else [
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in fetched.aborted
+        ],
         preferred_read_replica=fetched.preferred_read_replica if context.version >= FetchRequest.ANY_REPLICA else -1,
         records=fetched.records,
     )

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ...errors import ErrorCode, ProtocolError
 from ...protocol.codec import decode_message
@@ -41,6 +41,7 @@ from ..topics import PartitionKey
 
 MAX_METADATA = 4096
 NO_OFFSET = CommittedOffset(-1, -1, "", -1)
+Pending = Collection[PartitionKey]
 
 
 @handles(OffsetCommitRequest)
@@ -59,7 +60,8 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
                 refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if refusal is ErrorCode.NONE:
                 error = _check_group(context, request) if error is None else error
-                refusal = error or _check_metadata(partition)
+                too_large = is_too_large(partition.committed_metadata)
+                refusal = error or (ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE)
             results[topic.name, topic.topic_id, partition.partition_index] = refusal
             if refusal is ErrorCode.NONE:
                 offsets[name, partition.partition_index] = _committed(context, request, partition)
@@ -96,10 +98,9 @@ def _check_group(context: RequestContext, request: OffsetCommitRequest) -> Error
     )
 
 
-def _check_metadata(partition: OffsetCommitRequestPartition) -> ErrorCode:
-    # Kafka counts UTF-16 code units, as Java does.
-    units = len((partition.committed_metadata or "").encode("utf-16-le")) // 2
-    return ErrorCode.OFFSET_METADATA_TOO_LARGE if units > MAX_METADATA else ErrorCode.NONE
+def is_too_large(metadata: str | None) -> bool:
+    """Whether the metadata of an offset is too large. Kafka counts UTF-16 code units, as Java does."""
+    return len((metadata or "").encode("utf-16-le")) // 2 > MAX_METADATA
 
 
 def _committed(
@@ -119,13 +120,15 @@ def _committed(
 @handles(OffsetFetchRequest)
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version >= OffsetFetchRequest.MANY_GROUPS:
-        return OffsetFetchResponse(groups=[_fetch_group(context, group) for group in request.groups])
+        stable = request.require_stable
+        return OffsetFetchResponse(groups=[_fetch_group(context, group, stable=stable) for group in request.groups])
     error = _check_fetch(context, request.group_id)
     if error is not ErrorCode.NONE and context.version >= OffsetFetchRequest.TOP_LEVEL_ERROR:
         return OffsetFetchResponse(error_code=error)
     committed = context.broker.groups.committed(request.group_id) if error is ErrorCode.NONE else {}
+    pending = _pending(context, request.group_id, stable=request.require_stable)
     wanted = (
-        _all_of(committed)
+        _all_of({**committed, **dict.fromkeys(pending, NO_OFFSET)})
         if request.topics is None
         else [(topic.name, topic.partition_indexes) for topic in request.topics]
     )
@@ -139,10 +142,10 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
                         committed_offset=found.offset,
                         committed_leader_epoch=found.leader_epoch,
                         metadata=found.metadata,
-                        error_code=error,
+                        error_code=error or problem,
                     )
                     for index in indexes
-                    for found in (committed.get((name, index), NO_OFFSET),)
+                    for found, problem in (_look_up(committed, pending, (name, index)),)
                 ],
             )
             for name, indexes in wanted
@@ -156,6 +159,19 @@ def _check_fetch(context: RequestContext, group_id: str) -> ErrorCode:
     return context.broker.groups.check(group_id)
 
 
+def _pending(context: RequestContext, group_id: str, *, stable: bool) -> Pending:
+    """The partitions with offsets of open transactions, for a client that waits for their end (KIP-447)."""
+    return context.broker.groups.transactional.pending(group_id) if stable else ()
+
+
+def _look_up(
+    committed: Mapping[PartitionKey, CommittedOffset], pending: Pending, key: PartitionKey
+) -> tuple[CommittedOffset, ErrorCode]:
+    if key in pending:
+        return NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return committed.get(key, NO_OFFSET), ErrorCode.NONE
+
+
 def _all_of(committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str, list[int]]]:
     topics: dict[str, list[int]] = {}
     for name, index in sorted(committed):
@@ -163,14 +179,15 @@ def _all_of(committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str
     return list(topics.items())
 
 
-def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, stable: bool) -> OffsetFetchResponseGroup:
     error = _check_fetch(context, group.group_id)
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
     committed = context.broker.groups.committed(group.group_id)
+    pending = _pending(context, group.group_id, stable=stable)
     wanted: list[tuple[str, bytes, Iterable[int], ErrorCode]] = []
     if group.topics is None:
-        for name, indexes in _all_of(committed):
+        for name, indexes in _all_of({**committed, **dict.fromkeys(pending, NO_OFFSET)}):
             known = context.broker.metadata.topics.get(name)
             wanted.append((name, ZERO_UUID if known is None else known.topic_id, indexes, ErrorCode.NONE))
     else:
@@ -190,10 +207,10 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup) -> Off
                         committed_offset=found.offset,
                         committed_leader_epoch=found.leader_epoch,
                         metadata=found.metadata,
-                        error_code=problem,
+                        error_code=problem or unstable,
                     )
                     for index in indexes
-                    for found in (NO_OFFSET if problem else committed.get((name, index), NO_OFFSET),)
+                    for found, unstable in (_look_up({} if problem else committed, pending, (name, index)),)
                 ],
             )
             for name, topic_id, indexes, problem in wanted

@@ -2,7 +2,7 @@
 
 - DeleteRecords moves the start of a log, for offset -1 to the high watermark. Followers copy the start when they fetch.
 - DescribeLogDirs: each node has one directory, in memory. v4 adds its size: the storage limit, if there is one.
-- DescribeProducers lists the producers whose state a log keeps.
+- DescribeProducers lists the producers whose state a log keeps, with the first offsets of their open transactions.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def _producers(context: RequestContext, topic: str, index: int) -> DescribeProdu
                 producer_epoch=entry.epoch,
                 last_sequence=entry.window[-1].last_sequence if entry.window else -1,
                 last_timestamp=entry.last_timestamp,
-                coordinator_epoch=-1,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=partition.producers.transactions.open.get(producer_id, -1),
             )
         )
     return result

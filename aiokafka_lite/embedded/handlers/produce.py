@@ -4,14 +4,16 @@ The steps, with the names of Kafka's ReplicaManager:
 
  1. ``_split`` refuses partitions that the principal may not write (TOPIC_AUTHORIZATION_FAILED), that are unknown
     (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID), or whose records are not valid in this version of the request.
- 2. ``append_to_local_log`` appends to the other partitions, with one result for each.
- 3. ``delayed_produce_required``: with acks=-1 and at least one success, a ``DelayedProduce`` waits in the purgatory
+ 2. ``_verify`` asks the transaction coordinator about transactional batches (KIP-890).
+ 3. ``append_to_local_log`` appends to the other partitions, with one result for each.
+ 4. ``delayed_produce_required``: with acks=-1 and at least one success, a ``DelayedProduce`` waits in the purgatory
     until the high watermark has passed all new records, or until the timeout.
- 4. ``_send_response`` merges the results and the refusals. A request with acks=0 has no response; if anything failed,
+ 5. ``_send_response`` merges the results and the refusals. A request with acks=0 has no response; if anything failed,
     the broker closes the connection, which is the only signal that such a client gets.
 
 By version: v3 only record batches v2, and transactional ids; v5 log start offset; v7 zstd; v8 error messages and record
-errors (KIP-467); v9 flexible; v10 leader hints (KIP-951); v13 topic ids in place of names.
+errors (KIP-467); v9 flexible; v10 leader hints (KIP-951); v11 TRANSACTION_ABORTABLE; v12 adds the partitions to the
+transaction; v13 topic ids in place of names.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from ..authorizer import Operation
 from ..handling import CloseConnection, RequestContext, handles
 from ..replica_manager import PartitionResponse, ProducedBatch
 from ..topics import PartitionKey
+from ..transaction_verification import verify_partitions
 from ..validator import RecordsRejected, is_framed, is_transactional, parse_produced
 
 
@@ -41,27 +44,50 @@ class _Split:
 
     entries: dict[PartitionKey, ProducedBatch] = field(default_factory=dict)
     refused: dict[tuple[bytes, str, int], PartitionResponse] = field(default_factory=dict)
+    unverified: dict[PartitionKey, PartitionResponse] = field(default_factory=dict)
 
 
 @handles(ProduceRequest)
 async def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     broker = context.broker
-    if request.transactional_id is not None:
-        return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     for data in (data for topic in request.topic_data for data in topic.partition_data):
         if not is_framed(data.records):
             return _refuse_all(request, ErrorCode.CORRUPT_MESSAGE)
-        if is_transactional(data.records):
+        if is_transactional(data.records) and not _may_write_transaction(context, request.transactional_id):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     split = _split(context, request)
-    results: dict[PartitionKey, PartitionResponse] = {}
+    if request.transactional_id is not None:
+        await _verify(context, request.transactional_id, split)
+    results: dict[PartitionKey, PartitionResponse] = dict(split.unverified)
     if split.entries:
-        results = await broker.replica_manager.append_records(
+        results |= await broker.replica_manager.append_records(
             request.timeout_ms / 1000, request.acks, split.entries, broker.now_ms()
         )
     throttle = broker.quotas.record_produce(context.principal, context.client_id, context.header.body_size)
     context.throttle_ms = throttle
     return _send_response(context, request, split, results, throttle)
+
+
+def _may_write_transaction(context: RequestContext, transactional_id: str | None) -> bool:
+    return transactional_id is not None and context.allows_transaction(Operation.WRITE, transactional_id)
+
+
+async def _verify(context: RequestContext, transactional_id: str, split: _Split) -> None:
+    """Ask the coordinator about the transactional batches, and refuse those that are not in its transaction."""
+    asked = {key: entry.batch for key, entry in split.entries.items() if entry.batch.is_transactional}
+    answers = await verify_partitions(
+        context.broker,
+        transactional_id,
+        asked,
+        adds=context.version >= ProduceRequest.ADDS_PARTITIONS,
+        abortable=context.version >= ProduceRequest.TRANSACTION_ABORTABLE,
+    )
+    for key, answer in answers.items():
+        if answer.error is ErrorCode.NONE:
+            split.entries[key] = split.entries[key]._replace(verification=answer.verification)
+        else:
+            del split.entries[key]
+            split.unverified[key] = PartitionResponse(answer.error, message=answer.error.description)
 
 
 def _split(context: RequestContext, request: ProduceRequest) -> _Split:

@@ -1,32 +1,50 @@
-"""InitProducerId: a producer id and epoch for an idempotent producer.
+"""InitProducerId: a producer id and epoch, for an idempotent or a transactional producer.
 
-- v0 to v2 return a new producer id with epoch 0; v3 (KIP-360) takes the old id and epoch.
-- There is no transaction coordinator: the error for a transactional id is INVALID_REQUEST.
+- v0 to v2 return a new producer id, or the next epoch of a transactional id; v3 (KIP-360) takes the old id and epoch of
+  a producer that continues after an error. v4 returns PRODUCER_FENCED where v3 returns INVALID_PRODUCER_EPOCH.
+- v6 has the flags of two-phase commit (KIP-939), which Kafka refuses too unless it is enabled.
 """
 
 from __future__ import annotations
 
 from ...errors import ErrorCode
 from ...protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from ..authorizer import Operation
 from ..handling import RequestContext, handles
 
 NONE = -1
 
 
 @handles(InitProducerIdRequest)
-def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        return _invalid()
-    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
-        return _invalid()
-    # As in Kafka: without a transactional id there is no stored epoch to bump, so the client gets a new producer id.
-    producer_id = context.broker.controller.next_producer_id()
+async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    old = (request.producer_id, request.producer_epoch)
+    if request.transactional_id is not None and not context.allows_transaction(
+        Operation.WRITE, request.transactional_id
+    ):
+        return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if (old[0] == NONE) != (old[1] == NONE) or request.transactional_id == "":
+        return _failed(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        # As in Kafka: without a transactional id no epoch is stored, so the client gets a new producer id.
+        return _answer(context.broker.controller.next_producer_id(), 0)
+    if request.enable2_pc:
+        return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if request.keep_prepared_txn:
+        return _failed(ErrorCode.UNSUPPORTED_VERSION)
+    result = await context.broker.transactions.initialize(
+        request.transactional_id, request.transaction_timeout_ms, None if old[0] == NONE else old
+    )
+    if result.error is ErrorCode.NONE:
+        return _answer(result.producer_id, result.producer_epoch)
+    fenced = result.error is ErrorCode.PRODUCER_FENCED and context.version < InitProducerIdRequest.PRODUCER_FENCED
+    return _failed(ErrorCode.INVALID_PRODUCER_EPOCH if fenced else result.error)
+
+
+def _answer(producer_id: int, epoch: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
+        throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch
     )
 
 
-def _invalid() -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, producer_id=NONE, producer_epoch=NONE
-    )
+def _failed(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=NONE, producer_epoch=NONE)

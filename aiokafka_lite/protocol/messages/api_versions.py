@@ -61,6 +61,7 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
 
     SOFTWARE_NAME = since(3)
     FEATURES = since(3, kafka="2.7")
+    FEATURES_FROM_ZERO = since(4)
 
     client_software_name: str = string("3+", default="", ignorable=True)
     client_software_version: str = string("3+", default="", ignorable=True)

@@ -31,7 +31,6 @@ from aiokafka_lite.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
-    InitProducerIdRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
     MetadataRequestTopic,
@@ -313,24 +312,14 @@ async def test_an_unsupported_version_of_api_versions_is_answered_in_version_0(o
 
 
 @pytest.mark.parametrize("version", range(1, FindCoordinatorRequest.versions.last + 1))
-@pytest.mark.parametrize("key_type, what", [(1, "transactions"), (2, "share groups")])
-async def test_unsupported_coordinator_types_get_a_fatal_error(
-    cluster: EmbeddedCluster, version: int, key_type: int, what: str
-) -> None:
+async def test_the_coordinator_of_a_share_group_gets_a_fatal_error(cluster: EmbeddedCluster, version: int) -> None:
     """With a retriable error, clients would retry until their timeout."""
     async with Peer(cluster) as peer:
         keys = {"coordinator_keys": ["key"]} if version >= 4 else {"key": "key"}
-        answer = await peer.ask(FindCoordinatorRequest(key_type=key_type, **keys), version)
+        answer = await peer.ask(FindCoordinatorRequest(key_type=2, **keys), version)
         found = answer.coordinators[0] if version >= 4 else answer
         assert ErrorCode.of(found.error_code) is ErrorCode.INVALID_REQUEST
-        assert found.error_message == f"this broker does not support {what}"
-
-
-async def test_a_transactional_producer_gets_a_fatal_error(cluster: EmbeddedCluster) -> None:
-    async with Peer(cluster) as peer:
-        answer = await peer.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 5)
-    assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
-    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+        assert found.error_message == "this broker does not support share groups"
 
 
 async def test_settings_of_the_log_cleaner_change_while_a_broker_runs(one: EmbeddedCluster) -> None:

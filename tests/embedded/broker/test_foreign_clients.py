@@ -143,21 +143,6 @@ async def test_kafka_python_administers(cluster: EmbeddedCluster) -> None:
     await asyncio.to_thread(administer)
 
 
-async def test_kafka_python_fails_at_once_with_transactions(cluster: EmbeddedCluster) -> None:
-    kafka = pytest.importorskip("kafka")
-
-    def begin() -> None:
-        producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="t")
-        try:
-            with pytest.raises(kafka.errors.KafkaError, match="InvalidRequest"):
-                producer.init_transactions()
-        finally:
-            producer.close(DEADLINE)
-
-    async with asyncio.timeout(DEADLINE / 2):
-        await asyncio.to_thread(begin)
-
-
 # Confluent-kafka.
 
 

@@ -72,7 +72,7 @@ def codes(message: Any) -> set[int]:
     found: set[int] = set()
     for name in type(message).specs:
         value = getattr(message, name)
-        if name == "error_code":
+        if name in ("error_code", "partition_error_code"):
             found.add(value)
         for each in value if isinstance(value, list) else [value]:
             if hasattr(type(each), "specs"):

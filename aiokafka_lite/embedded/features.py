@@ -1,0 +1,68 @@
+"""The features of a cluster (KIP-584): the levels that its brokers support, and the level that is finalized for all.
+
+Clients choose the generation of their transactions by ``transaction.version``: 2 and above is generation 2 (KIP-890).
+A feature at level 0 is not finalized, so clients do not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..arguments import must_be
+from ..errors import ConfigurationError
+
+TRANSACTION_VERSION = "transaction.version"
+
+
+class SupportedLevels(NamedTuple):
+    """The levels of a feature that a release supports, and the one that a new cluster of it has."""
+
+    first: int
+    last: int
+    initial: int
+
+
+_KRAFT = "metadata.version"
+_NEWEST = {TRANSACTION_VERSION: SupportedLevels(0, 2, 2), "group.version": SupportedLevels(0, 1, 1)}
+
+_BY_RELEASE: dict[str, dict[str, SupportedLevels]] = {
+    "3.3.2": {_KRAFT: SupportedLevels(1, 7, 7)},
+    "3.9.1": {_KRAFT: SupportedLevels(1, 21, 21)},
+    "4.0.1": {_KRAFT: SupportedLevels(7, 25, 25), **_NEWEST},
+    "4.1.1": {_KRAFT: SupportedLevels(7, 27, 27), **_NEWEST},
+    "4.3.1": {_KRAFT: SupportedLevels(7, 30, 30), **_NEWEST},
+}
+"""By release, as ``kafka-features describe`` shows them. Features that change nothing here are left out."""
+
+
+class Features:
+    """The features of a cluster. Owner: the Controller. ``epoch`` grows with each change."""
+
+    def __init__(self, supported: Mapping[str, SupportedLevels]) -> None:
+        self.supported = dict(supported)
+        self.epoch = 0
+        self._levels = {name: levels.initial for name, levels in supported.items()}
+
+    @classmethod
+    def of_release(cls, release: str) -> Features:
+        """The features of a new cluster of a release of Kafka. Releases before KRaft have none."""
+        return cls(_BY_RELEASE.get(release, {}))
+
+    @property
+    def finalized(self) -> dict[str, int]:
+        return {name: level for name, level in self._levels.items() if level > 0}
+
+    def level(self, name: str) -> int:
+        """The finalized level of a feature; 0 if it is not finalized."""
+        return self._levels.get(name, 0)
+
+    def set_level(self, name: str, level: int) -> None:
+        """Finalize a level for the whole cluster. Raises ConfigurationError."""
+        levels = self.supported.get(name)
+        if levels is None:
+            raise ConfigurationError(must_be("feature", f"one of {', '.join(self.supported) or 'none'}", name))
+        if not levels.first <= level <= levels.last:
+            raise ConfigurationError(must_be(name, f"a level from {levels.first} to {levels.last}", level))
+        self._levels[name] = level
+        self.epoch += 1

@@ -1,0 +1,273 @@
+"""Transactions of producers: add partitions and offsets, end, and, for administrators, describe, list, write markers.
+
+- The coordinator of the transactional id gets these requests. The leaders of the partitions get WriteTxnMarkers.
+- Versions 0 and 1 say INVALID_PRODUCER_EPOCH where later ones say PRODUCER_FENCED.
+- AddPartitionsToTxn: if one partition is refused, none is added, and the others get OPERATION_NOT_ATTEMPTED. v4 and
+  later are for brokers and have many transactions.
+- EndTxn v5 is generation 2: it returns the producer id and epoch of the next transaction (KIP-890).
+- ListTransactions v1 filters by duration, v2 by a pattern that has to match the whole transactional id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ..authorizer import Operation
+from ..group_records import OFFSETS_TOPIC
+from ..handling import RequestContext, handles
+from ..producer_state import Marker
+from ..topics import PartitionKey
+from ..transaction import GENERATION_1, GENERATION_2, Transaction, TransactionState
+from ..transaction_markers import append_marker
+
+
+def _fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
+    is_unknown = error is ErrorCode.PRODUCER_FENCED and not says_fenced
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error
+
+
+@handles(AddPartitionsToTxnRequest)
+async def add_partitions(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    if context.version >= AddPartitionsToTxnRequest.MANY_TRANSACTIONS:
+        if not context.allows(Operation.CLUSTER_ACTION):
+            return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return AddPartitionsToTxnResponse(
+            throttle_time_ms=0,
+            results_by_transaction=[await _add_for_broker(context, each) for each in request.transactions],
+        )
+    transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
+    errors = _check_topics(context, topics)
+    if not context.allows_transaction(Operation.WRITE, transactional_id):
+        errors = dict.fromkeys(errors, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif any(errors.values()):
+        errors = {key: error or ErrorCode.OPERATION_NOT_ATTEMPTED for key, error in errors.items()}
+    else:
+        producer = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        error = await context.broker.transactions.add_partitions(transactional_id, producer, errors, GENERATION_1)
+        says_fenced = context.version >= AddPartitionsToTxnRequest.PRODUCER_FENCED
+        errors = dict.fromkeys(errors, _fenced(error, says_fenced=says_fenced))
+    return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=_by_topic(topics, errors))
+
+
+async def _add_for_broker(
+    context: RequestContext, transaction: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
+    errors = _check_topics(context, transaction.topics)
+    if any(errors.values()):
+        errors = {key: error or ErrorCode.OPERATION_NOT_ATTEMPTED for key, error in errors.items()}
+    else:
+        errors = await context.broker.transactions.confirm(
+            transaction.transactional_id,
+            (transaction.producer_id, transaction.producer_epoch),
+            errors,
+            verify_only=transaction.verify_only,
+        )
+        if context.version < AddPartitionsToTxnRequest.TRANSACTION_ABORTABLE:
+            invalid = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+            errors = {key: invalid.get(error, error) for key, error in errors.items()}
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id, topic_results=_by_topic(transaction.topics, errors)
+    )
+
+
+def _check_topics(context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]) -> dict[PartitionKey, ErrorCode]:
+    errors: dict[PartitionKey, ErrorCode] = {}
+    for topic in topics:
+        for index in topic.partitions:
+            error = ErrorCode.NONE
+            if not context.allows_topic(Operation.WRITE, topic.name):
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif context.broker.metadata.partition_state((topic.name, index)) is None:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            errors[topic.name, index] = error
+    return errors
+
+
+def _by_topic(
+    topics: Iterable[AddPartitionsToTxnTopic], errors: dict[PartitionKey, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=errors[topic.name, index])
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+@handles(AddOffsetsToTxnRequest)
+async def add_offsets(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    index = context.broker.groups.log.partition_for(request.group_id)
+    if not context.allows_transaction(Operation.WRITE, request.transactional_id):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif not context.allows_group(Operation.READ, request.group_id):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif index is None:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    else:
+        error = await context.broker.transactions.add_partitions(
+            request.transactional_id,
+            (request.producer_id, request.producer_epoch),
+            [(OFFSETS_TOPIC, index)],
+            GENERATION_1,
+        )
+        error = _fenced(error, says_fenced=context.version >= AddOffsetsToTxnRequest.PRODUCER_FENCED)
+    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=error)
+
+
+@handles(EndTxnRequest)
+async def end_transaction(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    if not context.allows_transaction(Operation.WRITE, request.transactional_id):
+        return EndTxnResponse(throttle_time_ms=0, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    bumps = context.version >= EndTxnRequest.EPOCH_BUMP
+    result = await context.broker.transactions.end(
+        request.transactional_id,
+        (request.producer_id, request.producer_epoch),
+        commit=request.committed,
+        generation=GENERATION_2 if bumps else GENERATION_1,
+    )
+    error = _fenced(result.error, says_fenced=context.version >= EndTxnRequest.PRODUCER_FENCED)
+    return EndTxnResponse(
+        throttle_time_ms=0, error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch
+    )
+
+
+@handles(WriteTxnMarkersRequest)
+async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(markers=[await _write(context, each) for each in request.markers])
+
+
+async def _write(context: RequestContext, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
+    marker = Marker(
+        wanted.producer_id,
+        wanted.producer_epoch,
+        wanted.transaction_result,
+        wanted.coordinator_epoch,
+        wanted.transaction_version,
+    )
+    is_allowed = context.allows(Operation.CLUSTER_ACTION) or context.allows(Operation.ALTER)
+    result = WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=[])
+    for topic in wanted.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            key = (topic.name, index)
+            if not is_allowed:
+                error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            elif key not in context.broker.replica_manager.partitions:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                error = await append_marker(context.broker, key, marker)
+            partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
+        result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+    return result
+
+
+@handles(DescribeTransactionsRequest)
+def describe(context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        throttle_time_ms=0, transaction_states=[_described(context, each) for each in request.transactional_ids]
+    )
+
+
+def _described(context: RequestContext, transactional_id: str) -> DescribedTransaction:
+    coordinator = context.broker.transactions
+    found = coordinator.get(transactional_id)
+    error = coordinator.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+    if not context.allows_transaction(Operation.DESCRIBE, transactional_id):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if error is ErrorCode.NONE and found is None:
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    if error is not ErrorCode.NONE or found is None:
+        return DescribedTransaction(
+            error_code=error,
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=0,
+            producer_id=0,
+            producer_epoch=0,
+            topics=[],
+        )
+    topics: dict[str, list[int]] = {}
+    for name, index in sorted(found.partitions):
+        if context.allows_topic(Operation.DESCRIBE, name):
+            topics.setdefault(name, []).append(index)
+    return DescribedTransaction(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=found.state.wire_name,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_at,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[DescribedTransactionTopic(topic=name, partitions=indexes) for name, indexes in topics.items()],
+    )
+
+
+@handles(ListTransactionsRequest)
+def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    names = {state.wire_name for state in TransactionState}
+    response = ListTransactionsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=[name for name in request.state_filters if name not in names],
+        transaction_states=[],
+    )
+    try:
+        pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
+    except re.error:
+        response.error_code = ErrorCode.INVALID_REGULAR_EXPRESSION
+        return response
+    now = context.broker.now_ms()
+    response.transaction_states = [
+        ListedTransaction(
+            transactional_id=each.transactional_id,
+            producer_id=each.producer_id,
+            transaction_state=each.state.wire_name,
+        )
+        for each in context.broker.transactions.all()
+        if _is_wanted(each, request, now)
+        and pattern.fullmatch(each.transactional_id)
+        and context.allows_transaction(Operation.DESCRIBE, each.transactional_id)
+    ]
+    return response
+
+
+def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+    filters: Sequence[tuple[bool, bool]] = (
+        (bool(request.state_filters), transaction.state.wire_name in request.state_filters),
+        (bool(request.producer_id_filters), transaction.producer_id in request.producer_id_filters),
+        (request.duration_filter >= 0, now_ms - transaction.started_at > request.duration_filter),
+    )
+    return all(matches for is_set, matches in filters if is_set)

@@ -1,0 +1,333 @@
+"""The transactional ids of one node: those whose partition of ``__transaction_state`` the node leads.
+
+``transaction`` decides; this file writes the decision to the log, and then acts on it.
+
+Rules of this file:
+
+ 1. The memory of the coordinator is a cache of that partition. When the node becomes the leader, it reads the
+    transactional ids from the log, and continues to write the markers of those that were ending. When it is no longer
+    the leader, it drops them, and requests that wait get NOT_COORDINATOR.
+ 2. One change of a transactional id at a time: while ``pending`` is set, other requests get CONCURRENT_TRANSACTIONS.
+ 3. A change runs in a task of the node. A client that disconnects does not stop it halfway.
+ 4. EndTxn is answered when the decision is in the log. The markers follow. Until all of them are written, requests for
+    the next transaction get CONCURRENT_TRANSACTIONS.
+ 5. Writing takes time. After it, the transactional id may belong to another node: check again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import anyio
+
+from ..errors import ErrorCode, IllegalStateError
+from . import transaction as decisions
+from .configs import BrokerSettings
+from .metadata_view import MetadataView
+from .producer_state import Marker
+from .replica_manager import ReplicaManager
+from .topics import PartitionKey
+from .transaction import GENERATION_1, GENERATION_2, NO_EPOCH, NO_PRODUCER_ID, Transaction, TransactionRefused
+from .transaction import TransactionEvent as Event
+from .transaction import TransactionState as State
+from .transaction_log import TransactionLog
+from .transaction_requests import TransactionRequests
+
+logger = logging.getLogger(__name__)
+
+WRITE_TIMEOUT = 5.0
+"""Seconds that a write of a transactional id waits for the replicas."""
+RETRY_PAUSE = 0.1
+"""Seconds until a failed write of a completed transaction is repeated."""
+
+
+class ProducerResult(NamedTuple):
+    """The result of a request, with the producer id and epoch that the producer uses from now on."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_EPOCH
+
+
+@dataclass(slots=True, eq=False)
+class _Hosted:
+    """A transactional id, the leader epoch in which it was loaded, and the change that is being written."""
+
+    value: Transaction
+    coordinator_epoch: int
+    pending: Transaction | None = None
+
+
+class TransactionCoordinator:
+    """The transactional ids of a node. Owner: the node.
+
+    ``generation`` returns the finalized level of ``transaction.version``. ``spawn`` runs a coroutine function as a task
+    under a name.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataView,
+        replica_manager: ReplicaManager,
+        settings: BrokerSettings,
+        requests: TransactionRequests,
+        *,
+        now_ms: Callable[[], int],
+        generation: Callable[[], int],
+        next_producer_id: Callable[[], int],
+        spawn: Callable[[Callable[[], Coroutine[Any, Any, None]], str], object],
+    ) -> None:
+        self._node_id = node_id
+        self.log = TransactionLog(metadata, replica_manager, now_ms)
+        self._settings = settings
+        self._requests = requests
+        self._now_ms = now_ms
+        self._generation = generation
+        self._next_producer_id = next_producer_id
+        self._spawn = spawn
+        self._led: dict[int, int] = {}  # partition of the transaction topic → leader epoch at which it was loaded
+        self._hosted: dict[str, _Hosted] = {}
+
+    def __repr__(self) -> str:
+        return f"<TransactionCoordinator node={self._node_id} partitions={len(self._led)} ids={len(self._hosted)}>"
+
+    # Which transactional ids are here.
+
+    def apply(self) -> None:
+        """The leaders of the topic changed: load the partitions that this node leads now, drop the others."""
+        led = self.log.leader_epochs(self._node_id)
+        for index in [each for each, epoch in self._led.items() if led.get(each) != epoch]:
+            del self._led[index]
+            self._unload(index)
+        for index, epoch in led.items():
+            if index not in self._led:
+                self._led[index] = epoch
+                self._load(index, epoch)
+
+    def check(self, transactional_id: str) -> ErrorCode:
+        """Whether this node coordinates a transactional id."""
+        is_here = self.log.partition_for(transactional_id) in self._led
+        return ErrorCode.NONE if is_here else ErrorCode.NOT_COORDINATOR
+
+    def stop(self) -> None:
+        """The node stops. Tasks that still run find that nothing is hosted, and end."""
+        self._led.clear()
+        self._hosted.clear()
+
+    def _unload(self, index: int) -> None:
+        for transactional_id in [each for each in self._hosted if self.log.partition_for(each) in (index, None)]:
+            del self._hosted[transactional_id]
+
+    def _load(self, index: int, epoch: int) -> None:
+        for transactional_id, value in self.log.read(index).items():
+            hosted = self._hosted[transactional_id] = _Hosted(value, epoch)
+            if value.state.is_ending:
+                self._start_markers(hosted)
+
+    # Requests of producers.
+
+    async def initialize(self, transactional_id: str, timeout_ms: int, old: tuple[int, int] | None) -> ProducerResult:
+        """InitProducerId. ``old`` is the producer id and epoch of a producer that continues, None for a new one."""
+        error = self.check(transactional_id)
+        if error is ErrorCode.NONE and not 0 < timeout_ms <= self._settings.number("transaction.max.timeout.ms"):
+            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        if error is not ErrorCode.NONE:
+            return ProducerResult(error)
+        hosted = self._hosted.get(transactional_id) or self._host(transactional_id, timeout_ms)
+        if hosted.pending is not None:
+            return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
+        try:
+            following = decisions.initialize(hosted.value, timeout_ms, old, self._next_producer_id, self._now_ms())
+        except TransactionRefused as refusal:
+            return ProducerResult(refusal.code)
+        if following.state is State.PREPARE_EPOCH_FENCE:
+            # The client asks again when the open transaction is aborted.
+            return ProducerResult(await self._abort_fenced(hosted, following) or ErrorCode.CONCURRENT_TRANSACTIONS)
+        error = await self._change(hosted, following)
+        return ProducerResult(error) if error else ProducerResult(error, *following.identity)
+
+    def _host(self, transactional_id: str, timeout_ms: int) -> _Hosted:
+        index = self.log.partition_for(transactional_id)
+        assert index is not None
+        value = Transaction(transactional_id, self._next_producer_id(), NO_EPOCH, timeout_ms, updated_at=self._now_ms())
+        hosted = self._hosted[transactional_id] = _Hosted(value, self._led[index])
+        return hosted
+
+    async def add_partitions(
+        self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey], generation: int
+    ) -> ErrorCode:
+        """AddPartitionsToTxn, AddOffsetsToTxn, and the same by the first batch or offset of generation 2."""
+        hosted, error = self._find(transactional_id)
+        if hosted is None:
+            return error
+        try:
+            following = decisions.add_partitions(hosted.value, *producer, partitions, self._now_ms(), generation)
+        except TransactionRefused as refusal:
+            return refusal.code
+        return await self._change(hosted, following)
+
+    async def confirm(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[PartitionKey],
+        *,
+        verify_only: bool,
+    ) -> dict[PartitionKey, ErrorCode]:
+        """A leader adds partitions for a producer of generation 2, or verifies those of generation 1 (KIP-890)."""
+        if verify_only:
+            return self.verify(transactional_id, producer, partitions)
+        error = await self.add_partitions(transactional_id, producer, partitions, GENERATION_2)
+        return dict.fromkeys(partitions, error)
+
+    def verify(
+        self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey]
+    ) -> dict[PartitionKey, ErrorCode]:
+        """Whether the transaction of a producer has some partitions. TRANSACTION_ABORTABLE means that it has not."""
+        error = self.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        hosted = self._hosted.get(transactional_id)
+        if error is not ErrorCode.NONE or hosted is None:
+            return dict.fromkeys(partitions, error or ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        try:
+            decisions.check_producer(hosted.value, *producer)
+        except TransactionRefused as refusal:
+            return dict.fromkeys(partitions, refusal.code)
+        known = hosted.value.partitions
+        return {key: ErrorCode.NONE if key in known else ErrorCode.TRANSACTION_ABORTABLE for key in partitions}
+
+    async def end(
+        self, transactional_id: str, producer: tuple[int, int], *, commit: bool, generation: int
+    ) -> ProducerResult:
+        """EndTxn. It is answered when the decision is in the log."""
+        hosted, error = self._find(transactional_id)
+        if hosted is None:
+            return ProducerResult(error)
+        try:
+            following = decisions.end(
+                hosted.value,
+                *producer,
+                commit=commit,
+                generation=generation,
+                new_producer_id=self._next_producer_id,
+                now_ms=self._now_ms(),
+            )
+        except TransactionRefused as refusal:
+            return ProducerResult(refusal.code)
+        error = await self._change(hosted, following)
+        return ProducerResult(error) if error else ProducerResult(error, *following.identity)
+
+    def _find(self, transactional_id: str) -> tuple[_Hosted | None, ErrorCode]:
+        error = self.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        hosted = self._hosted.get(transactional_id)
+        if error is not ErrorCode.NONE:
+            return None, error
+        if hosted is None:
+            return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if hosted.pending is not None:
+            return None, ErrorCode.CONCURRENT_TRANSACTIONS
+        return hosted, ErrorCode.NONE
+
+    # Administration.
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        """A transactional id of this node."""
+        hosted = self._hosted.get(transactional_id)
+        return None if hosted is None else hosted.value
+
+    def all(self) -> Iterator[Transaction]:
+        """The transactional ids of this node."""
+        return (hosted.value for hosted in list(self._hosted.values()))
+
+    # Housekeeping.
+
+    def abort_timed_out(self) -> None:
+        """Abort the transactions that have been open for longer than their timeouts."""
+        now = self._now_ms()
+        for hosted in list(self._hosted.values()):
+            if hosted.pending is None and hosted.value.timed_out(now):
+                logger.info(
+                    "aborts the transaction of %r: it has been open for more than %d ms",
+                    hosted.value.transactional_id,
+                    hosted.value.timeout_ms,
+                )
+                self._start_change(hosted, self._aborted(decisions.fence(hosted.value, now)))
+
+    def remove_expired(self) -> None:
+        """Delete the transactional ids that were not used for ``transactional.id.expiration.ms``."""
+        now, expiration = self._now_ms(), self._settings.number("transactional.id.expiration.ms")
+        for hosted in list(self._hosted.values()):
+            if hosted.pending is None and hosted.value.expired(now, expiration):
+                self._start_change(hosted, hosted.value.advance(Event.EXPIRE, now))
+
+    # Changes.
+
+    async def _abort_fenced(self, hosted: _Hosted, fenced: Transaction) -> ErrorCode:
+        return await self._change(hosted, self._aborted(fenced))
+
+    def _aborted(self, fenced: Transaction) -> Transaction:
+        generation = self._generation()
+        return decisions.abort_fenced(
+            fenced, generation if generation >= GENERATION_2 else GENERATION_1, self._next_producer_id, self._now_ms()
+        )
+
+    async def _change(self, hosted: _Hosted, following: Transaction) -> ErrorCode:
+        """Write a change and wait for it. The same value needs no write."""
+        return ErrorCode.NONE if following is hosted.value else await self._start_change(hosted, following)
+
+    def _start_change(self, hosted: _Hosted, following: Transaction) -> asyncio.Future[ErrorCode]:
+        hosted.pending = following
+        written: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._start(lambda: self._write(hosted, following, written), following.transactional_id)
+        return written
+
+    async def _write(self, hosted: _Hosted, following: Transaction, written: asyncio.Future[ErrorCode]) -> None:
+        error = await self.log.write(following, WRITE_TIMEOUT)
+        hosted.pending = None
+        if not self._has(hosted):
+            error = error or ErrorCode.NOT_COORDINATOR
+        elif error is ErrorCode.NONE:
+            hosted.value = following
+            if following.state is State.DEAD:
+                del self._hosted[following.transactional_id]
+            elif following.state.is_ending:
+                self._start_markers(hosted)
+        if not written.done():  # the client may have disconnected
+            written.set_result(error)
+
+    def _has(self, hosted: _Hosted) -> bool:
+        return self._hosted.get(hosted.value.transactional_id) is hosted
+
+    def _start_markers(self, hosted: _Hosted) -> None:
+        self._start(lambda: self._write_markers(hosted, hosted.value), hosted.value.transactional_id)
+
+    async def _write_markers(self, hosted: _Hosted, ending: Transaction) -> None:
+        """Write the markers to all partitions of a transaction, then record that it is complete."""
+        marker = Marker(
+            ending.producer_id,
+            ending.producer_epoch,
+            ending.state is State.PREPARE_COMMIT,
+            hosted.coordinator_epoch,
+            ending.generation,
+        )
+
+        def is_wanted() -> bool:
+            return self._has(hosted) and hosted.value is ending
+
+        async with anyio.create_task_group() as tasks:
+            for key in sorted(ending.partitions):
+                tasks.start_soon(self._requests.write_marker, self._node_id, key, marker, is_wanted)
+        while is_wanted():
+            if await self._change(hosted, decisions.complete(ending, self._now_ms())) is ErrorCode.NONE:
+                return
+            await asyncio.sleep(RETRY_PAUSE)
+
+    def _start(self, function: Callable[[], Coroutine[Any, Any, None]], transactional_id: str) -> None:
+        try:
+            self._spawn(function, f"node {self._node_id} transaction {transactional_id}")
+        except IllegalStateError:
+            logger.debug("the cluster closes: nothing more happens to transactional id %r", transactional_id)
