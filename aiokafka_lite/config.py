@@ -395,6 +395,11 @@ class ProducerConfig:
 
     acks: Acks = "all"
     """The replicas that must have a record before it counts as written: ``"all"`` (or -1) in sync, 1 leader, 0 none."""
+    transactional_id: str | None = None
+    """The name under which the producer writes transactions. It stays the same over restarts: a new producer of this
+    name ends the open transaction of the old one, and fences it. None means no transactions."""
+    transaction_timeout: float = 60.0
+    """Seconds after which the coordinator aborts a transaction that is still open, and fences its producer."""
     idempotence: bool | None = None
     """Whether brokers drop duplicates that retries cause. None means True if ``acks="all"`` and ``retries`` > 0."""
     retries: int = INT32_MAX
@@ -431,6 +436,9 @@ class ProducerConfig:
         _whole(self, "retries", 0)
         if self.idempotence and not self.retries:
             raise ConfigurationError("idempotence=True requires retries >= 1, got retries=0")
+        if self.transactional_id is not None:
+            self._check_transactions()
+        _seconds(self, "transaction_timeout", zero=False)
         is_idempotent = self.waits_for_all and self.retries > 0 if self.idempotence is None else self.idempotence
         object.__setattr__(self, "idempotence", is_idempotent)
         _seconds(self, "linger", "max_block", most=LONGEST_TIMER)
@@ -446,6 +454,15 @@ class ProducerConfig:
             raise _wrong("max_in_flight_requests_per_connection", what, self.max_in_flight_requests_per_connection)
         if self.compression_level is not None and not is_whole(self.compression_level):
             raise _wrong("compression_level", "a whole number, or None", self.compression_level)
+
+    def _check_transactions(self) -> None:
+        _name(self, "transactional_id")
+        if not self.waits_for_all:
+            raise ConfigurationError(f'transactional_id requires acks="all", got acks={self.acks!r}')
+        if self.idempotence is False:
+            raise ConfigurationError("transactional_id requires idempotence=True or None, got False")
+        if not self.retries:
+            raise ConfigurationError("transactional_id requires retries >= 1, got retries=0")
 
     @property
     def waits_for_all(self) -> bool:

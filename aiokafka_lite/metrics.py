@@ -1,6 +1,6 @@
 """Snapshots that ``metrics()`` and ``traffic()`` of a client return."""
 
 from .net.traffic import BrokerTraffic
-from .producer.metrics import BrokerMetrics, ProducerMetrics
+from .producer.metrics import BrokerMetrics, ProducerMetrics, TransactionMetrics
 
-__all__ = ["BrokerMetrics", "BrokerTraffic", "ProducerMetrics"]
+__all__ = ["BrokerMetrics", "BrokerTraffic", "ProducerMetrics", "TransactionMetrics"]

@@ -250,6 +250,8 @@ _CLIENT = {
 
 _PRODUCER = {
     "acks": _Meaning("acks", _acks),
+    "transactional.id": _Meaning("transactional_id"),
+    "transaction.timeout.ms": _Meaning("transaction_timeout", _milliseconds),
     "enable.idempotence": _Meaning("idempotence", _boolean),
     "retries": _Meaning("retries", _number),
     "linger.ms": _Meaning("linger", _milliseconds),
@@ -323,7 +325,7 @@ _WITHOUT_EFFECT = frozenset((
     "sasl.login.retry.backoff.ms", "security.providers", "send.buffer.bytes",
     "socket.connection.setup.timeout.max.ms", "ssl.cipher.suites", "ssl.enabled.protocols",
     "ssl.keymanager.algorithm", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation",
-    "ssl.trustmanager.algorithm", "transaction.timeout.ms", "transactional.id",
+    "ssl.trustmanager.algorithm",
 ))
 """Properties of Java's clients that a program may leave out here: the same records are read and written without them.
 

@@ -60,6 +60,13 @@ MACHINES = [
         "The batches of one partition. It drains before it retries, which keeps their order.",
     ),
     Machine(
+        "Transactions of a producer",
+        "aiokafka_lite.producer.transaction_state",
+        "TRANSITIONS",
+        "UNINITIALIZED",
+        "A producer with a `transactional_id`. The next transaction begins when the outcome of the last one is known.",
+    ),
+    Machine(
         "Position of a consumer",
         "aiokafka_lite.consumer.position",
         "POSITION",

@@ -72,6 +72,8 @@ JAVA: dict[str, Java] = {
     "sasl_password": Java("sasl.jaas.config", SAME),
     "sasl_oauth_token_provider": Java("sasl.login.callback.handler.class", SAME),
     "acks": Java("acks", SAME),
+    "transactional_id": Java("transactional.id", SAME),
+    "transaction_timeout": Java("transaction.timeout.ms", SAME),
     "idempotence": Java("enable.idempotence", SAME),
     "retries": Java("retries", SAME),
     "linger": Java("linger.ms", 0.005),
@@ -104,6 +106,7 @@ JAVA: dict[str, Java] = {
 MEANING_OF_NONE = {
     "ssl_context": "made from the next settings",
     "ssl_cafile": "the system's certificates",
+    "transactional_id": "no transactions",
     "idempotence": "on with `acks=\"all\"` and `retries` above 0",
     "compression_level": "the codec's own",
     "rebalance_timeout": "`max_poll_interval`",

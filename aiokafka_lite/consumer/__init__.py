@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
-    from ..types import GroupMetadata
     from .claim import Claim
     from .columns import Batch, BytesColumn
     from .consumer import Consumer
     from .consumer_group import ConsumerGroup
     from .deserializer import Deserializer, IntDeserializer, JsonDeserializer, StrDeserializer
     from .deserializing import OnDeserializationError
+    from .group_side import GroupMetadata
     from .handler import ConsumerGroupHandler
     from .iteration import Batches, PartitionReader
     from .offsets import OffsetAndTimestamp

@@ -10,7 +10,8 @@ from ..group.coordinator import Coordinator
 from ..group.events import NO_MEMBER, Identity
 from ..group.offsets import CommitResult, Offsets
 from ..group.topic_watcher import Topics
-from ..types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
+from ..types import GroupMetadata as GroupMetadata
+from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .poll_tracker import PollTracker
 from .subscription import Subscription
 

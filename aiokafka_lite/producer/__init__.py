@@ -4,7 +4,7 @@ from .bulk import BulkDelivery, Written
 from .delivery import Delivery
 from .failures import FailedRecord, Failures
 from .interceptor import ProducerInterceptor, ProducerRecord
-from .metrics import BrokerMetrics, ProducerMetrics
+from .metrics import BrokerMetrics, ProducerMetrics, TransactionMetrics
 from .partitioner import (
     BrokerLoad,
     DefaultPartitioner,
@@ -14,6 +14,7 @@ from .partitioner import (
 )
 from .producer import Producer
 from .serializer import AsyncSerializer, BytesSerializer, IntSerializer, JsonSerializer, Serializer, StrSerializer
+from .transaction import Transaction
 
 __all__ = [
     "AsyncSerializer",
@@ -36,5 +37,7 @@ __all__ = [
     "RoundRobinPartitioner",
     "Serializer",
     "StrSerializer",
+    "Transaction",
+    "TransactionMetrics",
     "Written",
 ]

@@ -132,7 +132,7 @@ class Acceptor:
     ) -> PreparedRecord:
         """Serialize and measure a record. ``is_serialized``: interceptors and serializers have run already."""
         if not is_serialized:
-            if self._settlement.fatal is not None:
+            if self._settlement.refusal is not None:
                 self.check_writable()
             if self._interceptors is not None:
                 record = self._interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp))
@@ -188,9 +188,22 @@ class Acceptor:
         return min(BATCH_OVERHEAD, BATCH_OVERHEAD * size // self._config.batch_size, self._budget.total - size)
 
     def check_writable(self) -> None:
-        """Raise the error with which the brokers refused this producer for good, if there is one."""
-        if self._settlement.fatal is not None:
-            raise self._settlement.fatal.with_traceback(None)
+        """Raise the error with which records are refused: this producer has failed, or no transaction is open."""
+        if self._settlement.refusal is not None:
+            raise self._settlement.refusal.with_traceback(None)
+
+    @property
+    def transaction(self) -> int:
+        """The number of the present or last transaction, for ``check_transaction``."""
+        return self._settlement.transaction
+
+    def check_transaction(self, number: int) -> None:
+        """Raise unless the transaction with this number is open, for a call that had to wait."""
+        self.check_writable()
+        if number != self._settlement.transaction:
+            raise IllegalStateError(
+                "the record was not accepted: its transaction ended while the call waited; await sends before the end"
+            )
 
     # From a record to a delivery.
 
@@ -211,12 +224,18 @@ class Acceptor:
         return delivery
 
     async def _accept_later(self, record: PreparedRecord) -> Delivery:
-        await self._wait_for_room(record)
+        number = self._settlement.transaction
+        await self._wait_for_room(record, number)
         return self._append(record)
 
-    async def _wait_for_room(self, record: PreparedRecord) -> None:
+    async def _wait_for_room(self, record: PreparedRecord, number: int) -> None:
         try:
             await self._room.acquire(record.size, record.topic)
+            try:
+                self.check_transaction(number)
+            except BaseException:
+                self._budget.release(record.size)
+                raise
         except BaseException as error:
             self._refused(record.topic, record.partition, error)
             raise
@@ -250,6 +269,7 @@ class Acceptor:
     ) -> Delivery:
         """Accept a record with async serializers, behind the records of its topic whose calls began before."""
         self.check_writable()
+        number = self._settlement.transaction
         if self._interceptors is not None:
             record = self._interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp))
             topic, value, key, headers, partition, timestamp = _fields(record)
@@ -264,13 +284,13 @@ class Acceptor:
                 headers = headers_of(topic, headers)
                 key, value, headers = await self._serialized(topic, key, value, headers, turn)
                 self._service.check()
-                self.check_writable()
+                self.check_transaction(number)
             except BaseException as error:
                 self._refused(topic, partition, error)
                 raise
             prepared = self._prepare(topic, value, key, headers, partition, timestamp, is_serialized=True)
             if not self._budget.try_acquire(prepared.size):
-                await self._wait_for_room(prepared)
+                await self._wait_for_room(prepared, number)
             return self._append(prepared)
         finally:
             self.in_order.leave(topic, turn)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ..aio.service import Service
 from ..config import ProducerConfig
 from ..protocol.records.columns import Rows, slices
-from .accept import largest_record, too_large
+from .accept import Acceptor, largest_record, too_large
 from .accumulator import Accumulator
 from .batch import BatchFactory
 from .bulk import ANY, BulkDelivery, by_partition, rows_of
@@ -17,7 +17,7 @@ from .room import Room
 
 
 class ArrowAcceptor:
-    """Makes a ``BulkDelivery`` of an Arrow table. ``check_writable`` raises if the producer has failed for good."""
+    """Makes a ``BulkDelivery`` of an Arrow table. ``acceptor`` knows whether records are accepted."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ArrowAcceptor:
         config: ProducerConfig,
         clock: Callable[[], float],
         service: Service,
-        check_writable: Callable[[], None],
+        acceptor: Acceptor,
     ) -> None:
         self._accumulator = accumulator
         self._room = room
@@ -35,11 +35,12 @@ class ArrowAcceptor:
         self._config = config
         self._clock = clock
         self._service = service
-        self._check_writable = check_writable
+        self._acceptor = acceptor
 
     async def accept(self, topic: str, table: object) -> BulkDelivery:
         """Accept all rows of a table, waiting for room. Nothing is sent if any row is wrong."""
-        self._check_writable()
+        self._acceptor.check_writable()
+        transaction = self._acceptor.transaction
         parts = rows_of(topic, table, int(self._clock() * 1000))
         for rows in parts:
             if (largest := int(rows.sizes().max())) > largest_record(self._config):
@@ -52,10 +53,12 @@ class ArrowAcceptor:
         delivery = BulkDelivery()
         for rows in parts:
             for number, share in by_partition(rows, count, self._accumulator.chooser(target)):
-                await self._accept_rows(topic, None if number == ANY else number, share, delivery)
+                await self._accept_rows(topic, None if number == ANY else number, share, delivery, transaction)
         return delivery
 
-    async def _accept_rows(self, topic: str, number: int | None, rows: Rows, delivery: BulkDelivery) -> None:
+    async def _accept_rows(
+        self, topic: str, number: int | None, rows: Rows, delivery: BulkDelivery, transaction: int
+    ) -> None:
         """Make batches of the rows for one partition, each when there is room for it."""
         budget = self._room.budget
         for start, stop in slices(rows.sizes(), self._batches.room):
@@ -66,7 +69,7 @@ class ArrowAcceptor:
             try:
                 target = await self._service.while_running(self._accumulator.open_topic(topic, number))
                 self._service.check()
-                self._check_writable()
+                self._acceptor.check_transaction(transaction)
                 batch = self._accumulator.append_encoded(target, number, encoded, size)
             except BaseException:
                 budget.release(size)

@@ -96,9 +96,9 @@ class Batch(BatchResult):
         """Whether the batch was sent, but never to the topic with this id."""
         return self.sent_to not in (None, ZERO_UUID, topic_id)
 
-    def encode(self) -> bytes:
+    def encode(self, transactional: bool = False) -> bytes:
         """The batch in wire format. The records are encoded and compressed only once."""
-        return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence)
+        return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence, transactional)
 
     def __repr__(self) -> str:
         return f"<Batch {self.topic}-{self.partition} records={self.count} sequence={self.sequence}>"

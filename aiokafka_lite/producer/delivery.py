@@ -32,16 +32,17 @@ SHOWN = 10
 
 
 class FailureLog:
-    """Groups of records that fail together, as when a producer closes: one log line for all of them.
+    """Groups of records that fail together, as when a producer closes: one log line for all of them, at ``level``.
 
     The line is written when the last group is garbage, and names the topics of the groups whose error was not raised to
     any caller.
     """
 
-    __slots__ = ("_error", "_topics")
+    __slots__ = ("_error", "_level", "_topics")
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, level: int = logging.ERROR) -> None:
         self._error = error
+        self._level = level
         self._topics: dict[str, None] = {}
 
     def add(self, name: str, topic: str, error: Exception) -> None:
@@ -50,7 +51,8 @@ class FailureLog:
 
     def __del__(self) -> None:
         if self._topics:
-            logger.error("records for %s were not delivered: %r", _listed(self._topics), self._error)
+            text = "records for %s were not delivered: %r"
+            logger.log(self._level, text, _listed(self._topics), self._error)
 
 
 class ExpiryLog:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 from weakref import WeakSet
 
 from ..protocol.records import RecordBatch
@@ -22,6 +23,8 @@ from .record import PreparedRecord
 logger = logging.getLogger(__name__)
 
 _ALL = 2**62
+
+OnFailure: TypeAlias = Callable[[Exception, Batch | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +142,10 @@ class Failures:
 class FailureStreams:
     """The streams of one producer. A stream that its user has dropped is no longer in here, and costs nothing."""
 
-    __slots__ = ("_is_over", "_streams")
+    __slots__ = ("_is_over", "_on_failure", "_streams")
 
     def __init__(self) -> None:
+        self._on_failure: OnFailure | None = None
         self._streams: WeakSet[Failures] = WeakSet()
         self._is_over = False
 
@@ -153,14 +157,25 @@ class FailureStreams:
             stream.end()
         return stream
 
+    def on_failure(self, callback: OnFailure) -> None:
+        """Call ``callback(error, batch)`` for each failure of a batch, or of records in no batch (None)."""
+        self._on_failure = callback
+
     def batch_failed(self, batch: Batch, results: Mapping[int, BatchResult] | None = None) -> None:
         """A batch has failed; only some of its records if ``results`` has them, by index."""
+        if self._on_failure is not None:
+            failed_result = batch if results is None else next(iter(results.values()))
+            assert failed_result.error is not None
+            self._on_failure(failed_result.error, batch)
         for stream in self._streams:
             failed = dict.fromkeys(range(batch.count), batch) if results is None else results
             stream.add(_Group(failed, batch.reserved * len(failed) // batch.count, batch))
 
     def records_failed(self, records: Sequence[PreparedRecord], result: BatchResult) -> None:
         """Records have failed that were in no batch."""
+        if self._on_failure is not None and records:
+            assert result.error is not None
+            self._on_failure(result.error, None)
         for stream in self._streams:
             failed = dict.fromkeys(range(len(records)), result)
             stream.add(_Group(failed, sum(record.size for record in records), prepared=records))

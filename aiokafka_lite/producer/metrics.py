@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from ..types import Node
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics:
@@ -33,6 +35,26 @@ class BrokerMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionMetrics:
+    """The transactions of a producer.
+
+    ``state`` is the name of a state in docs/states.md, ``generation`` the generation of the protocol: 2 with KIP-890.
+    ``coordinator`` is None while it is not known. ``open_for`` is the age of the open transaction in seconds, None if
+    there is none, and ``partitions`` the number of partitions that it writes to. ``committed`` and ``aborted`` count
+    transactions.
+    """
+
+    transactional_id: str
+    state: str
+    generation: int
+    coordinator: Node | None
+    open_for: float | None
+    partitions: int
+    committed: int
+    aborted: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerMetrics:
     """A producer at one moment. Bytes, counts and seconds; counters begin at 0 with the producer.
 
@@ -40,7 +62,7 @@ class ProducerMetrics:
     the number of calls that wait for room in it. ``records_sent``, ``batches_sent`` and ``bytes_sent`` count the
     content of requests, once more for each retry; ``retries`` counts batches that had to be sent again. Each accepted
     record is counted once at the end, in ``records_delivered`` or ``records_failed``. Averages are None before the
-    first request.
+    first request. ``transactions`` is None without ``transactional_id``, and before the producer has started.
     """
 
     buffered_bytes: int
@@ -60,6 +82,7 @@ class ProducerMetrics:
     records_per_request_average: float | None
     throttle_time: float
     brokers: Mapping[int, BrokerMetrics]
+    transactions: TransactionMetrics | None = None
 
 
 class Counters:
@@ -101,6 +124,7 @@ def snapshot(
     buffered_bytes: int = 0,
     senders_waiting: int = 0,
     batches_unsettled: int = 0,
+    transactions: TransactionMetrics | None = None,
 ) -> ProducerMetrics:
     """The metrics of this moment."""
     return ProducerMetrics(
@@ -121,4 +145,5 @@ def snapshot(
         records_per_request_average=average(counters.records_sent, counters.requests_sent),
         throttle_time=sum(broker.throttle_time for broker in brokers.values()),
         brokers=MappingProxyType(brokers),
+        transactions=transactions,
     )

@@ -22,10 +22,16 @@ class Outcome(Enum):
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _UNKNOWN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-_NOT_APPENDED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_PRODUCER_EPOCH, *_UNKNOWN_SEQUENCE)
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+_NOT_APPENDED = (
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    *_UNKNOWN_SEQUENCE,
+)
 
 
-def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool) -> Outcome:
+def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, transactional: bool = False) -> Outcome:
     """Classify the answer to a batch of ``count`` records, ``refused`` of which the answer names as invalid (KIP-467).
 
     Two answers are handled on purpose in their own way:
@@ -35,6 +41,9 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool) -> 
      - INVALID_PRODUCER_EPOCH is not fatal. No other client writes under the id of a producer without transactions, so
        the producer continues under another id. (Java's client continues too, under a newer epoch.) Only PRODUCER_FENCED
        states that another producer has taken over.
+
+    In a transaction both fail the batch: the coordinator has assigned the epoch, and only a newer producer, or the
+    timeout of the transaction, raises it there.
     """
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Outcome.DELIVERED
@@ -42,6 +51,8 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool) -> 
         return Outcome.SPLIT if count > 1 else Outcome.REFUSED
     if idempotent and code in _UNKNOWN_SEQUENCE:
         return Outcome.UNKNOWN_SEQUENCE
+    if transactional and code in _FENCED:
+        return Outcome.REFUSED
     if idempotent and code is ErrorCode.INVALID_PRODUCER_EPOCH:
         return Outcome.OUTDATED_EPOCH
     if idempotent and code is ErrorCode.PRODUCER_FENCED:

@@ -108,6 +108,8 @@ class PartitionProducer(PartitionBatches):
      - ``_skip_pause``: metadata names a leader newer than the one that failed, so the pause has lost its reason.
      - ``_needs_new_epoch``: a numbered batch was dropped. Unnumbered batches wait until those with numbers are
        resolved, and continue under a newer epoch.
+     - ``_free_sequence``: the first sequence number of the first batch that was refused since the last new numbers. A
+       transaction continues there under the same epoch, because it cannot raise the epoch.
      - ``_renumber``: the first unsettled batch is proven not to be written, so none behind it is. When all requests are
        answered, all of them lose their numbers.
     """
@@ -115,6 +117,7 @@ class PartitionProducer(PartitionBatches):
     __slots__ = (
         "_backoff",
         "_depth",
+        "_free_sequence",
         "_idempotent",
         "_ids",
         "_make_backoff",
@@ -159,6 +162,7 @@ class PartitionProducer(PartitionBatches):
         self._make_backoff = make_backoff
         self._backoff: Backoff | None = None  # made on the first failure, because idle partitions should be small
         self._next_sequence = 0
+        self._free_sequence = NO_SEQUENCE
         self._pipelined = False
         self._must_pause = False
         self._skip_pause = False
@@ -181,6 +185,10 @@ class PartitionProducer(PartitionBatches):
         # that event would act for a partition that nothing owns.
         quiet = self.state is PartitionState.OPEN or self.state is PartitionState.LEADERLESS
         return quiet and not self.in_flight and not self.has_batches
+
+    def is_first(self, batch: Batch) -> bool:
+        """Whether all earlier batches are settled, and this one is not."""
+        return bool(self.sent) and self.sent[0] is batch
 
     # Batches out.
 
@@ -210,16 +218,24 @@ class PartitionProducer(PartitionBatches):
         return batch
 
     def _number(self, batch: Batch, ids: ProducerIds) -> bool:
-        if self._needs_new_epoch or self.identity is None:
+        # The coordinator has to add the partition to the transaction first. The pipeline then offers it again.
+        if not ids.admits(self.topic_partition):
+            return False
+        if self._needs_new_epoch or self.identity is None or ids.has_replaced(self.identity):
             if self.sent or self.in_flight:
                 return False  # batches with the old numbers are resolved first
             identity = ids.newer_than(self.identity)
             # The producer id is being requested. The pipeline offers all partitions again when it has one.
             if identity is None:
                 return False
-            self.identity, self._next_sequence = identity, 0
+            if identity != self.identity:
+                self.identity, self._next_sequence = identity, 0
+            # A transaction has one epoch. The numbers of a batch that was refused are free again.
+            elif self._free_sequence != NO_SEQUENCE:
+                self._next_sequence = self._free_sequence
             # The log does not know the new identity, so its first batch is alone in flight again.
             self._needs_new_epoch = self._pipelined = False
+            self._free_sequence = NO_SEQUENCE
         batch.identity, batch.sequence = self.identity, self._next_sequence
         # Kafka's sequence numbers wrap from 2147483647 to 0; a negative number would mean that there is none.
         self._next_sequence = (self._next_sequence + batch.builder.count) & MAX_SEQUENCE
@@ -324,6 +340,8 @@ class PartitionProducer(PartitionBatches):
         if self._idempotent:
             # The batch is not written, so no batch after it is. The first batch may invalidate all numbers.
             self._needs_new_epoch = True
+            if self._free_sequence == NO_SEQUENCE or precedes(batch.sequence, self._free_sequence):
+                self._free_sequence = batch.sequence
             if batch is self.sent[0]:
                 self._renumber = True
                 # Numbers can change only when no request is in flight, so the partition drains although nothing is

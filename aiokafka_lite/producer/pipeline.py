@@ -21,7 +21,7 @@ from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ProducerConfig
-from ..errors import KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..errors import IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import InitProducerIdRequest
 from .accept import Acceptor
 from .accept_arrow import ArrowAcceptor
@@ -39,6 +39,8 @@ from .sender import Sender, SenderContext, Senders
 from .serializer import Serialization
 from .settle import Settlement
 from .timers import Timers
+from .transactional_ids import TransactionalIds
+from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +69,8 @@ class Pipeline:
         self._id_requested = asyncio.Event()
         self._timers = Timers(self._crash)
         self.counters = Counters()
-        self.ids = ProducerIds(self._id_requested.set) if config.idempotence else None
+        self.transactions: Transactions | None = None
+        self.ids = self._make_ids(config)
         budget = ByteBudget(config.buffer_memory)
         batches = BatchFactory(config)
         load: Counter[int] = Counter()  # bytes of sealed batches by broker
@@ -76,7 +79,16 @@ class Pipeline:
             client, budget, batches, self._dispatcher, self._timers, self.counters, config, failures
         )
         self.senders = Senders(
-            SenderContext(client, config, self._dispatcher, self.settlement, batches, self._timers, self.counters),
+            SenderContext(
+                client,
+                config,
+                self._dispatcher,
+                self.settlement,
+                batches,
+                self._timers,
+                self.counters,
+                self.ids if isinstance(self.ids, TransactionalIds) else None,
+            ),
             load,
             self._spawn_sender,
         )
@@ -100,16 +112,54 @@ class Pipeline:
             self.accumulator, self.settlement, self.room, config, serialization, interceptors, clock, service
         )
         self.arrow_acceptor = ArrowAcceptor(
-            self.accumulator, self.room, batches, config, clock, service, self.acceptor.check_writable
+            self.accumulator, self.room, batches, config, clock, service, self.acceptor
         )
+
+        if isinstance(self.ids, TransactionalIds):
+            self.transactions = Transactions(
+                client,
+                config,
+                self.ids,
+                settlement=self.settlement,
+                accumulator=self.accumulator,
+                dispatcher=self._dispatcher,
+                senders=self.senders,
+                failures=failures,
+                timers=self._timers,
+                service=service,
+                flush=self.flush,
+                spawn=self._spawn,
+            )
+
+    def _make_ids(self, config: ProducerConfig) -> ProducerIds | None:
+        if config.transactional_id is not None:
+            return TransactionalIds(self._request_partitions)
+        return ProducerIds(self._id_requested.set) if config.idempotence else None
+
+    def _request_partitions(self) -> None:
+        assert self.transactions is not None
+        self.transactions.parts.request_partitions()
+
+    def required_transactions(self) -> Transactions:
+        """The transactions. Raises IllegalStateError if the producer has none."""
+        if self.transactions is None:
+            raise IllegalStateError("transactions require transactional_id: Producer(..., transactional_id='orders-1')")
+        return self.transactions
+
+    def record_refused(self, error: Exception) -> None:
+        """A call returns the error of a record in a list. A transaction would be incomplete without the record."""
+        if self.transactions is not None:
+            self.transactions.record_refused(error)
 
     # Tasks.
 
-    def start(self) -> None:
-        """Start the tasks of the pipeline, as children of the producer."""
+    async def start(self) -> None:
+        """Start the tasks of the pipeline, as children of the producer. Returns when transactions can begin."""
         self._client.on_view_change(self._view_changed)
         self._spawn(self._fail_deliveries_at_end, "deliveries")
-        if self.ids is not None:
+        if self.transactions is not None:
+            await self.transactions.start()
+        elif self.ids is not None:
             self._spawn(self._obtain_producer_ids, "producer id")
 
     def _spawn(self, function: Callable[[], Coroutine[Any, Any, object]], name: str) -> anyio.CancelScope:
@@ -191,6 +241,12 @@ class Pipeline:
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     # Waiting.
+
+    async def finish(self) -> None:
+        """Bring an open transaction to its end, and flush."""
+        if self.transactions is not None:
+            await self.transactions.close()
+        await self.flush()
 
     async def flush(self) -> None:
         """Wait until all records that are accepted now are settled; no batch lingers meanwhile."""

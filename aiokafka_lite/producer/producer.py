@@ -15,7 +15,7 @@ from ..aio.runtime import Runtime
 from ..aio.service import Component
 from ..arguments import INT64_MAX, check_methods, check_timeout, whole
 from ..cluster.client import Client
-from ..cluster.metadata import PartitionView
+from ..cluster.metadata import ClusterView, PartitionView
 from ..errors import BrokerError, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, SerializationError
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
@@ -31,6 +31,8 @@ from .partitioner import DefaultPartitioner, Partitioner
 from .pipeline import Pipeline
 from .serializer import GivenSerializer, Headers, Serialization
 from .settings import ProducerSettings, configs
+from .transaction import TransactionCalls
+from .transactions import Transactions
 
 if TYPE_CHECKING:
     from ..net.traffic import BrokerTraffic
@@ -50,7 +52,7 @@ ABRUPT_CLOSE_TIMEOUT = 4.0
 """The same, when the body of ``async with`` has raised."""
 
 
-class Producer(Component):
+class Producer(TransactionCalls, Component):
     """Writes records to a cluster. No record is lost, reordered within its partition, or written twice.
 
     Use it as ``async with Producer("localhost:9092") as producer``, or call ``start`` and ``close``. The constructor
@@ -118,7 +120,7 @@ class Producer(Component):
         use_load = getattr(self._partitioner, "use_load", None)
         if use_load is not None:
             use_load(pipeline.senders)
-        pipeline.start()
+        await pipeline.start()
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Send all accepted records and wait for their acknowledgements, for at most ``timeout`` seconds; then end.
@@ -133,7 +135,7 @@ class Producer(Component):
             self._failures.end()
 
     async def _on_close(self) -> None:
-        await self._running().flush()
+        await self._running().finish()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -251,6 +253,7 @@ class Producer(Component):
         the producer is not running, and KafkaTimeout if there is no room for ``max_block`` seconds.
         """
         self._service.check()
+        self._acceptor.check_writable()
         with _bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
             results: list[RecordMetadata | Exception | Delivery] = []
             for value, key in pairs_of(topic, values, keys):
@@ -258,10 +261,11 @@ class Producer(Component):
                 try:
                     accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
                     results.append(accepted if isinstance(accepted, Delivery) else await accepted)
-                except (SerializationError, BrokerError) as error:
-                    results.append(error)
-                except IllegalStateError as error:
-                    self._service.check()  # the producer runs, so the partitioner raised this for the record
+                except (SerializationError, BrokerError, IllegalStateError) as error:
+                    self._service.check()
+                    self._acceptor.check_writable()
+                    # The producer accepts records, so the error concerns this one.
+                    self._running().record_refused(error)
                     results.append(error)
                 if len(results) % YIELD_EVERY == 0:
                     await asyncio.sleep(0)  # other tasks run, and the records so far are sent
@@ -296,6 +300,10 @@ class Producer(Component):
             )
         with _bounded(timeout, lambda: f"a table for topic {topic!r} was not accepted"):
             return await self._running().arrow_acceptor.accept(topic, table)
+
+    def _transactions(self) -> Transactions:
+        self._service.check()
+        return self._running().required_transactions()
 
     # Waiting.
 
@@ -339,16 +347,10 @@ class Producer(Component):
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not scope.expired():
                 raise
+            about = _state_of(topic, self._client.view)
             raise KafkaTimeout(
-                f"a record for topic {topic!r} was not {what} within timeout={timeout:g} s{self._about(topic)}"
+                f"a record for topic {topic!r} was not {what} within timeout={timeout:g} s{about}"
             ) from None
-
-    def _about(self, topic: str) -> str:
-        """The state of a topic in metadata, for the error of a call that waited for it without success."""
-        known = self._client.view.topics.get(topic)
-        if known is None:
-            return "; no broker has sent metadata of the topic yet"
-        return "" if known.error is ErrorCode.NONE else f"; brokers report {known.error.name} for the topic"
 
     # Observing.
 
@@ -375,6 +377,7 @@ class Producer(Component):
             buffer_memory=self.config.buffer_memory,
             senders_waiting=pipeline.room.waiting,
             batches_unsettled=len(pipeline.settlement.unsettled),
+            transactions=None if pipeline.transactions is None else pipeline.transactions.metrics(),
         )
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
@@ -406,6 +409,14 @@ class Producer(Component):
     def __repr__(self) -> str:
         buffered = 0 if self._pipeline is None else self._pipeline.room.budget.used
         return f"<Producer {self._client.config.client_id} {self.state.name} buffered={buffered}>"
+
+
+def _state_of(name: str, view: ClusterView) -> str:
+    """The state of a topic in metadata, for the error of a call that waited for it without success."""
+    known = view.topics.get(name)
+    if known is None:
+        return "; no broker has sent metadata of the topic yet"
+    return "" if known.error is ErrorCode.NONE else f"; brokers report {known.error.name} for the topic"
 
 
 def _bounded(timeout: float | None, what: Callable[[], str]) -> deadline:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..types import TopicPartition
+
 MAX_EPOCH = 2**15 - 1
 MAX_SEQUENCE = 2**31 - 1
 NO_SEQUENCE = -1
@@ -56,6 +58,14 @@ class ProducerIds:
     def received(self, identity: ProducerIdAndEpoch) -> None:
         """Store the identity that a broker assigned."""
         self.newest = identity
+
+    def admits(self, topic_partition: TopicPartition) -> bool:
+        """Whether batches of this partition may get sequence numbers. Always, without transactions."""
+        return True
+
+    def has_replaced(self, identity: ProducerIdAndEpoch) -> bool:
+        """Whether no further batch may be written under this identity. Never, without transactions."""
+        return False
 
     def discard(self, identity: ProducerIdAndEpoch) -> None:
         """Stop using this producer id: a broker knows a newer epoch of it than this producer does."""

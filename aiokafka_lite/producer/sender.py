@@ -45,6 +45,10 @@ from .metrics import BrokerMetrics, Counters
 from .partition import PartitionProducer
 from .settle import InFlightBatch, Settlement
 from .timers import Timers
+from .transactional_ids import TransactionalIds
+
+_GENERATION_1 = ProduceRequest.ADDS_PARTITIONS - 1
+"""The last version in which a Produce request adds no partition to a transaction."""
 
 _WITH_NAMES = ProduceRequest.TOPIC_IDS - 1
 """The last version in which a Produce request names topics. Later ones identify them by id."""
@@ -75,6 +79,8 @@ class SenderContext:
     batches: BatchFactory
     timers: Timers
     counters: Counters
+    ids: TransactionalIds | None
+    """None without transactions."""
 
 
 class Sender:
@@ -90,6 +96,8 @@ class Sender:
         self._batches = context.batches
         self._timers = context.timers
         self._counters = context.counters
+        self._ids = context.ids
+        self._transactional_id = config.transactional_id
         self._acks = config.required_acks
         self._room = config.max_request_size - REQUEST_OVERHEAD
         self._compresses = config.compression is not Compression.NONE
@@ -103,6 +111,7 @@ class Sender:
         self._avoid_until = 0.0
         self._serving = False
         self._in_flight = 0
+        self._all_answered: asyncio.Future[None] | None = None
         self._requests = 0
         self._latencies = Latencies()
         self._throttle_time = 0.0
@@ -119,6 +128,14 @@ class Sender:
     def is_reachable(self) -> bool:
         """False after a failed attempt to connect, or while an attempt takes long."""
         return self._timers.now() >= self._avoid_until
+
+    async def wait_answered(self) -> bool:
+        """Wait until every request is answered. False if none was in flight. One task waits at a time."""
+        waits = self._in_flight > 0
+        while self._in_flight:
+            self._all_answered = asyncio.get_running_loop().create_future()
+            await self._all_answered
+        return waits
 
     def metrics(self, queued_bytes: int) -> BrokerMetrics:
         """A snapshot of this broker."""
@@ -290,6 +307,7 @@ class Sender:
         known = self._client.view.topics
         topics: dict[str, ProduceRequestTopic] = {}
         names_topics = False
+        transactional = self._transactional_id is not None
         count = size = 0
         for partition, batch in in_flight:
             name, number = partition.topic_partition
@@ -298,7 +316,7 @@ class Sender:
                 topic_id = known[name].topic_id
                 names_topics = names_topics or topic_id == ZERO_UUID
                 topic = topics[name] = ProduceRequestTopic(name=name, topic_id=topic_id, partition_data=[])
-            records = batch.encode()
+            records = batch.encode(transactional)
             topic.partition_data.append(ProduceRequestPartition(index=number, records=records))
             count += batch.builder.count
             size += len(records)
@@ -306,7 +324,7 @@ class Sender:
             if self._compresses:
                 self._batches.measure(batch)
         self._lone_requests = self._lone_requests + 1 if count == 1 and not self._in_flight else 0
-        names_topics = names_topics or not self._takes_topic_ids
+        names_topics = names_topics or not self._takes_topic_ids or self._is_generation_1
         for partition, batch in in_flight:
             # If the topic is created again, it matters which one a batch was sent to.
             partition.sent_to(batch, ZERO_UUID if names_topics else topics[batch.topic].topic_id)
@@ -317,12 +335,19 @@ class Sender:
         counters.records_sent += count
         counters.bytes_sent += size
         request = ProduceRequest(
-            transactional_id=None,
+            transactional_id=self._transactional_id,
             acks=self._acks,
             timeout_ms=int(self._request_timeout * BROKER_TIMEOUT_SHARE * 1000),
             topic_data=list(topics.values()),
         )
+        if self._is_generation_1:
+            return request, _GENERATION_1
         return request, _WITH_NAMES if names_topics else None
+
+    @property
+    def _is_generation_1(self) -> bool:
+        """Whether a transaction is open in which the coordinator, not the Produce request, adds partitions."""
+        return self._ids is not None and self._ids.generation < 2
 
     def _send(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
         request, at_most = self._request(in_flight)
@@ -354,6 +379,11 @@ class Sender:
         freed, self._slot_freed = self._slot_freed, None
         if freed is not None and not freed.done():
             freed.set_result(None)
+        if self._all_answered is not None and not self._in_flight:
+            # The waiter is woken in a later iteration of the loop, so it finds the answer handled.
+            waiter, self._all_answered = self._all_answered, None
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _handle(
         self,
@@ -457,6 +487,10 @@ class Senders:
                 del self._senders[node_id]
                 self._context.dispatcher.drop_broker(node_id)
                 scope.cancel()
+
+    async def wait_answered(self) -> bool:
+        """Wait until the requests to all brokers are answered, each within the request timeout. False if none was."""
+        return any([await sender.wait_answered() for sender, _ in list(self._senders.values())])
 
     def queued(self, node_id: int) -> int:
         """Bytes of sealed batches that wait for the broker, or for its answer."""

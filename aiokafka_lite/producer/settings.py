@@ -14,6 +14,8 @@ class ProducerSettings(ClientSettings, total=False):
 
     allow_auto_create_topics: bool
     acks: Acks
+    transactional_id: str | None
+    transaction_timeout: float
     idempotence: bool | None
     retries: int
     linger: float

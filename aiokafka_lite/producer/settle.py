@@ -60,7 +60,11 @@ class InFlightBatch(NamedTuple):
 
 
 class Settlement:
-    """Owner of the unsettled batches of a producer. ``fatal`` is the error that ended the producer."""
+    """Owner of the unsettled batches of a producer.
+
+    ``fatal`` is the error that ended the producer. ``refusal`` is the error with which new records are refused: the
+    same one, or, with transactions, the reason why none is open. ``transaction`` is the number of the last transaction.
+    """
 
     def __init__(
         self,
@@ -74,6 +78,8 @@ class Settlement:
         failures: FailureStreams,
     ) -> None:
         self.fatal: KafkaError | None = None
+        self.refusal: KafkaError | None = None
+        self.transaction = 0
         self.unsettled: dict[BatchResult, None] = {}  # in the order of their deadlines if ``_is_ordered``
         self._client = client
         self._budget = budget
@@ -84,6 +90,7 @@ class Settlement:
         self._failures = failures
         self._delivery_timeout = config.delivery_timeout
         self._retries = config.retries
+        self._is_transactional = config.transactional_id is not None
         self._partitions: dict[Batch, PartitionProducer] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._is_ordered = True
@@ -139,7 +146,16 @@ class Settlement:
             if 0 <= error.batch_index < batch.count
         }
         idempotent = partition.identity is not None
-        outcome = classify(code, count=batch.count, refused=len(refused), idempotent=idempotent)
+        outcome = classify(
+            code,
+            count=batch.count,
+            refused=len(refused),
+            idempotent=idempotent,
+            transactional=self._is_transactional,
+        )
+        # A transaction has one epoch, so a gap in the sequence of its first batch can only end the transaction.
+        if outcome is Outcome.UNKNOWN_SEQUENCE and self._is_transactional and partition.is_first(batch):
+            outcome = Outcome.REFUSED
         if outcome is Outcome.DELIVERED:
             self._note_missing_offset(in_flight, answer, peer)
             self.delivered(in_flight, UNKNOWN_OFFSET, answer.log_append_time_ms)
@@ -340,11 +356,18 @@ class Settlement:
         for batch in batches:
             self._fail(batch, error)
 
+    def fail_unsent(self, error: Exception, log: FailureLog) -> None:
+        """Fail the batches that no request has carried yet: no broker can have them."""
+        for batch, partition in list(self._partitions.items()):
+            if not batch.attempts:
+                partition.expired(batch)
+                self._fail(batch, error, log)
+
     def fail_all(self, error: Exception, *, fatal: bool = False, log: FailureLog | None = None) -> None:
         """Fail every batch; if ``fatal``, later records as well. ``log`` may be shared with other records."""
         log = FailureLog(error) if log is None else log
         if fatal and isinstance(error, KafkaError) and self.fatal is None:
-            self.fatal = error
+            self.fatal = self.refusal = error
             logger.error("the producer fails every record from now on: %s", error)
         # All partitions are emptied before the first caller wakes up: its reaction must not find half of the old state.
         for partition in self.partitions():

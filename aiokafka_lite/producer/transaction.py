@@ -1,0 +1,261 @@
+"""What users see of transactions: ``producer.transaction()``, and the same as single calls."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Protocol, Self, TypedDict, Unpack
+
+import anyio
+
+from ..arguments import check_timeout, must_be
+from ..arguments import offsets as checked_offsets
+from ..errors import IllegalStateError, KafkaError
+from ..types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
+from .bulk import BulkDelivery, Written
+from .delivery import Delivery
+from .serializer import Headers
+from .transactions import Transactions
+
+logger = logging.getLogger(__name__)
+
+ABORT_TIMEOUT = 10.0
+"""Seconds that leaving the body of a transaction by an exception waits for the abort, which then goes on without the
+caller."""
+
+
+class RecordOptions(TypedDict, total=False):
+    """The arguments of ``Producer.send_nowait`` besides topic and value."""
+
+    key: object
+    headers: Headers
+    partition: int | None
+    timestamp: int | None
+
+
+class SendOptions(RecordOptions, total=False):
+    """The arguments of ``Producer.send`` and ``put`` besides topic and value."""
+
+    timeout: float | None
+
+
+class ManyOptions(TypedDict, total=False):
+    """The arguments of ``Producer.send_many`` besides topic and values."""
+
+    keys: Iterable[object] | None
+    headers: Headers
+    partition: int | None
+    timestamp: int | None
+    timeout: float | None
+
+
+class Sends(Protocol):
+    """The part of ``Producer`` that a transaction uses."""
+
+    async def send(self, topic: str, value: object = None, **options: Unpack[SendOptions]) -> RecordMetadata: ...
+
+    async def put(self, topic: str, value: object = None, **options: Unpack[SendOptions]) -> Delivery: ...
+
+    def send_nowait(self, topic: str, value: object = None, **options: Unpack[RecordOptions]) -> Delivery: ...
+
+    async def send_many(
+        self, topic: str, values: Iterable[object], **options: Unpack[ManyOptions]
+    ) -> list[RecordMetadata | Exception]: ...
+
+    async def send_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> list[Written]: ...
+
+    async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery: ...
+
+
+class TransactionalSends(Sends, Protocol):
+    """A producer with a ``transactional_id``."""
+
+    def _transactions(self) -> Transactions: ...
+
+
+class Transaction:
+    """One transaction: ``async with producer.transaction() as transaction``. Made by ``Producer.transaction``.
+
+    Leaving the body commits: all records are flushed first. If the body raises, also by cancellation, or if a record or
+    an offset was not written, the transaction is aborted. What reaches the caller is the exception of the body, or else
+    the first failure. A KafkaTimeout of the commit says whether the outcome is known.
+
+    Its methods are those of the producer, for the time of the body. Records that are sent with the producer itself
+    belong to the transaction too.
+    """
+
+    def __init__(self, producer: Sends, transactions: Transactions, timeout: float | None) -> None:
+        self._producer = producer
+        self._transactions = transactions
+        self._timeout = timeout
+        self._number: int | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._number is not None:
+            raise IllegalStateError("a Transaction is used once: call producer.transaction() for each one")
+        self._number = await self._transactions.begin(self._timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # The body may have ended the transaction by an explicit call, and begun another one.
+        if self._number != self._transactions.number or self._transactions.has_ended:
+            return
+        if error is not None:
+            await self._abort(error)
+            return
+        try:
+            await self._transactions.commit(self._timeout)
+        except BaseException as failure:
+            await self._abort(failure)
+            raise
+
+    async def _abort(self, error: BaseException) -> None:
+        """Abort, if that is possible. ``error`` is the exception that the caller gets."""
+        if not self._transactions.can_abort:
+            return
+        try:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(ABORT_TIMEOUT):
+                await self._transactions.abort(ABORT_TIMEOUT)
+        except KafkaError as failure:
+            if failure is not error:
+                logger.warning("a transaction was not aborted after %r: %s", error, failure)
+
+    # Inside.
+
+    async def send(self, topic: str, value: object = None, **options: Unpack[SendOptions]) -> RecordMetadata:
+        """Write a record in this transaction, as ``Producer.send``."""
+        self._check()
+        return await self._producer.send(topic, value, **options)
+
+    async def put(self, topic: str, value: object = None, **options: Unpack[SendOptions]) -> Delivery:
+        """Accept a record for this transaction, as ``Producer.put``. The commit waits for it."""
+        self._check()
+        return await self._producer.put(topic, value, **options)
+
+    def send_nowait(self, topic: str, value: object = None, **options: Unpack[RecordOptions]) -> Delivery:
+        """Accept a record for this transaction, as ``Producer.send_nowait``. The commit waits for it."""
+        self._check()
+        return self._producer.send_nowait(topic, value, **options)
+
+    async def send_many(
+        self, topic: str, values: Iterable[object], **options: Unpack[ManyOptions]
+    ) -> list[RecordMetadata | Exception]:
+        """Write many records in this transaction, as ``Producer.send_many``. One that fails fails the transaction."""
+        self._check()
+        return await self._producer.send_many(topic, values, **options)
+
+    async def send_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> list[Written]:
+        """Write the rows of an Arrow table in this transaction, as ``Producer.send_arrow``."""
+        self._check()
+        return await self._producer.send_arrow(topic, table, timeout=timeout)
+
+    async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery:
+        """Accept the rows of an Arrow table for this transaction, as ``Producer.put_arrow``."""
+        self._check()
+        return await self._producer.put_arrow(topic, table, timeout=timeout)
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_metadata: GroupMetadata,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit offsets of a group in this transaction, as ``Producer.send_offsets_to_transaction``."""
+        self._check()
+        await send_offsets(self._transactions, offsets, group_metadata, timeout)
+
+    def _check(self) -> None:
+        transactions = self._transactions
+        if self._number is None or self._number != transactions.number or transactions.has_ended:
+            raise IllegalStateError("this transaction is not open: use it inside its 'async with' block")
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self._number} of {self._transactions.transactional_id} {self._transactions.state.name}>"
+
+
+async def send_offsets(
+    transactions: Transactions,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group_metadata: GroupMetadata,
+    timeout: float | None,
+) -> None:
+    """Check the arguments, and commit the offsets in the open transaction."""
+    check_timeout(timeout)
+    await transactions.send_offsets(checked_offsets(offsets), _checked_group(group_metadata), timeout)
+
+
+def _checked_group(given: object) -> GroupMetadata:
+    if isinstance(given, GroupMetadata):
+        return given
+    what = "a GroupMetadata, as consumer.group_metadata() returns it (or GroupMetadata('group') without a member)"
+    raise TypeError(must_be("group_metadata", what, given))
+
+
+class TransactionCalls(ABC):
+    """The calls of ``Producer`` that need a ``transactional_id``. Each raises IllegalStateError without one."""
+
+    @abstractmethod
+    def _transactions(self) -> Transactions:
+        """The transactions of the producer, which runs."""
+
+    def transaction(self: TransactionalSends, *, timeout: float | None = None) -> Transaction:
+        """A transaction, for ``async with``: it begins there, and is committed or aborted at the end of the body.
+
+        ``timeout`` bounds the wait for the outcome of the previous transaction, and then the commit, in seconds;
+        without it, each has ``api_timeout``. One transaction is open at a time.
+        """
+        check_timeout(timeout)
+        return Transaction(self, self._transactions(), timeout)
+
+    async def begin_transaction(self, *, timeout: float | None = None) -> None:
+        """Begin a transaction. Waits until the outcome of the previous one is known, for ``timeout`` seconds.
+
+        Raises IllegalStateError if one is open, KafkaTimeout, and the error that ended the producer: ProducerFenced if
+        another producer with the same ``transactional_id`` has taken over.
+        """
+        check_timeout(timeout)
+        await self._transactions().begin(timeout)
+
+    async def commit_transaction(self, *, timeout: float | None = None) -> None:
+        """Flush, and commit. If it returns, all records and offsets of the transaction are visible together.
+
+        Raises the first failure in the transaction; then nothing is committed, and ``abort_transaction`` must be
+        called. Raises KafkaTimeout after ``timeout`` seconds, by default ``api_timeout``; its text says whether the
+        outcome is known. If it is not, the producer goes on to ask for it: call this again to wait for it. Raises
+        ProducerFenced if another producer has taken over. When cancelled before the records are flushed, nothing is
+        committed; later, the commit goes on.
+        """
+        check_timeout(timeout)
+        await self._transactions().commit(timeout)
+
+    async def abort_transaction(self, *, timeout: float | None = None) -> None:
+        """Abort: nothing of the transaction becomes visible, and records that are not written yet fail.
+
+        Raises KafkaTimeout after ``timeout`` seconds, by default ``api_timeout``; the abort goes on, and the next
+        transaction begins after it. Raises ProducerFenced if another producer has taken over.
+        """
+        check_timeout(timeout)
+        await self._transactions().abort(timeout)
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_metadata: GroupMetadata,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit offsets of a group in the open transaction: they are committed if and when it is.
+
+        ``offsets`` has the offset of the next record to read of each partition. ``group_metadata`` is what
+        ``Consumer.group_metadata`` returns, by which the coordinator of the group recognizes a former member.
+
+        Raises CommitFailed if the group has taken the partitions away, KafkaTimeout after ``timeout`` seconds (by
+        default ``api_timeout``), AuthorizationError, ProducerFenced. After an error, and after a cancellation, the
+        transaction can only be aborted. Raises TypeError and ValueError for wrong arguments.
+        """
+        await send_offsets(self._transactions(), offsets, group_metadata, timeout)

@@ -1,0 +1,318 @@
+"""The requests of a transactional producer to its coordinator, each repeated until it has a definite answer.
+
+Rule 1: the outcome of a request is never guessed. A request whose answer was lost is sent again; the coordinator
+answers a repeated one as it answered the first.
+
+Rule 2: in generation 1 such a request may still be on its way when its repetition is answered, and could then reach a
+later transaction. So it marks the epoch as outdated, and the producer takes a new one before the next transaction
+(KIP-360). In generation 2 each EndTxn raises the epoch, which refuses every late request.
+
+Rule 3: the tasks of the producer send these requests, never the task of a caller. So no cancellation makes the producer
+forget a request that the coordinator may execute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from ..aio.retry import Backoff, is_retriable
+from ..cluster.client import Client
+from ..cluster.coordinator_channel import CoordinatorChannel
+from ..cluster.coordinators import CoordinatorKind
+from ..errors import (
+    CommitFailed,
+    ConnectionLost,
+    ErrorCode,
+    KafkaError,
+    ProtocolError,
+    UnsupportedVersion,
+)
+from ..net.connection import Purpose
+from ..protocol.messages import InitProducerIdRequest, TxnOffsetCommitRequest
+from ..protocol.schema import Request
+from ..protocol.versions import VersionTable
+from ..types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
+from .producer_ids import ProducerIdAndEpoch
+from .transaction_requests import (
+    FEATURE,
+    LAST_ADD_PARTITIONS,
+    LAST_END_OF_GENERATION_1,
+    LAST_OFFSETS_OF_GENERATION_1,
+    add_offsets_request,
+    add_partitions_request,
+    decisive,
+    end_request,
+    init_request,
+    offsets_refused,
+    offsets_request,
+    read_added,
+    read_offsets,
+    refused,
+)
+from .transactional_ids import TransactionalIds
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+CONCURRENT_PAUSE = 0.02
+"""Seconds before a request that met CONCURRENT_TRANSACTIONS is sent again, as in Java's client: writing the markers of
+the previous transaction takes some milliseconds. The pause doubles, up to ``LONGEST_CONCURRENT_PAUSE``."""
+
+LONGEST_CONCURRENT_PAUSE = 0.2
+
+_PLACE = "transactions"
+"""The name under which failed attempts are counted as an outage."""
+
+
+class TransactionCoordinator:
+    """Sends the requests of one transactional id. ``ids`` has the identity, which the answers change.
+
+    ``has_started`` is whether the coordinator may have begun the transaction, so that it has to be ended there.
+    ``last_error`` is the last error that was retried; None after a success.
+    """
+
+    def __init__(
+        self, client: Client, transactional_id: str, transaction_timeout: float, ids: TransactionalIds
+    ) -> None:
+        self.has_started = False
+        self.last_error: KafkaError | None = None
+        self._is_certain = True
+        self._client = client
+        self._transactional_id = transactional_id
+        self._transaction_timeout = transaction_timeout
+        self._ids = ids
+        self._channel = CoordinatorChannel(client, transactional_id, CoordinatorKind.TRANSACTION)
+        self._level = 0
+
+    @property
+    def generation(self) -> int:
+        """The generation of the protocol that the cluster has finalized, as the last connection reported it."""
+        return 2 if self._level >= 2 else 1
+
+    @property
+    def node(self) -> Node | None:
+        """The coordinator, if it is known."""
+        return self._client.known_coordinator(self._transactional_id, CoordinatorKind.TRANSACTION)
+
+    def begin(self) -> None:
+        """A transaction begins. The coordinator does not know it yet."""
+        self.has_started = False
+        self._is_certain = True
+
+    # Requests to the coordinator of the transactional id.
+
+    async def initialize(self, present: ProducerIdAndEpoch | None = None) -> None:
+        """Get the producer id, or a newer epoch than ``present``. The coordinator ends an open transaction first."""
+
+        def build(versions: VersionTable) -> InitProducerIdRequest:
+            if present is not None and not versions.supports(InitProducerIdRequest.EPOCH_BUMP):
+                raise UnsupportedVersion(
+                    "an answer was lost in a transaction, so the producer needs a new epoch, which brokers before"
+                    f" Kafka {InitProducerIdRequest.EPOCH_BUMP.kafka} do not assign: close this producer and create a"
+                    " new one"
+                )
+            return init_request(self._transactional_id, self._transaction_timeout, present)
+
+        async def attempt() -> ErrorCode:
+            answer, node_id = await self._send(build)
+            code = self._noted(answer.error_code, node_id)
+            if code is ErrorCode.NONE:
+                self._receive(answer.producer_id, answer.producer_epoch)
+            return code
+
+        await self._repeat(f"initializing transactional_id {self._transactional_id!r}", attempt, is_outdating=False)
+
+    async def add_partitions(self, is_wanted: Callable[[], bool]) -> None:
+        """Add the partitions that the producer waits for, until there are none or ``is_wanted`` returns False."""
+        ids = self._ids
+
+        async def attempt() -> ErrorCode:
+            partitions = list(ids.wanted)
+            self._starts()
+            answer, node_id = await self._send(
+                lambda _: add_partitions_request(self._transactional_id, self._identity, partitions),
+                at_most=LAST_ADD_PARTITIONS,
+            )
+            codes = read_added(partitions, answer)
+            for partition, code in codes.items():
+                if code is ErrorCode.NONE:
+                    ids.added(partition)
+                    self._is_certain = True
+            return self._noted(decisive(codes.values()), node_id)
+
+        while ids.wanted and is_wanted():
+            await self._repeat(f"adding {len(ids.wanted)} partitions to the transaction", attempt, is_wanted)
+
+    async def end(self, *, committed: bool) -> None:
+        """Commit or abort, and take the new epoch that generation 2 returns."""
+        if not (self.has_started or self._ids.partitions):
+            return  # the coordinator knows no transaction, and would refuse to end one
+        generation = self._ids.generation
+
+        async def attempt() -> ErrorCode:
+            answer, node_id = await self._send(
+                lambda _: end_request(self._transactional_id, self._identity, committed=committed),
+                at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
+            )
+            code = self._noted(answer.error_code, node_id)
+            # No earlier request was answered with success, so none may have begun the transaction there.
+            if code is ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
+                return ErrorCode.NONE
+            if code is ErrorCode.NONE and generation >= 2:
+                self._receive(answer.producer_id, answer.producer_epoch)
+            return code
+
+        await self._repeat("committing the transaction" if committed else "aborting the transaction", attempt)
+
+    # Offsets.
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """Commit offsets in the transaction, unless ``is_wanted`` returns False before."""
+        if self._ids.generation < 2:
+            await self._add_group(group.group_id, is_wanted)
+        if not is_wanted():
+            return
+        channel = CoordinatorChannel(self._client, group.group_id)
+        generation = self._ids.generation
+        open_offsets = dict(offsets)
+
+        def build(versions: VersionTable) -> TxnOffsetCommitRequest:
+            knows_members = versions.supports(TxnOffsetCommitRequest.GROUP_MEMBER)
+            return offsets_request(
+                self._transactional_id, self._identity, group, open_offsets, knows_members=knows_members
+            )
+
+        async def attempt() -> ErrorCode:
+            self._starts()
+            answer, node_id = await channel.send(
+                build,
+                purpose=Purpose.OTHER,
+                timeout=self._client.config.request_timeout,
+                at_most=None if generation >= 2 else LAST_OFFSETS_OF_GENERATION_1,
+            )
+            codes = read_offsets(open_offsets, answer)
+            channel.record(codes.values(), node_id)
+            final = {each: code for each, code in codes.items() if code is not ErrorCode.NONE and not code.retriable}
+            if final:
+                raise offsets_refused(final, group)
+            self._is_certain = True
+            for partition, code in codes.items():
+                if code is ErrorCode.NONE:
+                    del open_offsets[partition]
+            return next((codes[each] for each in open_offsets), ErrorCode.NONE)
+
+        what = f"committing offsets of group {group.group_id!r} in the transaction"
+        await self._repeat(what, attempt, is_wanted, group_id=group.group_id)
+
+    async def _add_group(self, group_id: str, is_wanted: Callable[[], bool]) -> None:
+        async def attempt() -> ErrorCode:
+            self._starts()
+            answer, node_id = await self._send(
+                lambda _: add_offsets_request(self._transactional_id, self._identity, group_id)
+            )
+            code = self._noted(answer.error_code, node_id)
+            self._is_certain = self._is_certain or code is ErrorCode.NONE
+            return code
+
+        await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
+
+    # Sending.
+
+    @property
+    def _identity(self) -> ProducerIdAndEpoch:
+        assert self._ids.newest is not None, "the producer is initialized"
+        return self._ids.newest
+
+    def _starts(self) -> None:
+        """A request leaves that begins the transaction at the coordinator, if its answer is a success."""
+        if not self.has_started:
+            self.has_started, self._is_certain = True, False
+
+    def _receive(self, producer_id: int, epoch: int) -> None:
+        if producer_id < 0 or epoch < 0:
+            raise ProtocolError(
+                f"the coordinator of transactional_id {self._transactional_id!r} assigned producer id {producer_id} and"
+                f" epoch {epoch}; both must be >= 0"
+            )
+        self._ids.received(ProducerIdAndEpoch(producer_id, epoch))
+
+    async def _send(self, build: Callable[[VersionTable], Request[R]], *, at_most: int | None = None) -> tuple[R, int]:
+        """One attempt. Notes the level of the feature that the connection reports."""
+
+        def noted(versions: VersionTable) -> Request[R]:
+            self._level = versions.level(FEATURE)
+            return build(versions)
+
+        timeout = self._client.config.request_timeout
+        return await self._channel.send(noted, purpose=Purpose.OTHER, timeout=timeout, at_most=at_most)
+
+    def _noted(self, code: int, node_id: int) -> ErrorCode:
+        known = ErrorCode.of(code)
+        self._channel.record((known,), node_id)
+        return known
+
+    async def _find(self, group_id: str | None) -> None:
+        """Look the coordinator up once, unless it is known. The channel then finds it in the cache."""
+        if group_id is None:
+            await self._client.coordinator(self._transactional_id, CoordinatorKind.TRANSACTION, retry=False)
+        else:
+            await self._client.coordinator(group_id, retry=False)
+
+    async def _repeat(
+        self,
+        what: str,
+        attempt: Callable[[], Awaitable[ErrorCode]],
+        is_wanted: Callable[[], bool] = lambda: True,
+        *,
+        is_outdating: bool = True,
+        group_id: str | None = None,
+    ) -> None:
+        """Repeat an attempt until it succeeds, or is not wanted any more. Raises an error that no retry repairs.
+
+        ``is_outdating``: a lost answer makes the epoch outdated (rule 2). ``group_id`` is the group whose coordinator
+        gets the request, instead of the one of the transactional id.
+        """
+        backoff = self._client.retry_backoff()
+        concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
+        outages = self._client.outages
+        while is_wanted():
+            is_sent = False
+            try:
+                await self._find(group_id)
+                is_sent = True
+                code = await attempt()
+            except CommitFailed:
+                raise
+            except KafkaError as error:
+                if is_outdating and is_sent and not (isinstance(error, ConnectionLost) and not error.sent):
+                    self._ids.is_outdated = True
+                if not is_retriable(error):
+                    raise
+                failure: KafkaError = error
+                pause = backoff.next()
+            else:
+                if code is ErrorCode.NONE:
+                    self.last_error = None
+                    outages.recovered(logger, _PLACE, "the transaction coordinator answers")
+                    return
+                failure = refused(code, what, self._transactional_id, self._transaction_timeout)
+                if not code.retriable:
+                    raise failure
+                pause = concurrent.next() if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next()
+                if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    self.last_error = failure
+                    logger.debug("%s: %s; next attempt in %.3f s", what, failure, pause)
+                    await asyncio.sleep(pause)
+                    continue
+            self.last_error = failure
+            outages.report(logger, _PLACE, failure, "%s failed: %s; next attempt in %.2f s", what, failure, pause)
+            await asyncio.sleep(pause)

@@ -1,0 +1,127 @@
+"""What belongs to an open transaction besides its batches: partitions (generation 1) and offsets of groups.
+
+Each is a task of the producer, which ends at the latest after its present attempt when the transaction is over. EndTxn
+is sent when none of them runs (``wait_quiet``), so none of their requests reaches a broker behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from ..errors import KafkaError, TransactionAborted
+from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from .accumulator import Spawn
+from .dispatch import Dispatcher
+from .settle import Settlement
+from .transaction_coordinator import TransactionCoordinator
+from .transaction_state import TransactionMachine, TransactionState
+from .transactional_ids import TransactionalIds
+
+
+class TransactionParts:
+    """Adds partitions and offsets to the open transaction. ``fail`` is called with an error of a partition."""
+
+    def __init__(
+        self,
+        machine: TransactionMachine,
+        coordinator: TransactionCoordinator,
+        ids: TransactionalIds,
+        settlement: Settlement,
+        dispatcher: Dispatcher,
+        spawn: Spawn,
+        *,
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._machine = machine
+        self._coordinator = coordinator
+        self._ids = ids
+        self._settlement = settlement
+        self._dispatcher = dispatcher
+        self._spawn = spawn
+        self._fail = fail
+        self._tasks = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._is_adding = False
+        self._offset_calls = 0
+        self._offsets_in_order = asyncio.Lock()
+
+    @property
+    def sends_offsets(self) -> bool:
+        """Whether a call of ``send_offsets`` has not returned."""
+        return self._offset_calls > 0
+
+    async def wait_quiet(self) -> None:
+        """Wait until no request is under way."""
+        await self._quiet.wait()
+
+    def request_partitions(self) -> None:
+        """Partitions wait until the coordinator has added them to the transaction."""
+        if not self._is_adding:
+            self._is_adding = True
+            self._begins()
+            self._spawn(self._add_partitions, "transaction partitions")
+
+    async def _add_partitions(self) -> None:
+        def is_wanted() -> bool:
+            return self._machine.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
+
+        try:
+            await self._coordinator.add_partitions(is_wanted)
+        except KafkaError as error:
+            self._fail(error)
+        finally:
+            self._is_adding = False
+            self._ends()
+        for partition in self._settlement.partitions():
+            self._dispatcher.offer(partition)
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+        """Commit offsets in the transaction. A caller that is cancelled leaves the present attempt behind."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._offset_calls += 1
+        self._begins()
+        self._spawn(partial(self._send_offsets, offsets, group, self._machine.number, done), "transaction offsets")
+        try:
+            await done
+        finally:
+            self._offset_calls -= 1
+
+    async def _send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        number: int,
+        done: asyncio.Future[None],
+    ) -> None:
+        def is_wanted() -> bool:
+            return self._machine.is_open and self._machine.number == number
+
+        error: KafkaError | None = None
+        try:
+            # One call after the other, so that the last one decides which offset is committed.
+            async with self._offsets_in_order:
+                await self._coordinator.send_offsets(offsets, group, is_wanted)
+        except KafkaError as failure:
+            error = failure
+        finally:
+            self._ends()
+        if error is None and not is_wanted():
+            error = self._machine.refusal() or TransactionAborted("the transaction has ended")
+        if done.done():  # the caller was cancelled
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def _begins(self) -> None:
+        self._tasks += 1
+        self._quiet.clear()
+
+    def _ends(self) -> None:
+        self._tasks -= 1
+        if not self._tasks:
+            self._quiet.set()

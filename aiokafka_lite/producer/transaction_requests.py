@@ -1,0 +1,245 @@
+"""The requests of a transaction, and what an error code in their answers means for it. Pure.
+
+Codes that are retriable are retried. Of the others, some concern one transaction, which has to be aborted; the rest
+refuse the producer for good. They follow Java's client, with one difference: INVALID_TXN_STATE as the answer to a
+commit only demands an abort. In generation 2 it says that the coordinator has aborted the transaction at its timeout,
+and the abort returns the epoch with which the producer continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..arguments import by_topic
+from ..errors import BrokerError, CommitFailed, ErrorCode, KafkaError, error_for
+from ..protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from .producer_ids import ProducerIdAndEpoch
+
+FEATURE = "transaction.version"
+"""The cluster's feature whose level 2 is generation 2 of the protocol (KIP-890)."""
+
+LAST_ADD_PARTITIONS = AddPartitionsToTxnRequest.MANY_TRANSACTIONS - 1
+"""The last version of AddPartitionsToTxn for clients."""
+
+LAST_END_OF_GENERATION_1 = EndTxnRequest.EPOCH_BUMP - 1
+LAST_OFFSETS_OF_GENERATION_1 = TxnOffsetCommitRequest.ADDS_GROUP - 1
+
+_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+_ABORTABLE = (
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+)
+
+_LOST_MEMBERSHIP = (
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+)
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the producer cannot continue after this error; otherwise it can abort its transaction."""
+    if isinstance(error, CommitFailed):
+        # The answer to the abort says whether an outdated epoch is final.
+        codes = [each.code for each in error.refused.values() if isinstance(each, BrokerError)]
+        return any(code is not ErrorCode.INVALID_PRODUCER_EPOCH and not _is_abortable(code) for code in codes)
+    return isinstance(error, BrokerError) and not _is_abortable(error.code)
+
+
+def _is_abortable(code: ErrorCode) -> bool:
+    return code in _ABORTABLE or code in _LOST_MEMBERSHIP
+
+
+def refused(code: ErrorCode, what: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
+    """The error of a request of the transaction that the coordinator refused, with the reason and what to do."""
+    return error_for(code, f"{what}{_hint(code, transactional_id, transaction_timeout)}")
+
+
+def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) -> str:
+    if code in _FENCED:
+        return (
+            f": another producer with transactional_id={transactional_id!r} has started, or the transaction was open"
+            f" for longer than transaction_timeout={transaction_timeout:g} s and the coordinator aborted it; close this"
+            " producer, and create a new one if this instance is to continue"
+        )
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return (
+            ": the coordinator has no such transaction open; most likely it was open for longer than"
+            f" transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
+        )
+    if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return (
+            f": transaction_timeout={transaction_timeout:g} s is above transaction.max.timeout.ms of the brokers; lower"
+            " it"
+        )
+    if code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return f": grant WRITE on transactional_id {transactional_id!r}"
+    if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+        return (
+            f": the coordinator has dropped transactional_id={transactional_id!r}, which was idle for"
+            " transactional.id.expiration.ms; create a new producer"
+        )
+    return ""
+
+
+def init_request(
+    transactional_id: str, transaction_timeout: float, present: ProducerIdAndEpoch | None
+) -> InitProducerIdRequest:
+    """Ask for a producer id and epoch. ``present`` is the identity whose epoch has to be raised (KIP-360)."""
+    timeout = round(transaction_timeout * 1000)
+    if present is None:
+        return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout)
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout,
+        producer_id=present.producer_id,
+        producer_epoch=present.epoch,
+    )
+
+
+def add_partitions_request(
+    transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """Add partitions to a transaction of generation 1."""
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
+        ],
+    )
+
+
+def read_added(
+    partitions: Iterable[TopicPartition], response: AddPartitionsToTxnResponse
+) -> dict[TopicPartition, ErrorCode]:
+    """The error code of each partition. One that the answer omits is tried again."""
+    found = {
+        TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.partition_error_code)
+        for topic in response.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    }
+    return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in partitions}
+
+
+def decisive(codes: Iterable[ErrorCode]) -> ErrorCode:
+    """The code that decides about a request for many partitions: a final one, or else one that is retried.
+
+    OPERATION_NOT_ATTEMPTED only says that another partition has the reason.
+    """
+    return max(codes, key=_weight, default=ErrorCode.NONE)
+
+
+def _weight(code: ErrorCode) -> int:
+    if code is ErrorCode.NONE:
+        return 0
+    if code is ErrorCode.OPERATION_NOT_ATTEMPTED:
+        return 1
+    return 2 if code.retriable else 3
+
+
+def add_offsets_request(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> AddOffsetsToTxnRequest:
+    """Add the offsets of a group to a transaction of generation 1."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        group_id=group_id,
+    )
+
+
+def offsets_request(
+    transactional_id: str,
+    identity: ProducerIdAndEpoch,
+    group: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    knows_members: bool,
+) -> TxnOffsetCommitRequest:
+    """Commit offsets in the transaction. Brokers before Kafka 2.5 cannot check the member (``knows_members``)."""
+    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    for partition, offset in offsets.items():
+        topic = topics.setdefault(partition.topic, TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[]))
+        topic.partitions.append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+        )
+    request = TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        topics=list(topics.values()),
+    )
+    if knows_members:
+        request.generation_id = group.generation_id
+        request.member_id = group.member_id
+        request.group_instance_id = group.group_instance_id
+    return request
+
+
+def read_offsets(
+    offsets: Iterable[TopicPartition], response: TxnOffsetCommitResponse
+) -> dict[TopicPartition, ErrorCode]:
+    """The error code of each offset. One that the answer omits is tried again."""
+    found = {
+        TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.error_code)
+        for topic in response.topics
+        for each in topic.partitions
+    }
+    return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in offsets}
+
+
+def offsets_refused(codes: Mapping[TopicPartition, ErrorCode], group: GroupMetadata) -> CommitFailed:
+    """The error for offsets that the coordinator of their group refused."""
+    return CommitFailed(
+        {
+            partition: error_for(code, f"offsets of group {group.group_id!r}{_group_hint(code)}", at=partition)
+            for partition, code in codes.items()
+            if code is not ErrorCode.NONE
+        }
+    )
+
+
+def _group_hint(code: ErrorCode) -> str:
+    if code in _LOST_MEMBERSHIP:
+        return ": the member has lost its partitions; abort, and read again from the committed offsets"
+    return ""
+
+
+def end_request(transactional_id: str, identity: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
+    """Commit or abort."""
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        committed=committed,
+    )

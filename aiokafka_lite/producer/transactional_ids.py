@@ -1,0 +1,92 @@
+"""The producer id, epoch and partitions of a transactional producer. Pure bookkeeping: no requests are made here.
+
+Rule 1: all partitions write under the identity that the transaction coordinator assigned. No epoch is made up here, so
+a partition whose sequence has a gap continues only after the coordinator has raised the epoch.
+
+Rule 2: in generation 1 of the protocol a partition is written to only after the coordinator has added it to the
+transaction (AddPartitionsToTxn). In generation 2 (KIP-890) the Produce request adds it.
+
+Rule 3: in generation 1 the epoch stays the same from transaction to transaction. So a request of this transaction whose
+answer was lost could still arrive in the next one. ``is_outdated`` demands a new epoch then (KIP-360). In generation 2
+each transaction has an epoch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..types import TopicPartition
+from .producer_ids import ProducerIdAndEpoch, ProducerIds
+
+
+class TransactionalIds(ProducerIds):
+    """The identity of a transactional producer, and the partitions of its open transaction.
+
+    ``request_partitions`` is called when a partition has to be added to the transaction. ``accepts_batches`` is True
+    while batches of the transaction may get sequence numbers.
+    """
+
+    __slots__ = ("_added", "_request_partitions", "accepts_batches", "generation", "is_outdated", "wanted")
+
+    def __init__(self, request_partitions: Callable[[], None]) -> None:
+        super().__init__(_nothing)
+        self.generation = 1
+        self.accepts_batches = False
+        self.is_outdated = False
+        self.wanted: dict[TopicPartition, None] = {}
+        self._added: set[TopicPartition] = set()
+        self._request_partitions = request_partitions
+
+    def begin(self, generation: int) -> None:
+        """A transaction begins, without partitions."""
+        self.generation = generation
+        self.wanted.clear()
+        self._added.clear()
+
+    def received(self, identity: ProducerIdAndEpoch) -> None:
+        """Store the identity that the coordinator assigned."""
+        self.newest = identity
+        self.is_outdated = False
+
+    def added(self, topic_partition: TopicPartition) -> None:
+        """The coordinator has added a partition to the transaction."""
+        self.wanted.pop(topic_partition, None)
+        self._added.add(topic_partition)
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions in the transaction."""
+        return len(self._added)
+
+    def admits(self, topic_partition: TopicPartition) -> bool:
+        """Whether a batch of this partition may get sequence numbers now. Adds the partition if necessary."""
+        if not self.accepts_batches:
+            return False
+        if topic_partition in self._added:
+            return True
+        if self.generation >= 2:
+            self._added.add(topic_partition)
+            return True
+        self.wanted[topic_partition] = None
+        self._request_partitions()
+        return False
+
+    def has_replaced(self, identity: ProducerIdAndEpoch) -> bool:
+        """Whether the coordinator has assigned another identity since."""
+        return identity != self.newest
+
+    def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:
+        """The identity of the coordinator (rule 1), which may be the one that the partition has used."""
+        return self.newest
+
+    def discard(self, identity: ProducerIdAndEpoch) -> None:
+        """Nothing: the answer that names a newer epoch also ends the transaction."""
+
+    def retire(self, identity: ProducerIdAndEpoch) -> None:
+        """A partition is dropped. Brokers remember its sequence numbers, so the next transaction needs a new epoch."""
+        if identity == self.newest:
+            self.is_outdated = True
+
+
+def _nothing() -> None:
+    """The coordinator is asked for an identity between transactions only, never by a partition."""

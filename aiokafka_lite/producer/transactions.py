@@ -1,0 +1,389 @@
+"""The transactions of one producer: begin, offsets, commit, abort.
+
+Rule 1: ``TransactionMachine`` decides what is possible. ``_happened`` is the only place that moves it, and sets the
+error with which new records are refused.
+
+Rule 2: a task of the producer ends a transaction (``_end``), not the task of the caller. A caller that is cancelled, or
+whose time is over, leaves; the task goes on until the coordinator has answered. So the outcome is always found out, and
+the next transaction begins only afterwards.
+
+Rule 3: EndTxn is sent when no other request of the transaction is under way. In generation 1 these are also the Produce
+requests: a batch that a broker appends behind the marker of an abort would belong to the next transaction.
+
+Rule 4: EndTxn is not sent before all records are flushed. A commit that fails until then has certainly not happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+import anyio
+
+from ..aio.deadline import deadline
+from ..aio.service import Service
+from ..cluster.client import Client
+from ..config import ProducerConfig
+from ..errors import ErrorCode, IllegalStateError, KafkaError, ProducerFenced, TransactionAborted
+from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from .accumulator import Accumulator, Spawn
+from .batch import Batch
+from .delivery import FailureLog
+from .dispatch import Dispatcher
+from .failures import FailureStreams
+from .metrics import TransactionMetrics
+from .producer_ids import NO_SEQUENCE
+from .sender import Senders
+from .settle import Settlement
+from .timers import Timers
+from .transaction_coordinator import TransactionCoordinator
+from .transaction_parts import TransactionParts
+from .transaction_requests import is_fatal
+from .transaction_state import TransactionEvent, TransactionMachine, TransactionState
+from .transactional_ids import TransactionalIds
+
+logger = logging.getLogger(__name__)
+
+_S, _E = TransactionState, TransactionEvent
+
+
+class _Ending:
+    """A commit or an abort that a task carries out. ``error`` is set before ``done``."""
+
+    __slots__ = ("committed", "done", "error")
+
+    def __init__(self, committed: bool) -> None:
+        self.committed = committed
+        self.done = asyncio.Event()
+        self.error: KafkaError | None = None
+
+
+class Transactions:
+    """Owner of the state of a producer's transactions. ``flush`` waits until all accepted records are settled."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ProducerConfig,
+        ids: TransactionalIds,
+        *,
+        settlement: Settlement,
+        accumulator: Accumulator,
+        dispatcher: Dispatcher,
+        senders: Senders,
+        failures: FailureStreams,
+        timers: Timers,
+        service: Service,
+        flush: Callable[[], Awaitable[None]],
+        spawn: Spawn,
+    ) -> None:
+        assert config.transactional_id is not None
+        self.transactional_id = config.transactional_id
+        self._client = client
+        self._ids = ids
+        self._settlement = settlement
+        self._accumulator = accumulator
+        self._senders = senders
+        self._timers = timers
+        self._service = service
+        self._flush = flush
+        self._spawn = spawn
+        self._machine = TransactionMachine()
+        self._coordinator = TransactionCoordinator(client, config.transactional_id, config.transaction_timeout, ids)
+        self.parts = TransactionParts(
+            self._machine, self._coordinator, ids, settlement, dispatcher, spawn, fail=self._fail
+        )
+        self._idle = asyncio.Event()  # no commit or abort is in progress
+        self._flushing: anyio.CancelScope | None = None
+        self._ending: _Ending | None = None  # until a caller has got its outcome
+        self._begun_at = 0.0
+        self._committed = 0
+        self._aborted = 0
+        failures.on_failure(self._record_failed)
+        settlement.refusal = self._machine.refusal()
+
+    @property
+    def state(self) -> TransactionState:
+        return self._machine.state
+
+    @property
+    def can_abort(self) -> bool:
+        """Whether a transaction is open that is not being ended."""
+        return self._machine.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the coordinator has ended the last transaction."""
+        return self._machine.state in (_S.READY, _S.INITIALIZING)
+
+    @property
+    def number(self) -> int:
+        """The number of the present or last transaction."""
+        return self._machine.number
+
+    def metrics(self) -> TransactionMetrics:
+        """A snapshot."""
+        state = self._machine.state
+        is_open = state in (_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR)
+        return TransactionMetrics(
+            transactional_id=self.transactional_id,
+            state=state.name,
+            generation=self._ids.generation,
+            coordinator=self._coordinator.node,
+            open_for=self._timers.now() - self._begun_at if is_open else None,
+            partitions=self._ids.partitions if is_open else 0,
+            committed=self._committed,
+            aborted=self._aborted,
+        )
+
+    # The calls of the user.
+
+    async def start(self) -> None:
+        """Get the producer id. This ends an open transaction of an earlier producer, and fences that producer."""
+        bound = self._client.config.api_timeout if self._service.start_timeout is None else None
+        self._happened(_E.INITIALIZE)
+        with deadline(bound, lambda: self._late(f"transactional_id {self.transactional_id!r} was not initialized")):
+            await self._coordinator.initialize()
+        self._happened(_E.INITIALIZED)
+        self._idle.set()
+
+    async def begin(self, timeout: float | None) -> int:
+        """Begin a transaction, and return its number. Waits until the outcome of the previous one is known."""
+        with deadline(self._bound(timeout), lambda: self._late("no transaction was begun")):
+            await self._service.while_running(self._idle.wait())
+            # The outcome of a commit was not waited for, and is known by now: the coordinator demands an abort.
+            if self._ending is not None and self.state is _S.ABORTABLE_ERROR:
+                await self._outcome(self._start_ending(committed=False))
+        self._service.check()
+        if self._machine.state is _S.IN_TRANSACTION:
+            raise IllegalStateError("a transaction is open: commit or abort it before the next one begins")
+        if self._machine.has_failed:
+            self._raise_refusal()
+        self._ids.begin(self._coordinator.generation)
+        self._coordinator.begin()
+        self._ending = None
+        self._begun_at = self._timers.now()
+        self._happened(_E.BEGIN)
+        return self._machine.number
+
+    async def commit(self, timeout: float | None) -> None:
+        """Flush and commit. After a KafkaTimeout, another call waits for the outcome of the first one."""
+        bound = self._bound(timeout)
+        end = self._timers.now() + bound
+        ending = self._ending
+        if ending is None or not ending.committed:
+            self._check_open()
+            if self.parts.sends_offsets:
+                raise IllegalStateError("send_offsets has not returned yet: await it before the commit")
+            await self._flush_before(end)
+            ending = self._start_ending(committed=True)
+
+        def describe() -> str:
+            return self._late(
+                f"the outcome of the commit is not known after {bound:g} s; it is still being requested: call"
+                " commit_transaction() again to wait for the outcome, or begin the next transaction, which waits too"
+            )
+
+        with deadline.at(end, describe):
+            await self._outcome(ending)
+
+    async def abort(self, timeout: float | None) -> None:
+        """Abort. After a KafkaTimeout, another call waits for the end of the first one."""
+        ending = self._ending
+        if ending is None or ending.committed:
+            if self.state is _S.COMMITTING:
+                raise IllegalStateError("the transaction is being committed: its outcome is not known yet")
+            if self.state is not _S.ABORTABLE_ERROR:
+                self._check_open()
+            ending = self._start_ending(committed=False)
+
+        def describe() -> str:
+            return self._late("the transaction is not aborted yet; the next one begins when it is")
+
+        with deadline(self._bound(timeout), describe):
+            await self._outcome(ending)
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, timeout: float | None
+    ) -> None:
+        """Commit offsets of a group in the transaction. A failure, and a cancellation, make it abortable."""
+        self._check_open()
+        if not offsets:
+            return
+        number = self._machine.number
+        try:
+            what = f"offsets of group {group.group_id!r} were not added to the transaction"
+            with deadline(self._bound(timeout), lambda: self._late(what)):
+                await self._service.while_running(self.parts.send_offsets(offsets, group))
+        except BaseException as error:
+            if number == self._machine.number:
+                self._fail(error if isinstance(error, Exception) else TransactionAborted("send_offsets was cancelled"))
+            raise
+
+    def record_refused(self, error: Exception) -> None:
+        """A record of the open transaction was refused, and its caller gets the error in a list."""
+        self._fail(error, fatal=False)
+
+    async def close(self) -> None:
+        """Bring the open transaction to its end: a commit goes on, anything else is aborted."""
+        if self.can_abort:
+            await self.abort(None)
+        else:
+            await self._idle.wait()
+
+    # Commit and abort.
+
+    async def _flush_before(self, end: float) -> None:
+        """Refuse new records, and wait until all accepted ones are written. If they are not, nothing is committed."""
+        self._happened(_E.COMMIT)
+        self._idle.clear()
+        number = self._machine.number
+
+        def describe() -> str:
+            count = len(self._settlement.unsettled)
+            return f"the transaction was not committed: {count} batches were not acknowledged in time; abort it"
+
+        try:
+            with deadline.at(end, describe), anyio.CancelScope() as self._flushing:
+                await self._service.while_running(self._flush())
+        except BaseException as error:
+            if number == self._machine.number:
+                cancelled = TransactionAborted("the commit was cancelled before EndTxn was sent")
+                self._fail(error if isinstance(error, Exception) else cancelled)
+            raise
+        finally:
+            self._flushing = None
+            if self.state is not _S.COMMITTING:
+                self._idle.set()
+        if self.state is not _S.COMMITTING:
+            self._raise_refusal()
+
+    def _start_ending(self, *, committed: bool) -> _Ending:
+        """Start the task that ends the transaction."""
+        if not committed:
+            cause = self._machine.cause or "the caller aborts it"
+            logger.info("aborting transaction %d of %r: %s", self.number, self.transactional_id, cause)
+            self._happened(_E.ABORT)
+        self._idle.clear()
+        ending = self._ending = _Ending(committed)
+        self._spawn(partial(self._end, ending), "end of transaction")
+        return ending
+
+    async def _outcome(self, ending: _Ending) -> None:
+        await self._service.while_running(ending.done.wait())
+        if self._ending is ending:
+            self._ending = None
+        if ending.error is not None:
+            raise ending.error.with_traceback(None)
+
+    async def _end(self, ending: _Ending) -> None:
+        """The task that ends a transaction."""
+        cause = self._machine.cause
+        try:
+            if not ending.committed:
+                await self._drop_records(cause)
+            await self.parts.wait_quiet()
+            await self._coordinator.end(committed=ending.committed)
+        except KafkaError as error:
+            ending.error = error
+            # The coordinator demands an abort. Everything else it refuses for good.
+            can_abort = ending.committed and not is_fatal(error)
+            self._happened(_E.FAILED if can_abort else _E.REFUSED, error)
+        else:
+            self._committed += ending.committed
+            self._aborted += not ending.committed
+            self._happened(_E.ENDED)
+            if self._ids.is_outdated and self._ids.generation < 2:
+                self._happened(_E.INITIALIZE)
+        ending.done.set()
+        if self.state is _S.INITIALIZING:
+            await self._take_new_epoch()
+        self._idle.set()
+
+    async def _take_new_epoch(self) -> None:
+        logger.info("taking a new epoch for transactional_id %r: an answer was lost", self.transactional_id)
+        try:
+            await self._coordinator.initialize(self._ids.newest)
+        except KafkaError as error:
+            self._happened(_E.REFUSED, error)
+        else:
+            self._happened(_E.INITIALIZED)
+
+    async def _drop_records(self, cause: Exception | None) -> None:
+        """Fail the records that are not written. In generation 1, wait for the answers of those that may be."""
+        error = _aborted(cause)
+        log = _quiet_log(error)
+        self._fail_unsent(error)
+        # Rule 3. A batch that is to be retried is sent again at the earliest in a later iteration of the loop.
+        while self._ids.generation < 2 and await self._senders.wait_answered():
+            self._settlement.fail_all(error, log=log)
+        self._settlement.fail_all(error, log=log)
+
+    def _fail_unsent(self, error: Exception) -> None:
+        log = _quiet_log(error)
+        self._accumulator.fail_pending(error, log)
+        self._settlement.fail_unsent(error, log)
+
+    # Failures.
+
+    def _record_failed(self, error: Exception, batch: Batch | None) -> None:
+        """Records have failed. Runs while a batch is settled, so what follows is left to the next iteration."""
+        # The sequence has a gap now, which in generation 1 only a new epoch repairs.
+        if batch is not None and batch.sequence != NO_SEQUENCE:
+            self._ids.is_outdated = True
+        # The answer to the abort says whether an outdated epoch (INVALID_PRODUCER_EPOCH) is final.
+        self._fail(error, fatal=isinstance(error, ProducerFenced) and error.code is ErrorCode.PRODUCER_FENCED)
+
+    def _fail(self, error: Exception, *, fatal: bool | None = None) -> None:
+        """Something in the open transaction failed. The first failure counts. ``fatal``: None asks the error."""
+        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING) or self._ending is not None:
+            return
+        if fatal is None:
+            fatal = isinstance(error, KafkaError) and is_fatal(error)
+        self._happened(_E.REFUSED if fatal else _E.FAILED, error)
+
+    def _happened(self, event: TransactionEvent, cause: Exception | None = None) -> None:
+        before = self._machine.state
+        self._machine.happened(event, cause)
+        self._ids.accepts_batches = self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
+        self._settlement.refusal = self._machine.refusal()
+        self._settlement.transaction = self._machine.number
+        if before is self.state or not self._machine.has_failed:
+            return
+        if self._flushing is not None:
+            self._flushing.cancel()
+        assert cause is not None
+        # Their callers may wait for them in the body of the transaction, and would wait for the delivery timeout.
+        if self.state is _S.FATAL_ERROR:
+            self._timers.soon(partial(self._settlement.fail_all, cause, fatal=True))
+        else:
+            self._timers.soon(self._fail_unsent, cause)
+
+    def _check_open(self) -> None:
+        if self.state is not _S.IN_TRANSACTION:
+            self._raise_refusal()
+
+    def _raise_refusal(self) -> None:
+        """Raise the first cause of a failure, or IllegalStateError."""
+        refusal = self._machine.refusal()
+        assert refusal is not None
+        raise refusal.with_traceback(None)
+
+    def _bound(self, timeout: float | None) -> float:
+        return self._client.config.api_timeout if timeout is None else timeout
+
+    def _late(self, what: str) -> str:
+        last = self._coordinator.last_error
+        return what if last is None else f"{what}; the last error was: {last}"
+
+
+def _aborted(cause: Exception | None) -> Exception:
+    """The error of records that an abort drops: the first cause, if there is one."""
+    return TransactionAborted("the record was not written: its transaction was aborted") if cause is None else cause
+
+
+def _quiet_log(error: Exception) -> FailureLog:
+    """The log of records that share the end of their transaction, which its own error and log line report."""
+    return FailureLog(error, logging.DEBUG)
