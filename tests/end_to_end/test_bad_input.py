@@ -24,7 +24,7 @@ from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import read
 from tests.waiting import DEADLINE
 
-SHORT_TIMEOUT = 4.0
+SHORT_TIMEOUT = 1.5
 """Seconds. Tests wait for this timeout to pass. The timeouts of connections and requests keep their defaults: on a busy
 machine a slow answer must not become a timeout, which is another error than the expected one."""
 

@@ -175,7 +175,8 @@ async def test_a_group_without_offsets_begins_at_from(
 async def test_topics_by_a_regular_expression(embedded: Kafka, group: tuple[str, ...]) -> None:
     for name in ("orders-a", "orders-b", "other-orders-a"):
         await embedded.create_topic(name, partitions=2)
-        await produce(embedded, name, name.encode())
+        async with Producer(embedded.bootstrap_servers) as producer:
+            await producer.send(name, name.encode())
     printed = await consume(embedded, "--regex", "orders-.*", "--until", "end", *group)
     assert sorted(printed.split()) == [b"orders-a", b"orders-b"]
 
@@ -183,7 +184,8 @@ async def test_topics_by_a_regular_expression(embedded: Kafka, group: tuple[str,
 async def test_a_group_continues_after_the_printed_records(embedded: Kafka, numbered: str) -> None:
     assert (await consume(embedded, numbered, "-g", "g", "-n", "4")).split() == [b"0", b"1", b"2", b"3"]
     assert (await consume(embedded, numbered, "-g", "g", "-n", "2")).split() == [b"4", b"5"]
-    await produce(embedded, numbered, b"10")
+    async with Producer(embedded.bootstrap_servers) as producer:
+        await producer.send(numbered, b"10")
     assert (await consume(embedded, numbered, "-g", "g", "--until", "end")).split() == [b"6", b"7", b"8", b"9", b"10"]
     assert await consume(embedded, numbered, "-g", "g", "--until", "end") == b""
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.errors import ErrorCode
+from tests.cases import seeds
 from tests.end_to_end.conftest import missing
 from tests.end_to_end.differential.running import (
     Excuse,
@@ -119,14 +120,18 @@ EXCEPTIONS = (
 )
 
 SEEDS = 75
+USUAL = 25
+"""The seeds from this one on are long: they run in ``make test-long``."""
 RUN = secrets.token_hex(3)
 """A part of all names, so that a broker can be used for several runs."""
 
 
-def seeds() -> range:
-    """The seeds that DIFFERENTIAL_SEEDS asks for."""
-    first, _, last = os.environ.get("DIFFERENTIAL_SEEDS", str(SEEDS)).rpartition(":")
-    return range(int(first or 0), int(last))
+def chosen_seeds() -> list[Any]:
+    """The seeds that DIFFERENTIAL_SEEDS asks for, which may be a bound or a range, such as ``100:200``."""
+    if (asked := os.environ.get("DIFFERENTIAL_SEEDS")) is None:
+        return seeds(SEEDS, usual=USUAL)
+    first, _, last = asked.rpartition(":")
+    return list(range(int(first or 0), int(last)))
 
 
 @pytest.fixture(scope="session")
@@ -158,7 +163,7 @@ async def embedded() -> AsyncIterator[Side]:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", chosen_seeds())
 async def test_the_embedded_broker_answers_as_kafka_does(embedded: Side, real: Side, seed: int) -> None:
     scenario = scenario_of(seed, f"d{RUN}-{seed}-")
     try:

@@ -156,6 +156,7 @@ async def test_leaders_move_while_records_are_sent(cluster: BreakableCluster, to
     await check(cluster, topics, flow)
 
 
+@pytest.mark.long
 async def test_single_requests_fail_among_others_that_do_not() -> None:
     """Only the embedded cluster can fail a single request, and handle the next one."""
     topics = Topics()
@@ -221,6 +222,7 @@ async def new_sends_are_acknowledged(writers: Sequence[Writer], lanes: Sequence[
         await asyncio.gather(*(probe(writer, lane) for writer in writers for lane in lanes))
 
 
+@pytest.mark.long
 async def test_a_broker_is_frozen_for_longer_than_records_may_wait(cluster: BreakableCluster, topics: Topics) -> None:
     delivery_timeout = 2 * cluster.session_timeout
     settings: dict[str, Any] = {"delivery_timeout": delivery_timeout, "request_timeout": delivery_timeout / 3}

@@ -79,7 +79,7 @@ def sums_of(rows: DataFrame) -> dict[str, Any]:
     return dict(found.asDict())
 
 
-@pytest.mark.parametrize("compression", ["none", "lz4"])
+@pytest.mark.parametrize("compression", [pytest.param("none", marks=pytest.mark.long), "lz4"])
 async def test_sums_over_all_rows_are_those_of_another_client(
     spark: SparkSession, kafka: Kafka, compression: str
 ) -> None:
@@ -180,6 +180,7 @@ async def test_options_choose_partitions_and_offsets(spark: SparkSession, kafka:
         await read(subscribe=topic, endingOffsets=offsets(p0=101, p1=-1, p2=-1))
 
 
+@pytest.mark.long
 async def test_tasks_are_split_and_combined_by_the_options(spark: SparkSession, kafka: Kafka) -> None:
     topic = await filled(kafka, count=300)
 
@@ -197,6 +198,7 @@ async def test_tasks_are_split_and_combined_by_the_options(spark: SparkSession, 
     assert await tasks(maxRecordsPerPartition=30) == (12, 300)
 
 
+@pytest.mark.long
 async def test_a_schema_with_some_columns_is_enough_and_a_wrong_one_is_refused(
     spark: SparkSession, kafka: Kafka
 ) -> None:
@@ -226,6 +228,7 @@ async def test_a_schema_with_some_columns_is_enough_and_a_wrong_one_is_refused(
             await on_spark(lambda schema=schema: read(schema).collect())  # type: ignore[misc]
 
 
+@pytest.mark.long
 async def test_offsets_beyond_the_log_are_an_error_unless_losses_are_allowed(
     spark: SparkSession, kafka: Kafka
 ) -> None:
@@ -243,6 +246,7 @@ async def test_offsets_beyond_the_log_are_an_error_unless_losses_are_allowed(
             await count(16, 5, **options)
 
 
+@pytest.mark.long
 async def test_mistakes_are_errors_at_load(spark: SparkSession, kafka: Kafka) -> None:
     async def complaint(**options: Any) -> str:
         with pytest.raises(AnalysisException) as raised:
@@ -325,6 +329,7 @@ async def test_200_partitions_are_read_by_one_task(spark: SparkSession, kafka: K
     assert rows.rdd.getNumPartitions() == 1
 
 
+@pytest.mark.long
 async def test_gaps_of_compaction_are_skipped(spark: SparkSession, cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("gaps", partitions=1, configs={"cleanup.policy": "compact", "segment.bytes": "1048576"})
     async with Producer(cluster.bootstrap_servers) as producer:
@@ -370,6 +375,7 @@ async def test_the_isolation_level_selects_transactions(
     await asyncio.to_thread(still_open.abort_transaction, 30)
 
 
+@pytest.mark.long
 async def test_deleted_records_are_an_error_or_a_warning(spark: SparkSession, kafka: Kafka) -> None:
     topic = await filled(kafka, partitions=1, count=100)
     async with Admin(kafka.bootstrap_servers) as admin:
@@ -426,6 +432,7 @@ async def test_a_query_survives_moved_leaders_and_restarted_brokers(
     assert len(rows) == len({(row.partition, row.offset) for row in rows}) == 30_000
 
 
+@pytest.mark.long
 async def test_the_format_is_found_by_spark_itself(spark: SparkSession, kafka: Kafka) -> None:
     """Spark looks up modules ``pyspark_*`` once per session; a second session does it again."""
     topic = await filled(kafka, count=30)

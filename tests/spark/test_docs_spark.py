@@ -18,6 +18,7 @@ from tests.spark.test_sink import found_here
 PAGE = ROOT / "docs" / "spark.md"
 
 
+@pytest.mark.long
 async def test_the_programs_run_as_printed(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

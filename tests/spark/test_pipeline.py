@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer, TopicPartition
@@ -109,6 +110,7 @@ async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_resta
     assert any(line.startswith("parquet batch 0: 9 rows in ") for line in lines)
 
 
+@pytest.mark.long
 async def test_a_stopped_pipeline_ends_between_two_batches_and_continues_there(
     cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -260,6 +260,7 @@ async def test_the_driver_reports_a_topic_created_again_once(
 # Whole queries, on workers that are used again.
 
 
+@pytest.mark.long
 async def test_every_action_of_a_batch_reads_the_topic_that_was_created_again(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

@@ -145,7 +145,7 @@ async def test_no_rows_write_no_records(kafka: Kafka, spark: SparkSession) -> No
     assert await values_in(kafka, topic, 1) == []
 
 
-@pytest.mark.parametrize("mode", ["append", "complete"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("complete", marks=pytest.mark.long)])
 async def test_streams_are_written_in_both_output_modes(
     kafka: Kafka, spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:

@@ -119,6 +119,7 @@ async def test_available_now_ends_at_the_ends_of_the_logs_at_its_start(
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(end["0"], end["1"])
 
 
+@pytest.mark.long
 async def test_a_killed_first_batch_is_read_again_from_its_start(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
@@ -150,6 +151,7 @@ async def test_a_killed_first_batch_is_read_again_from_its_start(
     assert await on_spark(lambda: written(spark, tmp_path)) == [(0, offset) for offset in range(10, 36)]
 
 
+@pytest.mark.long
 async def test_a_killed_first_batch_without_records_is_resumed_at_its_end(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
@@ -177,6 +179,7 @@ async def test_a_killed_first_batch_without_records_is_resumed_at_its_end(
     ]
 
 
+@pytest.mark.long
 async def test_a_checkpoint_of_sparks_own_connector_is_resumed(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
@@ -198,7 +201,7 @@ async def test_a_checkpoint_of_sparks_own_connector_is_resumed(
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(14, 14)
 
 
-@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("fail", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_records_deleted_while_a_query_is_stopped_are_never_lost_silently(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, fail: bool
 ) -> None:
@@ -230,6 +233,7 @@ async def test_records_deleted_while_a_query_is_stopped_are_never_lost_silently(
     assert found == [each for each in all_of(50, 50) if each not in lost]
 
 
+@pytest.mark.long
 async def test_partitions_that_are_added_are_read_from_their_beginning(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -39,6 +40,7 @@ def versions_of(cls: type[Any]) -> list[int]:
     return list(range(cls.versions.first, cls.versions.last + 1))
 
 
+@cache  # a strategy is expensive to make, and nested in many others
 def struct_in(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
     """Instances of ``cls`` that ``version`` can carry: fields that the version lacks have their defaults."""
     fields = {name: value_in(spec, version) for name, spec in cls.specs.items() if version in spec.versions}
@@ -72,6 +74,7 @@ def _present(spec: Spec, version: int) -> st.SearchStrategy[Any]:
     return NUMBERS[spec.wire]
 
 
+@cache
 def messages_in_some_version(cls: type[Any]) -> st.SearchStrategy[tuple[Any, int]]:
     """A message together with a version that can carry it."""
     return st.sampled_from(versions_of(cls)).flatmap(lambda v: st.tuples(struct_in(cls, v), st.just(v)))
