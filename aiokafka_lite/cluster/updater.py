@@ -12,6 +12,8 @@ Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-89
         unreachable; when none is left, all are reachable again. Silent brokers are hedged (``aio.hedged``).
 Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a
         request that does not ask for its topics.
+Rule 5: A large answer is merged in slices, between which other tasks run. The snapshot is replaced once, as a whole.
+        When a hint or another answer replaced it meanwhile, the answer is merged again, with the newer snapshot.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from ..protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataR
 from ..types import TopicPartition
 from .brokers import Brokers
 from .checks import check_metadata
-from .metadata import ClusterView, Endpoint, merge, merge_leader
+from .metadata import ClusterView, Endpoint, merge_leader, merging
 from .tickets import Tickets
 from .topics import MissingTopics, TrackedTopics
 
@@ -52,6 +54,9 @@ logger = logging.getLogger(__name__)
 
 TOPIC_IDLE = 300.0
 """Seconds after which a topic that is not used any more is no longer asked for (``TrackedTopics``)."""
+
+MERGES = 5
+"""The most times that an answer is merged in slices (rule 5). After that it is merged in one turn of the loop."""
 
 _PLACE = "metadata"
 """The place of metadata outages in ``Outages``."""
@@ -254,8 +259,31 @@ class Updater:
             return None
         check_metadata(response)
         self._brokers.mark_reachable(broker)
-        self._accept(response, ticket, asked, connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS))
+        reliable = connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS)
+        self._accept(await self._merge(response, asked, reliable), response, ticket, asked)
         return True
+
+    async def _merge(self, response: MetadataResponse, asked: set[str], epochs_reliable: bool) -> ClusterView:
+        """The next snapshot. When this returns, ``view`` is still the snapshot that it was made from (rule 5)."""
+        loop = asyncio.get_running_loop()
+        attempt, base = 0, self.view
+        while True:
+            attempt += 1
+            steps = merging(
+                base,
+                response,
+                asked=asked,
+                keep=self.tracked.names,
+                now=loop.time(),
+                epochs_reliable=epochs_reliable,
+            )
+            for view in steps:
+                if view is None and attempt <= MERGES:
+                    await asyncio.sleep(0)
+            if self.view is base:
+                assert view is not None
+                return view
+            base = self.view
 
     @property
     def _asks_for_all(self) -> bool:
@@ -269,18 +297,10 @@ class Updater:
             return wanted.union(self.tracked.names)
         return wanted.union(self.view.unsettled(self.tracked.names))
 
-    def _accept(self, response: MetadataResponse, ticket: int, asked: set[str], epochs_reliable: bool) -> None:
+    def _accept(self, view: ClusterView, response: MetadataResponse, ticket: int, asked: set[str]) -> None:
         now = asyncio.get_running_loop().time()
         if self._asks_for_all:
             self._last_refresh = now
-        view = merge(
-            self.view,
-            response,
-            asked=asked,
-            keep=self.tracked.names,
-            now=now,
-            epochs_reliable=epochs_reliable,
-        )
         self._outages.recovered(logger, _PLACE, "a broker answered a metadata request")
         changed = not view.same_as(self.view)
         if view.cluster_id != self.view.cluster_id and self.view.cluster_id is not None:

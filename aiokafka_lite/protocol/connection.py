@@ -13,9 +13,11 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -33,6 +35,9 @@ P = TypeVar("P")
 _REQUEST_HEADER = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 _LAST_CORRELATION_ID = 0x7FFFFFFF
+
+MAX_WITH_COLLECTION = 256 * 1024
+"""Bytes. Larger responses are decoded with the garbage collector paused. Those with records are few objects anyway."""
 
 
 class InFlight(NamedTuple, Generic[P]):
@@ -159,12 +164,30 @@ def decode_response(cls: type[Request[Any]], version: int, frame: Buffer, peer: 
         response: Response
         if cls is ApiVersionsRequest:
             response, end = decode_api_versions(frame, position, version)
-        else:
+        elif len(frame) < MAX_WITH_COLLECTION:
             response, end = decode_message(cls.response, version, frame, position)
+        else:
+            with _no_garbage_collection():
+                response, end = decode_message(cls.response, version, frame, position)
         _check_whole(cls.response, version, frame, end)
     except ProtocolError as error:
         raise ProtocolError(f"{peer} sent a response that cannot be decoded: {error}") from error
     return response
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Make objects without a search for garbage among them: there is none, and the searches take 2/3 of the time.
+
+    Metadata of 100,000 partitions is decoded in 0.1 s this way, and in 0.3 s without, in one turn of the loop.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _response_is_flexible(cls: type[Request[Any]], version: int) -> bool:

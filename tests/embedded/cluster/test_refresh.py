@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from aiokafka_lite.cluster import metadata
 from aiokafka_lite.cluster.metadata import ClusterView
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.faults import Fault
@@ -534,3 +536,62 @@ async def test_a_missing_topic_is_logged_once_and_so_is_its_creation(
         await cluster.create_topic("odrers", partitions=1)
         await client.topic("odrers")
         assert [record.getMessage() for record in caplog.records][1:] == ["topic 'odrers' exists now"]
+
+
+async def _turns_while(work: Awaitable[object], each: Callable[[], object]) -> int:
+    """The turns that another task gets until ``work`` is done; it calls ``each`` in each of them."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            each()
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    await work
+    counting.cancel()
+    return turns
+
+
+@pytest.fixture
+def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few hundred partitions count as a large answer."""
+    monkeypatch.setattr(metadata, "SLICE", 10)
+
+
+@simulated
+async def test_other_tasks_run_while_a_large_answer_is_merged_and_see_a_whole_snapshot(tiny_slices: None) -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.create_topic("small", partitions=1, replication_factor=1)
+        await cluster.create_topic("large", partitions=300, replication_factor=1)
+        await client.refresh()
+        usual = await _turns_while(client.topic("small"), lambda: None)
+        seen: set[int] = set()
+        turns = await _turns_while(
+            client.topic("large"),
+            lambda: seen.add(len(client.view.topics["large"].partitions) if "large" in client.view.topics else 0),
+        )
+        assert turns >= usual + 29
+        assert seen <= {0, 300}
+
+
+@simulated
+async def test_a_hint_that_comes_while_an_answer_is_merged_is_kept(tiny_slices: None) -> None:
+    async with cluster_and_client() as (cluster, client):
+        await cluster.create_topic("orders", partitions=300, replication_factor=1)
+        await client.topic("orders")
+        epoch = 0
+
+        def hint() -> None:
+            nonlocal epoch
+            epoch += 1
+            assert client.update_leader(ORDERS_0, 1, epoch)
+
+        await asyncio.sleep(1.0)  # the next request is not paced
+        await _turns_while(client.refresh(), hint)
+        found = client.view.partition(ORDERS_0)
+        assert found is not None
+        assert epoch > 29
+        assert found.leader_epoch == epoch

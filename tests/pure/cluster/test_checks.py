@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafka_lite.cluster.checks import MAX_LEADER_EPOCH, check_metadata, is_connectable
-from aiokafka_lite.cluster.metadata import ClusterView, merge, merge_leader
+from aiokafka_lite.cluster.metadata import ClusterView, merge_leader
 from aiokafka_lite.errors import ProtocolError
 from aiokafka_lite.protocol.codec import decode_message, encode_message
 from aiokafka_lite.protocol.messages import (
@@ -17,6 +17,7 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.protocol.messages.metadata import MAX_BROKERS, MAX_PARTITIONS
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.types import TopicPartition
+from tests.pure.cluster.snapshots import merge
 from tests.pure.cluster.test_metadata import ID_A, broker, known, partition, response, topic
 
 LAST = 2**31 - 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.cluster.metadata import ClusterView, merge, merge_leader
+from aiokafka_lite.cluster.metadata import SLICE, ClusterView, merge_leader, merging
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     MetadataResponse,
@@ -18,6 +18,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.types import Node, TopicPartition
+from tests.pure.cluster.snapshots import merge
 
 ID_A, ID_B = b"a" * 16, b"b" * 16
 ORDERS_0 = TopicPartition("orders", 0)
@@ -294,3 +295,17 @@ def test_hints_never_lower_an_epoch(story: list[tuple[int, int, int, bool]]) -> 
         else:
             view = merge_leader(view, ORDERS_0, leader, epoch, [Node(4, "h", 1)])
         assert (seen(view)[1] or 0) >= before
+
+
+@pytest.mark.parametrize("topics, partitions", [(1, 5 * SLICE), (SLICE, 5), (5 * SLICE, 0)])
+def test_a_large_answer_is_merged_in_slices(topics: int, partitions: int) -> None:
+    """The snapshot comes last, and whole."""
+    answer = response(
+        *(topic(*map(partition, range(partitions)), name=f"t{number}") for number in range(topics)),
+    )
+    *slices, view = merging(ClusterView(), answer, asked=None)
+    assert len(slices) >= 4
+    assert set(slices) == {None}
+    assert view is not None
+    assert len(view.topics) == topics
+    assert sum(len(each.partitions) for each in view.topics.values()) == topics * partitions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import struct
 from typing import Any
 
@@ -30,6 +31,8 @@ from aiokafka_lite.protocol.messages import (
     HeartbeatResponse,
     MetadataRequest,
     MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
     ProduceRequest,
 )
 from aiokafka_lite.protocol.schema import Request, Response
@@ -251,3 +254,28 @@ def test_a_frame_may_be_a_view() -> None:
     assert isinstance(parsed, ParsedRequest)
     response = MetadataResponse(brokers=[], topics=[])
     assert client.receive(memoryview(encode_response(parsed.header, response))[PREFIX:])[1] == response
+
+
+def test_a_large_response_is_decoded_without_a_garbage_collection() -> None:
+    """Collections among 100,000 new partitions would hold the event loop three times as long."""
+    partitions = [
+        MetadataResponsePartition(
+            error_code=0, partition_index=number, leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=[1, 2, 3]
+        )
+        for number in range(20_000)
+    ]
+    topic = MetadataResponseTopic(error_code=0, name="t", partitions=partitions)
+    client = ClientProtocol[str]("broker 1")
+    header = asked(client, MetadataRequest(topics=[]), 12)
+    frame = answer(header, MetadataResponse(brokers=[], topics=[topic]))
+    collections: list[str] = []
+    gc.callbacks.append(notice := lambda phase, _: collections.append(phase) if phase == "start" else None)
+    try:
+        _, response = client.receive(frame)
+        during = list(collections)
+    finally:
+        gc.callbacks.remove(notice)
+    assert isinstance(response, MetadataResponse)
+    assert len(response.topics[0].partitions) == 20_000
+    assert len(during) <= 1, "only the one after the response"
+    assert gc.isenabled()
