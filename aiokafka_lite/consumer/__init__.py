@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .deserializing import OnDeserializationError
     from .group_side import GroupMetadata
     from .handler import ConsumerGroupHandler
-    from .iteration import Batches, PartitionReader
+    from .iteration import ArrowBatches, Batches, PartitionReader
     from .offsets import OffsetAndTimestamp
     from .position import OnOffsetReset, ResetReason
     from .rebalance import RebalanceHandle, RebalanceListener
@@ -33,7 +33,7 @@ _HOMES = {
     "deserializing": ("OnDeserializationError",),
     "group_side": ("GroupMetadata",),
     "handler": ("ConsumerGroupHandler",),
-    "iteration": ("Batches", "PartitionReader"),
+    "iteration": ("ArrowBatches", "Batches", "PartitionReader"),
     "offsets": ("OffsetAndTimestamp",),
     "position": ("OnOffsetReset", "ResetReason"),
     "rebalance": ("RebalanceHandle", "RebalanceListener"),
@@ -41,6 +41,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "ArrowBatches",
     "Batch",
     "Batches",
     "BytesColumn",

@@ -18,12 +18,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from ..errors import ProtocolError
 from ..protocol.records import RecordBatch
+from ..protocol.records.columns import PackedBatch
 from ..types import TopicPartition
-from .fetched import AbortedTransactions, Chunk, decode
+from .fetched import AbortedTransactions, Chunk, corrupt, decode, is_hidden
 
 FetchedBatch = tuple[RecordBatch, AbortedTransactions | None]
 """A batch, and the aborted transactions of its answer; None when records of aborted transactions are wanted."""
+
+
+OFFSET_END = (1 << 63) - 1
+"""An offset after all others."""
 
 
 class Buffer:
@@ -99,6 +105,11 @@ class Buffer:
         self.bytes = self.records = 0
         self.end = self.start
 
+    def return_to(self, offset: int) -> None:
+        """Drop what was fetched; the next fetch and the next record are at ``offset``, which was delivered before."""
+        self.drop()
+        self.start = self.end = offset
+
     def add(self, batches: list[RecordBatch], aborted: AbortedTransactions | None) -> bool:
         """Append fetched batches. False if none of them reaches beyond ``end``."""
         appended = False
@@ -160,16 +171,45 @@ class Buffer:
 
     def pack(self) -> None:
         """Return the unpacked batch to the queue: a paused partition may wait for long, and packed it is smaller."""
-        if self.chunk is None or self._unpacked is None:
+        if self._unpacked is None:
             return
-        self.chunk.settle()
-        self.start = self.chunk.position
+        if self.chunk is not None:
+            self.chunk.settle()
+            self.start = self.chunk.position
         # The decoded rest is thrown away and decoded again later: time is cheaper than memory for a partition that
         # no caller reads.
         batch, aborted = self._unpacked
         self.chunk = self._rest = self._unpacked = None
         if self.start < batch.next_offset:
             self._append(batch, aborted, first=True)
+
+    def next_packed(self, max_records: int, max_bytes: int, *, check_crc: bool, max_size: int) -> list[PackedBatch]:
+        """Deliver batches as the broker sent them, without those that are hidden: about as many as the limits say.
+
+        Raises CorruptRecord for a batch with a wrong checksum, if no batch is before it.
+        """
+        self.pack()
+        taken: list[PackedBatch] = []
+        while self._batches and max_records > 0 and max_bytes > 0:
+            batch, aborted = self._batches[0]
+            try:
+                if check_crc:
+                    batch.verify_crc()
+                hidden = is_hidden(batch, aborted, max_size)
+            except ProtocolError as error:
+                if taken:
+                    break
+                raise corrupt(self._partition, self.start, str(error), batch) from error
+            self._batches.popleft()
+            self.bytes -= batch.size
+            self.records -= max(batch.count, 1)
+            if not hidden:
+                taken.append(PackedBatch(self._partition, batch, self.start, OFFSET_END))
+                # A compressed message of an old format does not say how many records it has.
+                max_records -= max(batch.count, 1)
+                max_bytes -= batch.size
+            self.start = batch.next_offset
+        return taken
 
     def take_batches(self) -> list[FetchedBatch]:
         """Deliver all batches as they came, to a reader that decodes by itself and never asks for chunks."""

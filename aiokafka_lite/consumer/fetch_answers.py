@@ -5,7 +5,8 @@ Everything here happens in one turn of the loop, for all partitions of an answer
 Invariants that once broke:
 
 - An answer counts only for a partition that is still assigned, still fetched from this broker, and whose position has
-  the version of the request.
+  the version of the request. The buffer must still end at the offset of the request: when a batch cannot be decoded,
+  what was fetched after it is dropped, and an answer in flight would leave a gap.
 - A truncation settles the reader first: a reader in the middle of a batch must not deliver the rest of it again.
 - ``OFFSET_OUT_OF_RANGE`` waits until the buffer is read. Resetting at once loses records that were fetched in time.
 - A hint about a new leader (KIP-951) is followed without a backoff: after a backoff it is often outdated.
@@ -84,7 +85,8 @@ class FetchAnswers:
                     continue
                 assigned = share.assigned
                 # The position may have moved while the request was in flight. The records belong to the old position.
-                if assigned.node_id != self._node_id or self._is_outdated(assigned, share.version):
+                is_outdated = self._is_outdated(assigned, share.version) or assigned.buffer.end != share.offset
+                if assigned.node_id != self._node_id or is_outdated:
                     # The broker has done its work, so this is not one of the empty answers after which the fetcher
                     # slows down.
                     anything = True

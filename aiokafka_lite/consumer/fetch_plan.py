@@ -10,7 +10,7 @@ Rules of this file:
 3. ``wanted`` of the session contains the partitions that are to be fetched now. Partitions that back off, are paused,
    or have enough data are not in it.
 4. Between a request and its answer no share changes, because only ``plan`` changes them. So ``find`` returns the
-   version of the position that the request was made for.
+   version of the position and the offset that the request was made for.
 """
 
 from __future__ import annotations
@@ -63,15 +63,17 @@ class FetchPlan:
 class Share:
     """What one partition adds to the plan. Owner: the planner. ``key`` is None unless the partition is fetched now.
 
-    ``version`` is that of the position: an answer to an older version is dropped.
+    ``version`` is that of the position, and ``offset`` the end of the buffer: an answer counts only if both are still
+    the same.
     """
 
-    __slots__ = ("assigned", "buffered", "is_full", "is_paused", "key", "version")
+    __slots__ = ("assigned", "buffered", "is_full", "is_paused", "key", "offset", "version")
 
     def __init__(self, assigned: AssignedPartition) -> None:
         self.assigned = assigned
         self.key: FetchKey | None = None
         self.version = 0
+        self.offset = -1
         self.buffered = 0
         self.is_paused = False
         self.is_full = False
@@ -177,6 +179,7 @@ class FetchPlanner:
         assigned = share.assigned
         buffer, position = assigned.buffer, assigned.position
         share.version = position.version
+        share.offset = buffer.end
         share.buffered = buffer.bytes
         share.is_paused = position.paused
         share.is_full = False

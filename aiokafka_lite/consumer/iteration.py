@@ -7,23 +7,31 @@ reader only after its last await: a cancelled read loses no record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import anyio
 
 from ..aio.service import ServiceState
 from ..arguments import check_wait, whole
 from ..arguments import partitions as checked_partitions
-from ..errors import IllegalStateError
+from ..errors import CorruptRecord, IllegalStateError
+from ..protocol.records.columns import ArrowDecoder, PackedBatch, column_names
 from ..types import K, Record, TopicPartition, V
 from .claim import ClaimReader
 from .columns import Batch
 from .consumer_core import ConsumerCore
 from .deserializing import Deserializing, Source
-from .reader import Cursor, SelectedPartitions
+from .fetched import corrupt
+from .reader import Cursor, Reader, SelectedPartitions
+
+if TYPE_CHECKING:
+    import pyarrow
+
+ARROW_BYTES = 4 << 20
+"""Packed bytes of the log in one Arrow record batch, at most, unless one batch of the log has more."""
 
 T = TypeVar("T")
 
@@ -80,16 +88,33 @@ class Batches:
         return self
 
     async def __anext__(self) -> Batch:
+        return await self.next(self._take)
+
+    def _take(self, reader: Reader) -> Batch | None:
+        return reader.take_batch(self._max_records)
+
+    async def next(self, take: Callable[[Reader], T | None]) -> T:
+        """The next batch, in the form that ``take`` makes."""
         core, reader = self._core, self._core.reader
         with core.reading(self):
             if self._timeout > 0 and not reader.is_full(self._max_records):
                 await self._fill()
             while await _may_read(core):
-                batch = reader.take_batch(self._max_records)
+                batch = take(reader)
                 if batch is not None:
                     return batch
                 await _until_closed(core, reader.wait())
         raise StopAsyncIteration
+
+    def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> ArrowBatches:
+        """Iterate over Arrow record batches instead, with the columns of ``Batch.to_arrow(columns, headers=headers)``.
+
+        No Python object is made for a record, so this is the cheapest way to read. Batches of the log are not split: a
+        record batch has about ``max_records`` rows. Raises ConfigurationError for an unknown column, and without NumPy
+        and pyarrow.
+        """
+        max_size = self._core.options.consumer.max_decompressed_size
+        return ArrowBatches(self, self._max_records, max_size, column_names(columns, headers=headers))
 
     async def _fill(self) -> None:
         """Wait until a batch is full, or the time is over."""
@@ -97,6 +122,37 @@ class Batches:
         with anyio.move_on_after(self._timeout):
             while not reader.is_full(self._max_records) and await _may_read(core):
                 await _until_closed(core, reader.wait(more=True))
+
+
+class ArrowBatches:
+    """The iteration over Arrow record batches that ``Batches.to_arrow`` returns."""
+
+    __slots__ = ("__weakref__", "_batches", "_decoder", "_max_records")
+
+    def __init__(self, batches: Batches, max_records: int, max_decompressed_size: int, columns: list[str]) -> None:
+        self._batches = batches
+        self._max_records = max_records
+        self._decoder = ArrowDecoder(
+            columns,
+            max_rows=max_records,
+            max_bytes=ARROW_BYTES,
+            max_decompressed_size=max_decompressed_size,
+            corrupt=_corrupt,
+        )
+
+    def __aiter__(self) -> Self:
+        aiter(self._batches)
+        return self
+
+    async def __anext__(self) -> pyarrow.RecordBatch:
+        return await self._batches.next(self._take)
+
+    def _take(self, reader: Reader) -> pyarrow.RecordBatch | None:
+        return reader.take_packed(self._max_records, ARROW_BYTES, self._decoder.decode)
+
+
+def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
+    return corrupt(packed.partition, max(packed.low, packed.batch.base_offset), reason, packed.batch)
 
 
 class PartitionReader(Generic[K, V]):

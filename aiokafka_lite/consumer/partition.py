@@ -17,6 +17,7 @@ Invariants that once broke:
 from __future__ import annotations
 
 from ..errors import KafkaError
+from ..protocol.records.columns import PackedBatch
 from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
 from .buffer import Buffer
@@ -178,6 +179,28 @@ class AssignedPartition:
             self.drop_buffer()
             raise failure
         return chunk
+
+    def next_packed(self, max_records: int, max_bytes: int, *, check_crc: bool, max_size: int) -> list[PackedBatch]:
+        """The batches to deliver next, as the broker sent them. Raises the failure that comes next, once."""
+        try:
+            taken = self.buffer.next_packed(max_records, max_bytes, check_crc=check_crc, max_size=max_size)
+        except KafkaError:
+            self.drop_buffer()
+            raise
+        self.replan()
+        if taken:
+            self.succeeded()
+        elif self.failure is not None and not self.buffer.has_data:
+            failure = self.failure
+            self.drop_buffer()
+            raise failure
+        return taken
+
+    def return_to(self, offset: int) -> None:
+        """Fetch again from ``offset`` on: the batch there could not be decoded."""
+        self.buffer.return_to(offset)
+        self.failure = None
+        self.replan()
 
     # Failures.
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
 
 from ..aio.retry import Backoff
 from ..config import ConsumerConfig
-from ..errors import KafkaError
+from ..errors import CorruptRecord, KafkaError
 from ..protocol.records import MAX_HEADERS
+from ..protocol.records.columns import PackedBatch
 from ..types import Record, TopicPartition
 from .columns import Batch, continues, joined, take
 from .fetched import Chunk
@@ -37,6 +39,8 @@ YIELD_BUDGET = 2_000
 """Records after which a read yields to the event loop although more are buffered: fetching ahead needs the loop."""
 
 NOTHING: Iterator[Record] = iter(())
+
+R = TypeVar("R")
 
 Only = Collection[TopicPartition] | None
 """The partitions to read from; None means all."""
@@ -202,6 +206,48 @@ class Reader:
             return None
         self._count(max_records - left + headers)
         return joined(batches)
+
+    def take_packed(self, max_records: int, max_bytes: int, decode: Callable[[list[PackedBatch]], R]) -> R | None:
+        """About ``max_records`` of one partition, made of whole batches by ``decode``; None if nothing is buffered.
+
+        ``decode`` raises CorruptRecord with the offset of the batch that it cannot decode. Raises as ``take``.
+        """
+        self.settle()
+        self.raise_error()
+        while (assigned := self._first_ready(None)) is not None:
+            self._turn_left = TURN
+            try:
+                packed = assigned.next_packed(
+                    max_records, max_bytes, check_crc=self._check_crc, max_size=self._max_size
+                )
+            except KafkaError:
+                self._back_off(assigned)
+                raise
+            made = self._decode(assigned, packed, decode) if packed else None
+            self._subscription.end_turn(assigned)
+            if assigned.wants_data:
+                self._on_room(assigned)
+            if made is not None:
+                return made
+        return None
+
+    def _decode(
+        self, assigned: AssignedPartition, packed: list[PackedBatch], decode: Callable[[list[PackedBatch]], R]
+    ) -> R:
+        try:
+            made = decode(packed)
+        except CorruptRecord as error:
+            offset = packed[0].low if error.offset is None else error.offset
+            assigned.return_to(offset)  # what was fetched after the batch is fetched again (rule 2)
+            packed = [each for each in packed if each.batch.next_offset <= offset]
+            if not packed:
+                self._back_off(assigned)
+                raise
+            made = decode(packed)  # the records before an error are returned first (rule 4)
+        self._count(sum(max(each.batch.count, 1) for each in packed))
+        if self._tracker is not None:
+            self._tracker.hand_out(assigned, packed[-1].batch.last_offset)
+        return made
 
     def peek(self, only: Only = None) -> tuple[AssignedPartition, Chunk] | None:
         """The next records and their partition, without taking them; None if there are none. Raises as ``take``."""

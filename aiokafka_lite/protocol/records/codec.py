@@ -367,6 +367,23 @@ def end_of_records(data: Buffer, count: int, position: int = 0) -> int:
     return position
 
 
+def record_starts(data: bytes, position: int, count: int, starts: list[int]) -> int:
+    """Append where each of ``count`` records begins; return where the last one ends. IndexError beyond ``data``."""
+    for _ in range(count):
+        starts.append(position)
+        length = data[position]
+        if length < 0x80:
+            position += 1 + (length >> 1)
+            continue
+        second = data[position + 1]
+        if second < 0x80:
+            position += 2 + (length >> 1 & 0x3F) + (second << 6)
+        else:
+            raw, position = read_raw_varint(data, position)
+            position += raw >> 1
+    return position
+
+
 def murmur2(data: Buffer) -> int:
     """The 32-bit murmur2 hash of ``data``, as in Kafka's Java client: a signed number."""
     size = len(data)

@@ -13,6 +13,7 @@ from aiokafka_lite.protocol.records.columns.read import (
     PackedBatch,
     arrow_types,
     bytes_column,
+    column_names,
     int64_array,
     to_arrow,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "arrow_types",
     "by_number",
     "bytes_column",
+    "column_names",
     "int64_array",
     "slices",
     "to_arrow",

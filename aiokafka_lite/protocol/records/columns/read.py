@@ -3,7 +3,8 @@
 Rules of this file:
 
 1. No Python object per record. The exceptions are headers, batches of the formats v0 and v1, and the start of each
-   record: only the length of a record says where the next one begins, so one small loop (``_walk``) finds the starts.
+   record: only the length of a record says where the next one begins, so one small loop
+   (``codec.record_starts``) finds the starts.
 2. NumPy reads a field of all records together; Arrow copies keys and values out of the packed bytes.
 3. Many batches, of several partitions, are decoded in one pass: a pass has a fixed cost, and most batches are small
    (``benchmarks/spark.py``).
@@ -26,8 +27,13 @@ from aiokafka_lite.arguments import must_be
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ProtocolError
 from aiokafka_lite.extras import extra
 from aiokafka_lite.protocol.records.batch import RecordBatch
-from aiokafka_lite.protocol.records.codec import MAX_HEADERS, SMALLEST_RECORD, TooManyHeaders, decode_headers
-from aiokafka_lite.protocol.records.varint import read_raw_varint
+from aiokafka_lite.protocol.records.codec import (
+    MAX_HEADERS,
+    SMALLEST_RECORD,
+    TooManyHeaders,
+    decode_headers,
+    record_starts,
+)
 from aiokafka_lite.types import Header, TimestampType, TopicPartition
 
 if TYPE_CHECKING:
@@ -110,12 +116,21 @@ def to_arrow(records: Columns, names: Sequence[str] | None = None, *, headers: b
     Raises ConfigurationError for an unknown column, and without pyarrow.
     """
     pa, types = extra("pyarrow"), arrow_types()
-    wanted = list(SPARK_COLUMNS if names is None else names) + (["headers"] if headers else [])
-    for name in wanted:
-        if name not in types:
-            raise ConfigurationError(must_be("columns", f"some of {', '.join(types)}", names))
+    wanted = column_names(names, headers=headers)
     arrays = [_FROM_LISTS[name](records, types[name]) for name in wanted]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, types[name]) for name in wanted]))
+
+
+def column_names(names: Sequence[str] | None, *, headers: bool) -> list[str]:
+    """The columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted.
+
+    Raises ConfigurationError for an unknown column.
+    """
+    wanted = list(SPARK_COLUMNS if names is None else names) + (["headers"] if headers else [])
+    for name in wanted:
+        if name not in READ_COLUMNS:
+            raise ConfigurationError(must_be("columns", f"some of {', '.join(READ_COLUMNS)}", names))
+    return wanted
 
 
 def _repeated(value: object, count: int, kind: Any) -> Any:
@@ -205,6 +220,23 @@ class ArrowDecoder:
 
     def __repr__(self) -> str:
         return f"<ArrowDecoder {','.join(self._names)} rows={self._rows}>"
+
+    def decode(self, batches: Sequence[PackedBatch]) -> pyarrow.RecordBatch | None:
+        """The records of these batches as one record batch; None if none of them is wanted.
+
+        Raises what ``corrupt`` makes for bytes that are not records; nothing is kept then.
+        """
+        try:
+            made = [each for packed in batches for each in self.add(packed)]
+            made += self.rest()
+        except BaseException:
+            self._batches, self._bodies = [], []
+            self._rows = self._bytes = 0
+            raise
+        if len(made) < 2:
+            return made[0] if made else None
+        whole: pyarrow.RecordBatch = extra("pyarrow").Table.from_batches(made).combine_chunks().to_batches()[0]
+        return whole
 
     def add(self, packed: PackedBatch) -> Iterator[pyarrow.RecordBatch]:
         """Add a batch, and give the record batches that are full. The other records wait for more, or for ``rest``.
@@ -344,7 +376,7 @@ class _PackedRecords:
         for each in self.batches:
             end = position + each.size
             try:
-                position = _walk(self.data, position, each.batch.count, starts.append)
+                position = record_starts(self.data, position, each.batch.count, starts)
             except (IndexError, CorruptRecord):
                 position = -1
             if position != end:
@@ -428,23 +460,6 @@ class _PackedRecords:
     def _refuse_row(self, record: int, reason: str) -> NoReturn:
         index = int(extra("numpy").searchsorted(self._firsts, record, "right")) - 1
         raise self._corrupt(self.batches[index], reason)
-
-
-def _walk(data: bytes, position: int, count: int, add: Callable[[int], None]) -> int:
-    """Add where each of ``count`` records begins; return where the last one ends. IndexError beyond ``data``."""
-    for _ in range(count):
-        add(position)
-        length = data[position]
-        if length < 0x80:
-            position += 1 + (length >> 1)
-            continue
-        second = data[position + 1]
-        if second < 0x80:
-            position += 2 + (length >> 1 & 0x3F) + (second << 6)
-        else:
-            raw, position = read_raw_varint(data, position)
-            position += raw >> 1
-    return position
 
 
 def _blob_column(records: _PackedRecords, sizes: Numbers, at: Numbers) -> Any:
