@@ -7,6 +7,7 @@ run, ``--trace`` prints the trace hash of each seed, and ``--exchanges`` every r
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import resource
@@ -28,6 +29,7 @@ MOST_SHRINKING = 60.0
 
 def main() -> int:
     options = _options()
+    gc.freeze()  # the modules: each seed ends with full collections
     began = time.monotonic()
     deadline = began + options.seconds if options.seconds else float("inf")
     ran, failed, virtual = 0, 0, 0.0

@@ -71,6 +71,13 @@ OLD_BUGS = (
         "        lacking = self._renumber\n",
         "        lacking = True\n",
     ),
+    OldBug(
+        "overtaking",
+        "without idempotence, a batch is written before an earlier one that has to be sent again",
+        "aiokafka_lite/producer/partition.py",
+        "self.in_flight >= (self._depth if self._pipelined else 1)",
+        "self.in_flight >= (self._depth if self._pipelined else 5 - 4 * self._idempotent)",
+    ),
 )
 
 

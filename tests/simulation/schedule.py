@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
 
 NODES = (1, 2, 3)
@@ -64,16 +65,41 @@ class Step:
         return f"after {self.after:g} s: {self.kind} {' '.join(parts)}".rstrip()
 
 
+class Theme(Enum):
+    """What the faults of a seed are about.
+
+    Few kinds of faults that meet the same requests find what a mixture of all kinds hides: one fault ends the state
+    that another one needs.
+    """
+
+    ALL = "all kinds of steps"
+    FEW = "a few kinds of steps, chosen by the seed"
+    WRITING = "steps that hit producers, which write in bursts"
+
+
+def theme(seed: int) -> Theme:
+    """The theme of a seed."""
+    return Random(seed ^ 0x7E3E).choice((Theme.ALL, Theme.FEW, Theme.WRITING))
+
+
 def schedule(seed: int) -> list[Step]:
     """The steps of a seed. The same seed always gives the same steps."""
     random = Random(seed)
-    return [_step(random) for _ in range(random.randrange(4, 28))]
+    kinds = _kinds(random, theme(seed))
+    return [_step(random, *random.choice(kinds)) for _ in range(random.randrange(4, 28))]
 
 
-def _step(random: Random) -> Step:
+def _kinds(random: Random, wanted: Theme) -> list[tuple[str, _Arguments]]:
+    """The kinds of steps of a theme, each as many times as its frequency says."""
+    steps = _WRITING_STEPS if wanted is Theme.WRITING else _STEPS
+    if wanted is Theme.FEW:
+        steps = random.sample(_STEPS, random.randrange(2, 7))
+    return [(kind, arguments) for times, kind, arguments in steps for _ in range(times)]
+
+
+def _step(random: Random, kind: str, arguments: _Arguments) -> Step:
     after = random.choice((0.0, 0.001, 0.05, 0.5, 2.0, 5.0))
-    kind = random.choice(_KINDS)
-    return Step(after, kind, **_ARGUMENTS.get(kind, _nothing)(random))
+    return Step(after, kind, **arguments(random))
 
 
 def _nothing(random: Random) -> dict[str, object]:
@@ -102,14 +128,24 @@ def _node_and(*amounts: float) -> Callable[[Random], dict[str, object]]:
 
 
 def _request(random: Random) -> dict[str, object]:
-    request = random.choice(tuple(CODES))
-    fault = random.choice(("disconnect", "apply_then_disconnect", "truncate", "delay", "drop", "fail", "fail"))
+    return _fault_of(random, random.choice(tuple(CODES)), fails=2)
+
+
+def _writing_request(random: Random) -> dict[str, object]:
+    return _fault_of(random, random.choice(("Produce", "Produce", "Produce", "InitProducerId", "Metadata")), fails=6)
+
+
+def _fault_of(random: Random, request: str, *, fails: int) -> dict[str, object]:
+    """A fault of a request. ``fails`` of ``fails + 5`` are error codes."""
+    fault = random.choice(("disconnect", "apply_then_disconnect", "truncate", "delay", "drop", *["fail"] * fails))
     if fault == "fail":
         fault = random.choice(CODES[request] or ("disconnect",))
     return {"request": request, "fault": fault, "amount": random.choice((0.0, 1.0, 7.0, 30.0))}
 
 
-_STEPS: tuple[tuple[int, str, Callable[[Random], dict[str, object]]], ...] = (
+_Arguments = Callable[[Random], dict[str, object]]
+
+_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
     # How often, what, and with what arguments.
     (9, "request", _request),
     (2, "cut_connections", _node_and(0, 1, 5, 40, 200, 1000)),
@@ -146,8 +182,21 @@ _STEPS: tuple[tuple[int, str, Callable[[Random], dict[str, object]]], ...] = (
     (1, "look_around", _nothing),
 )
 
-_KINDS = [kind for times, kind, _ in _STEPS for _ in range(times)]
-_ARGUMENTS = {kind: arguments for _, kind, arguments in _STEPS}
+_WRITING_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
+    (9, "request", _writing_request),
+    (2, "cut_connections", _node_and(0, 1, 5, 40, 200, 1000)),
+    (1, "repeat_answer", _node),
+    (2, "latency", _node_and(0.0, 0.02, 0.3, 2.0)),
+    (1, "kill", _node),
+    (1, "start", _nothing),
+    (1, "freeze", _node),
+    (1, "thaw", _nothing),
+    (2, "move_leader", _partition),
+    (1, "shrink_isr", _partition),
+    (1, "block_loop", _amount(0.2, 3.0, 15.0)),
+    (1, "cancel_send", _nothing),
+    (1, "add_partition", _nothing),
+)
 
 
 def shrink(steps: list[Step], fails: Callable[[list[Step]], bool]) -> list[Step]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from tests.end_to_end.history import Promises
+from tests.simulation.schedule import Theme, theme
 
 FIXED = "orders"
 """A topic whose partitions stay the same."""
@@ -59,8 +60,10 @@ class Workload:
 def workload(seed: int) -> Workload:
     """The workload of a seed. The same seed always gives the same workload."""
     random = Random(seed ^ 0x30B)
+    pauses = _BURSTS if theme(seed) is Theme.WRITING else _PAUSES
     return Workload(
-        tuple(_writer(random, name) for name in ("a", "b")), tuple(_group(random, number) for number in range(3))
+        tuple(_writer(random, name, pauses) for name in ("a", "b")),
+        tuple(_group(random, number) for number in range(3)),
     )
 
 
@@ -69,17 +72,22 @@ _GUARANTEES: tuple[tuple[dict[str, Any], Promises], ...] = (
     ({}, Promises()),
     ({}, Promises()),
     ({"idempotence": False}, Promises(once=False)),
+    ({"idempotence": False}, Promises(once=False)),
     ({"idempotence": False, "max_in_flight_requests_per_connection": 1}, Promises(once=False)),
     ({"acks": 1}, Promises(lossless=False, once=False)),
     ({"acks": 0}, Promises(lossless=False, once=False)),
 )
 
 
-def _writer(random: Random, name: str) -> WriterPlan:
+_PAUSES: tuple[tuple[float, ...], ...] = ((0.0, 0.01, 0.1, 0.5), (0.0, 0.0, 2.0), (0.05,))
+_BURSTS: tuple[tuple[float, ...], ...] = ((*[0.0] * 20, 2.0), (0.01,) * 20 + (2.0,), (0.05,))
+
+
+def _writer(random: Random, name: str, pauses: Sequence[tuple[float, ...]]) -> WriterPlan:
     settings, promises = random.choice(_GUARANTEES)
     settings = {
         "linger": random.choice((0.0, 0.02)),
-        "batch_size": random.choice((200, 5_000)),
+        "batch_size": random.choice((100, 200, 5_000)),
         "delivery_timeout": random.choice((6.0, 30.0, 120.0)),
         "compression": random.choice(("none", "none", "gzip")),
         **settings,
@@ -89,7 +97,7 @@ def _writer(random: Random, name: str) -> WriterPlan:
         settings=settings,
         promises=promises,
         call=random.choice(("send", "send", "put", "send_nowait")),
-        pauses=random.choice(((0.0, 0.01, 0.1, 0.5), (0.0, 0.0, 2.0), (0.05,))),
+        pauses=random.choice(pauses),
         user_code=random.choice(("", "", "serializer", "callback", "interceptor")),
     )
 

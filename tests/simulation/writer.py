@@ -78,7 +78,8 @@ class Writer:
         for number, partition in enumerate(self._world.partitions(), RECORDS):
             send = self.history.invoke(partition, f"{self.plan.name}-{number:06d}".encode())
             self._start(send)
-        await asyncio.sleep(PROBE_TIMEOUT)
+        if self._sends:
+            await asyncio.wait(list(self._sends), timeout=PROBE_TIMEOUT)
         for send in self.history.sends:
             if send.number >= RECORDS and send.outcome is not Outcome.ACKNOWLEDGED:
                 self._world.anomaly(f"{send}, {send.error!r}, although all faults ended {PROBE_TIMEOUT:g} s ago")
