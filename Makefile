@@ -58,6 +58,7 @@ help:
 build: .venv/.compile unbuild
 	@AIOKAFKA_LITE_PURE=0 .venv/bin/python setup.py --quiet build_ext --inplace >.venv/build.log 2>&1 \
 		|| { cat .venv/build.log; exit 1; }
+	@find aiokafka_lite -name '*.so' -exec touch {} + # a source may be newer than its object file, and have the same code
 	@.venv/bin/aiokafka-lite --version
 
 unbuild:

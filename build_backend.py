@@ -31,6 +31,21 @@ ROOT = Path(__file__).parent
 
 COMPILED_MODULES = (
     "aiokafka_lite/aio/byte_budget.py",
+    "aiokafka_lite/consumer/buffer.py",
+    "aiokafka_lite/consumer/fetched.py",
+    "aiokafka_lite/consumer/partition.py",
+    "aiokafka_lite/consumer/reader.py",
+    "aiokafka_lite/producer/accept.py",
+    "aiokafka_lite/producer/accumulator.py",
+    "aiokafka_lite/producer/batch.py",
+    "aiokafka_lite/producer/delivery.py",
+    "aiokafka_lite/producer/dispatch.py",
+    "aiokafka_lite/producer/partition.py",
+    "aiokafka_lite/producer/partition_batches.py",
+    "aiokafka_lite/producer/partitioner.py",
+    "aiokafka_lite/producer/producer_ids.py",
+    "aiokafka_lite/producer/record.py",
+    "aiokafka_lite/producer/topic.py",
     "aiokafka_lite/protocol/framing.py",
     "aiokafka_lite/protocol/records/batch.py",
     "aiokafka_lite/protocol/records/codec.py",
@@ -85,14 +100,10 @@ def extensions() -> list[Extension]:
 
 
 def outdated() -> list[str]:
-    """The modules in this directory that have changed since they were compiled in place."""
-    return [
-        source
-        for source in COMPILED_MODULES
-        for suffix in EXTENSION_SUFFIXES
-        if (compiled := (ROOT / source).with_suffix(suffix)).exists()
-        and compiled.stat().st_mtime < (ROOT / source).stat().st_mtime
-    ]
+    """The modules in this directory that have changed since `make build` compiled them in place."""
+    library = [path for suffix in EXTENSION_SUFFIXES for path in (ROOT / "aiokafka_lite").glob(f"*__mypyc{suffix}")]
+    built = max((path.stat().st_mtime for path in library), default=0.0)
+    return [module for module in COMPILED_MODULES if library and (ROOT / module).stat().st_mtime > built]
 
 
 def _pure() -> str:

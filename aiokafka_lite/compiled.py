@@ -9,9 +9,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from mypy_extensions import mypyc_attr as mypyc_attr
+else:
+    # Read by mypyc in the source. So nothing of mypy is installed with this package.
+    T = TypeVar("T")
+
+    def mypyc_attr(**attributes: object) -> Callable[[T], T]:
+        return lambda decorated: decorated
 
 SHARED_LIBRARY = "compiled__mypyc"
 """The extension module that has the code of all compiled modules."""

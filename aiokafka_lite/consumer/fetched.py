@@ -190,7 +190,9 @@ def decode(
             if len(chunk):
                 yield chunk
     except ProtocolError as error:
-        raise corrupt(partition, position, str(error), batch) from error
+        failure = corrupt(partition, position, str(error), batch)
+        failure.__cause__ = error  # compiled code ignores the "from" of a raise
+        raise failure from error
 
 
 def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size: int) -> bool:

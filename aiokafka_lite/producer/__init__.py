@@ -5,13 +5,8 @@ from .delivery import Delivery
 from .failures import FailedRecord, Failures
 from .interceptor import ProducerInterceptor, ProducerRecord
 from .metrics import BrokerMetrics, ProducerMetrics, TransactionMetrics
-from .partitioner import (
-    BrokerLoad,
-    DefaultPartitioner,
-    ExplicitPartitioner,
-    Partitioner,
-    RoundRobinPartitioner,
-)
+from .partitioner import DefaultPartitioner, ExplicitPartitioner, RoundRobinPartitioner
+from .partitioner_interface import BrokerLoad, Partitioner
 from .producer import Producer
 from .serializer import AsyncSerializer, BytesSerializer, IntSerializer, JsonSerializer, Serializer, StrSerializer
 from .transaction import Transaction

@@ -49,7 +49,8 @@ class Acceptor:
     """Makes a ``Delivery`` of the arguments of a send. ``clock`` returns seconds since the epoch.
 
     All calls take ``(topic, value, key, headers, partition, timestamp)`` as ``Producer.send`` does, and expect that the
-    producer runs.
+    producer runs. Topic, partition and timestamp are ``Any`` until they are checked: where this module is compiled, a
+    typed argument would raise a TypeError of Python instead of the error of the check.
     """
 
     def __init__(
@@ -82,12 +83,12 @@ class Acceptor:
     # Hot: this and what it calls run for each record.
     def accept_nowait(
         self,
-        topic: str,
+        topic: Any,
         value: object,
         key: object,
         headers: Headers,
-        partition: int | None,
-        timestamp: int | None,
+        partition: Any,
+        timestamp: Any,
     ) -> Delivery:
         """Accept a record now. Raises BufferFull if there is no room, IllegalStateError for async serializers."""
         if self._serialization.is_async:
@@ -100,12 +101,12 @@ class Acceptor:
     # Hot as well. Not ``async``, because a second coroutine for each record costs 0.3 µs.
     def accept(
         self,
-        topic: str,
+        topic: Any,
         value: object,
         key: object,
         headers: Headers,
-        partition: int | None,
-        timestamp: int | None,
+        partition: Any,
+        timestamp: Any,
     ) -> Delivery | Coroutine[Any, Any, Delivery]:
         """Accept a record. If it has to wait for room or for an async serializer, the result is a coroutine.
 
@@ -122,12 +123,12 @@ class Acceptor:
 
     def _prepare(
         self,
-        topic: str,
+        topic: Any,
         value: object,
         key: object,
         headers: Headers,
-        partition: int | None,
-        timestamp: int | None,
+        partition: Any,
+        timestamp: Any,
         is_serialized: bool = False,
     ) -> PreparedRecord:
         """Serialize and measure a record. ``is_serialized``: interceptors and serializers have run already."""
@@ -177,8 +178,10 @@ class Acceptor:
         # The constructor of a NamedTuple without the Python call around it: 150 ns instead of 260.
         return _new_tuple(PreparedRecord, (topic, key, value, headers, partition, timestamp, size + surplus, surplus))
 
-    def _surplus(self, topic: str, partition: int | None, size: int) -> int:
+    def _surplus(self, topic: Any, partition: Any, size: int) -> int:
         """The additional bytes of a record that will be pending, because its topic or partition is not known."""
+        if not isinstance(topic, str):
+            check_topic_name(topic)
         if partition is not None and type(partition) is not int:
             raise wrong_partition(topic, (), partition)
         return min(PENDING_OVERHEAD, self._budget.total - size)
@@ -249,7 +252,7 @@ class Acceptor:
         self._refused(record.topic, record.partition, error)
         return error
 
-    def _refused(self, topic: str, partition: int | None, error: BaseException) -> None:
+    def _refused(self, topic: Any, partition: Any, error: BaseException) -> None:
         """Notify the interceptors that a record was not accepted."""
         if self._interceptors is not None:
             if not isinstance(error, Exception):
@@ -260,12 +263,12 @@ class Acceptor:
 
     async def _accept_in_order(
         self,
-        topic: str,
+        topic: Any,
         value: object,
         key: object,
         headers: Headers,
-        partition: int | None,
-        timestamp: int | None,
+        partition: Any,
+        timestamp: Any,
     ) -> Delivery:
         """Accept a record with async serializers, behind the records of its topic whose calls began before."""
         self.check_writable()
@@ -340,7 +343,7 @@ def too_large(config: ProducerConfig, topic: str, size: int) -> RecordTooLarge:
     )
 
 
-def _fields(record: ProducerRecord) -> tuple[str, object, object, Headers, int | None, int | None]:
+def _fields(record: Any) -> tuple[Any, object, object, Headers, Any, Any]:
     return record.topic, record.value, record.key, record.headers, record.partition, record.timestamp
 
 

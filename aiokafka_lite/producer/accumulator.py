@@ -36,7 +36,8 @@ from .failures import FailureStreams
 from .metrics import Counters
 from .partition import PartitionProducer
 from .partition_batches import Sealed
-from .partitioner import CheckedPartitioner, Partitioner
+from .partitioner import CheckedPartitioner
+from .partitioner_interface import Partitioner
 from .producer_ids import ProducerIds
 from .record import PreparedRecord
 from .settle import Settlement

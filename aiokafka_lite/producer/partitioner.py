@@ -1,4 +1,4 @@
-"""Partitioners: they choose the partition of a record that names none."""
+"""Partitioners: they choose the partition of a record that names none. ``partitioner_interface`` is their interface."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import random as _random
 from collections.abc import Callable, Container
 from functools import lru_cache
 from operator import index
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..arguments import is_whole, must_be
 from ..cluster.metadata import ClusterView, TopicView
+from ..compiled import mypyc_attr
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..protocol.records import partition_for_key
 from .callbacks import RAISED, CallbackErrors
+from .partitioner_interface import BrokerLoad, Partitioner
 
 STICKY_BYTES = 32 * 1024
 """Bytes of records without a key that go to one partition before the next one is chosen: half of a full batch by
@@ -23,43 +25,6 @@ CACHED_KEYS = 4096
 
 CACHED_SIZE = 128
 """Bytes of the longest key that is cached. The cache takes about a megabyte at most."""
-
-
-class Partitioner(Protocol):
-    """Chooses partitions for records that name none. Runs in the event loop, so it must not block.
-
-    Each producer needs its own. An error of ``partition`` is raised by the send: a KafkaError unchanged, any other one
-    as the cause of an IllegalStateError. An error of ``on_new_batch`` is logged once per type, and harms no record.
-
-    Two more methods are optional. A producer calls them if the partitioner has them:
-
-     - ``use_load(load: BrokerLoad)``, when the producer starts: ``load`` reports how busy brokers are.
-     - ``on_topic_removed(topic: str)``, when the producer drops a topic that was idle for an hour: the partitioner can
-       drop its data about the topic.
-    """
-
-    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
-        """The partition for a record, from 0 up to the topic's count in ``view``."""
-        ...
-
-    def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """A batch of that partition, of ``size`` bytes, was sealed: the next record there begins a new one.
-
-        Called before the next record is given a partition, also for batches that were sealed when they were sent.
-        """
-        ...
-
-
-class BrokerLoad(Protocol):
-    """How busy brokers are, as this producer sees it."""
-
-    def queued(self, node_id: int) -> int:
-        """Bytes of sealed batches that wait for the broker, or for its answer."""
-        ...
-
-    def is_reachable(self, node_id: int) -> bool:
-        """False while connections to the broker fail."""
-        ...
 
 
 class _Idle:
@@ -77,6 +42,7 @@ class _Candidates(NamedTuple):
     by_leader: dict[int, list[int]]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DefaultPartitioner:
     """Chooses by the hash of the key, like Java's client; without a key, it is sticky.
 
@@ -169,6 +135,7 @@ class DefaultPartitioner:
         return cached.by_leader
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RoundRobinPartitioner:
     """Chooses the next partition with a leader for each record, and ignores keys. Batches become small."""
 
@@ -195,6 +162,7 @@ class RoundRobinPartitioner:
         self._next.pop(topic, None)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ExplicitPartitioner:
     """Refuses to choose: every record has to name its partition, else the send raises IllegalStateError."""
 
@@ -228,9 +196,9 @@ class CheckedPartitioner:
         except KafkaError:
             raise
         except RAISED as error:
-            raise IllegalStateError(
-                f"{self._name} could not choose a partition of topic {topic!r}: {error!r}"
-            ) from error
+            failure = IllegalStateError(f"{self._name} could not choose a partition of topic {topic!r}: {error!r}")
+            failure.__cause__ = error  # compiled code ignores the "from" of a raise
+            raise failure from error
         if number not in partitions:
             count = len(view.topics[topic].partitions)
             # Metadata may lack a partition in the middle. The hash of a key can choose it all the same.

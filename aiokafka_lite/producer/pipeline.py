@@ -32,7 +32,7 @@ from .dispatch import Dispatcher, ReadyQueue
 from .failures import FailureStreams
 from .interceptor import Interceptors
 from .metrics import Counters
-from .partitioner import Partitioner
+from .partitioner_interface import Partitioner
 from .producer_ids import ProducerIdAndEpoch, ProducerIds
 from .room import Room
 from .sender import Sender, SenderContext, Senders

@@ -27,7 +27,8 @@ from .delivery import Delivery
 from .failures import Failures, FailureStreams
 from .interceptor import Interceptors, ProducerInterceptor
 from .metrics import Counters, ProducerMetrics, snapshot
-from .partitioner import DefaultPartitioner, Partitioner
+from .partitioner import DefaultPartitioner
+from .partitioner_interface import Partitioner
 from .pipeline import Pipeline
 from .serializer import GivenSerializer, Headers, Serialization
 from .settings import ProducerSettings, configs

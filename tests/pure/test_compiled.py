@@ -6,11 +6,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import aiokafka_lite
 import build_backend
 from aiokafka_lite.compiled import COMPILED, SourceFinder
+from aiokafka_lite.producer.partitioner import (
+    CheckedPartitioner,
+    DefaultPartitioner,
+    ExplicitPartitioner,
+    RoundRobinPartitioner,
+)
 
 PRINT = (
     "import aiokafka_lite, aiokafka_lite.protocol.records.codec as codec;"
@@ -35,7 +43,9 @@ def test_the_compiled_modules_run_unless_the_environment_says_otherwise() -> Non
     assert run(PRINT, "0").stdout == "True False\n"
 
 
-@pytest.mark.skipif(COMPILED, reason="the modules are compiled here")
+@pytest.mark.skipif(
+    any(Path(aiokafka_lite.__path__[0]).glob("*__mypyc*")), reason="there are compiled modules here; `make unbuild`"
+)
 def test_a_compiled_build_that_is_required_and_missing_fails_the_import() -> None:
     assert run(PRINT, "").stdout == "False True\n"
     assert "AIOKAFKA_LITE_PURE=0 requires the compiled build" in run(PRINT, "0").stderr
@@ -71,3 +81,41 @@ def test_a_source_is_found_beside_an_extension_module_of_the_same_name(tmp_path:
     assert found.origin == str(tmp_path / "module.py")
     assert SourceFinder("package").find_spec("other.module", [str(tmp_path)]) is None
     assert SourceFinder("package").find_spec("package.absent", [str(tmp_path)]) is None
+
+
+SUBCLASSED = [
+    "Admin",
+    "Consumer",
+    "ConsumerGroup",
+    "ConsumerGroupHandler",
+    "Deserializer",
+    "EmbeddedCluster",
+    "IntDeserializer",
+    "IntSerializer",
+    "JsonDeserializer",
+    "JsonSerializer",
+    "Partitioner",
+    "Producer",
+    "ProducerInterceptor",
+    "RebalanceListener",
+    "Serializer",
+    "StrDeserializer",
+    "StrSerializer",
+]
+
+
+@pytest.mark.parametrize("name", SUBCLASSED)
+def test_public_classes_can_be_subclassed(name: str) -> None:
+    base = getattr(aiokafka_lite, name)
+    made = type(f"My{name}", (base,), {"close": lambda self: "mine", "__init__": lambda self: None})
+    assert made().close() == "mine"
+
+
+@pytest.mark.parametrize("base", [DefaultPartitioner, RoundRobinPartitioner, ExplicitPartitioner])
+def test_methods_of_a_users_partitioner_are_called_instead_of_those_of_its_base(base: type[Any]) -> None:
+    class Mine(base):  # type: ignore[misc]
+        def partition(self, topic: str, key: bytes | None, value: bytes | None, view: object) -> int:
+            return 3
+
+    view: Any = None
+    assert CheckedPartitioner(Mine()).choose("t", None, None, view, {3: None}) == 3

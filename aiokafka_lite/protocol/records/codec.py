@@ -25,10 +25,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from ...errors import CorruptRecord
 from ...types import Header
 from .varint import ENCODINGS, read_raw_varint, read_raw_varlong
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # where this module is compiled, a number without an object
 
 Buffer = bytes | bytearray | memoryview
 Headers = Iterable[tuple[str, bytes | None]]
@@ -168,21 +172,28 @@ def _encode_headers(headers: Headers) -> bytes:
 
 def decode_records(  # noqa: C901 - the varint is unrolled, see the header
     data: bytes,
-    position: int,
+    start: int,
     count: int,
     base_offset: int,
     base_timestamp: int,
     append_time: int | None = None,
     first_delta: int = 0,
 ) -> tuple[RecordColumns, int]:
-    """Decode up to ``count`` records at ``position``; return them and the position after the last one.
+    """Decode up to ``count`` records at ``start``; return them and the position after the last one.
 
     There are fewer than ``count``, at least one, if the next record would bring the headers above ``MAX_HEADERS``.
     ``append_time`` replaces all timestamps (log-append time). ``first_delta`` is the smallest allowed offset delta of
     the first record: 0 at the start of a batch. Deltas must increase; compaction leaves gaps. Raises CorruptRecord for
     malformed records, and for a first record with too many headers. Every number in the columns fits in 64 bits.
     """
-    first_position, headers_left = position, MAX_HEADERS
+    first_position, headers_left = start, MAX_HEADERS
+    # Compiled, these never become objects. Numbers that may have more than 63 bits are an int: ``long`` and all sums
+    # with the batch's base.
+    position: i64 = start
+    index: i64
+    raw: i64
+    high: i64
+    end: i64
     offsets: list[int] = []
     timestamps: list[int] = []
     keys: list[bytes | None] = []
@@ -190,8 +201,8 @@ def decode_records(  # noqa: C901 - the varint is unrolled, see the header
     headers_by_index: dict[int, tuple[Header, ...]] = {}
     names: dict[bytes, str] = {}
     add_offset, add_timestamp, add_key, add_value = offsets.append, timestamps.append, keys.append, values.append
-    size = len(data)
-    expected = first_delta << 1  # the next offset delta, in zigzag form as in the record
+    size: i64 = len(data)
+    expected: i64 = first_delta << 1  # the next offset delta, in zigzag form as in the record
     try:
         for index in range(count):
             raw = data[position]
@@ -207,16 +218,16 @@ def decode_records(  # noqa: C901 - the varint is unrolled, see the header
             end = position + (raw >> 1) if not raw & 1 else -1
             position += 1  # attributes
 
-            raw = data[position]
+            long = data[position]
             position += 1
-            if raw > 0x7F:
+            if long > 0x7F:
                 high = data[position]
                 if high > 0x7F:
-                    raw, position = read_raw_varlong(data, position - 1)
+                    long, position = read_raw_varlong(data, position - 1)
                 else:
-                    raw = raw & 0x7F | high << 7
+                    long = long & 0x7F | high << 7
                     position += 1
-            add_timestamp(base_timestamp + ((raw >> 1) ^ -(raw & 1)))
+            add_timestamp(base_timestamp + ((long >> 1) ^ -(long & 1)))
 
             raw = data[position]
             position += 1
@@ -230,7 +241,8 @@ def decode_records(  # noqa: C901 - the varint is unrolled, see the header
             if raw != expected and (raw < expected or raw & 1):
                 raise CorruptRecord(f"record {index} of a batch has a lower offset than the record before it")
             expected = raw + 2
-            add_offset(base_offset + (raw >> 1))
+            delta: int = raw >> 1
+            add_offset(base_offset + delta)
 
             raw = data[position]
             position += 1
@@ -246,9 +258,9 @@ def decode_records(  # noqa: C901 - the varint is unrolled, see the header
                     raise CorruptRecord(f"record {index} of a batch has a key of negative length")
                 add_key(None)
             else:
-                start = position
+                begin = position
                 position += raw >> 1
-                add_key(data[start:position])
+                add_key(data[begin:position])
 
             raw = data[position]
             position += 1
@@ -264,9 +276,9 @@ def decode_records(  # noqa: C901 - the varint is unrolled, see the header
                     raise CorruptRecord(f"record {index} of a batch has a value of negative length")
                 add_value(None)
             else:
-                start = position
+                begin = position
                 position += raw >> 1
-                add_value(data[start:position])
+                add_value(data[begin:position])
 
             raw = data[position]
             if raw:
@@ -386,9 +398,10 @@ def record_starts(data: bytes, position: int, count: int, starts: list[int]) -> 
 
 def murmur2(data: Buffer) -> int:
     """The 32-bit murmur2 hash of ``data``, as in Kafka's Java client: a signed number."""
-    size = len(data)
+    size: i64 = len(data)
     tail = size & ~3
-    hashed = 0x9747B28C ^ size
+    hashed: i64 = 0x9747B28C ^ size  # 32 bits, and the multiplier has 31: a product fits in an i64
+    word: i64
     words = _WORDS[size >> 2] if size < 4 * len(_WORDS) else Struct(f"<{size >> 2}I")
     for word in words.unpack_from(data):
         word = word * 0x5BD1E995 & 0xFFFFFFFF

@@ -1,0 +1,47 @@
+"""The interface of partitioners, which users implement, and of the load that they may ask for.
+
+A module of its own, because it is not compiled: a class of Python cannot inherit from a compiled protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..cluster.metadata import ClusterView
+
+
+class Partitioner(Protocol):
+    """Chooses partitions for records that name none. Runs in the event loop, so it must not block.
+
+    Each producer needs its own. An error of ``partition`` is raised by the send: a KafkaError unchanged, any other one
+    as the cause of an IllegalStateError. An error of ``on_new_batch`` is logged once per type, and harms no record.
+
+    Two more methods are optional. A producer calls them if the partitioner has them:
+
+     - ``use_load(load: BrokerLoad)``, when the producer starts: ``load`` reports how busy brokers are.
+     - ``on_topic_removed(topic: str)``, when the producer drops a topic that was idle for an hour: the partitioner can
+       drop its data about the topic.
+    """
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
+        """The partition for a record, from 0 up to the topic's count in ``view``."""
+        ...
+
+    def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
+        """A batch of that partition, of ``size`` bytes, was sealed: the next record there begins a new one.
+
+        Called before the next record is given a partition, also for batches that were sealed when they were sent.
+        """
+        ...
+
+
+class BrokerLoad(Protocol):
+    """How busy brokers are, as this producer sees it."""
+
+    def queued(self, node_id: int) -> int:
+        """Bytes of sealed batches that wait for the broker, or for its answer."""
+        ...
+
+    def is_reachable(self, node_id: int) -> bool:
+        """False while connections to the broker fail."""
+        ...
