@@ -143,7 +143,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
     log = directory / "spark.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aiokafka_lite.cli", "pipeline", *arguments),
+            *(sys.executable, "-m", "aiokafka_lite", "pipeline", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),

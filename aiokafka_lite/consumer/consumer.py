@@ -24,6 +24,7 @@ from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
 from ..config import GroupConfig
 from ..errors import ConfigurationError
+from ..method_names import CONSUMER, explain
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
@@ -409,6 +410,9 @@ class Consumer(Component, Generic[K, V]):
         there are none, the iteration waits. ``batches().to_arrow()`` iterates over Arrow record batches.
         """
         return Batches(self._core, max_records, timeout)
+
+
+explain(Consumer, CONSUMER)
 
 
 def _checked_assignment(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -17,6 +17,7 @@ from ..arguments import INT64_MAX, check_methods, check_timeout, whole
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..errors import BrokerError, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, SerializationError
+from ..method_names import PRODUCER, explain
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
 from ..types import Compression, RecordMetadata
@@ -410,6 +411,9 @@ class Producer(TransactionCalls, Component):
     def __repr__(self) -> str:
         buffered = 0 if self._pipeline is None else self._pipeline.room.budget.used
         return f"<Producer {self._client.config.client_id} {self.state.name} buffered={buffered}>"
+
+
+explain(Producer, PRODUCER)
 
 
 def _state_of(name: str, view: ClusterView) -> str:

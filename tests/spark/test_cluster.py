@@ -94,7 +94,7 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
             await until_logged(tmp_path / str(number) / "log", "Successfully registered with master")
         program = await processes.enter_async_context(
             running(
-                *(sys.executable, "-m", "aiokafka_lite.cli", "pipeline", "--master", f"spark://{master}"),
+                *(sys.executable, "-m", "aiokafka_lite", "pipeline", "--master", f"spark://{master}"),
                 *("-b", cluster.bootstrap_servers, "--topic", "orders", "--event-time", "at", "--window", "1 hour"),
                 *("--schema", "city STRING, cents BIGINT, at TIMESTAMP", "--group-by", "city"),
                 *("--aggregate", "sum(cents) AS cents", "--to-topic", "by-city", "--to-parquet", f"{tmp_path}/out"),

@@ -29,7 +29,7 @@ async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) ->
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "PYTHONWARNINGS": "ignore"}
     with (directory / "log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aiokafka_lite.cli", "pipeline"),
+            *(sys.executable, "-m", "aiokafka_lite", "pipeline"),
             *("-b", cluster.bootstrap_servers, "--topic", "orders"),
             *("--schema", "cents INT, at TIMESTAMP", "--event-time", "at", "--window", "1 minute"),
             *("--to-parquet", f"{directory}/out", "--checkpoint", f"{directory}/checkpoint"),
