@@ -8,7 +8,7 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help build unbuild demo test test-fast test-long fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench docs clean
+.PHONY: help build unbuild demo test test-fast test-long fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -24,7 +24,8 @@ help:
 	@echo "make soak-real    random faults on three real brokers for MINUTES=10"
 	@echo "make old-bugs     puts old bugs back, one at a time; the simulation has to find each of them"
 	@echo "make lint         ruff, house rules (words, sizes, import circles), mypy, import-linter"
-	@echo "make bench        the benchmarks        make docs   the documentation, in site/"
+	@echo "make bench        beside other clients, on real Kafka, compiled; writes benchmarks/RESULTS.md and charts; BENCH=--quick"
+	@echo "make bench-parts  the benchmarks of the parts      make docs   the documentation, in site/"
 
 # One stamp per purpose, so that a command installs only what it uses.
 .venv/bin/python:
@@ -124,7 +125,11 @@ soak-real: .venv/.development
 old-bugs: .venv/.development
 	@nice .venv/bin/python -m tests.simulation.old_bugs
 
-bench: .venv/.bench
+# For example BENCH=--quick, or BENCH='--only consume'.
+bench: .venv/.bench build
+	@.venv/bin/python -m benchmarks.bench $(BENCH)
+
+bench-parts: .venv/.bench
 	@.venv/bin/python -m benchmarks
 
 docs: .venv/.docs

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__main__", "checkouts", "compare", "kafka", "spark_peers"}
+NOT_BENCHMARKS = {"__main__", "bench", "checkouts", "compare", "kafka", "report", "spark_peers", "stopwatch", "worker"}
 
 
 def main() -> None:

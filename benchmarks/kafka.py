@@ -16,6 +16,7 @@ from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from benchmarks.compare import Table, in_turn, tabulate
+from benchmarks.stopwatch import Stopwatch as Stopwatch
 from tests.real.releases import NEWEST, wanted
 from tests.real.servers import Servers, Unavailable
 
@@ -26,16 +27,6 @@ KEYS = [b"key-%05d" % number for number in range(1000)]
 C = TypeVar("C")
 Timed = tuple[float, float]
 """Wall and CPU seconds."""
-
-
-class Stopwatch:
-    """Wall and CPU seconds of this process since it was made."""
-
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def read(self) -> Timed:
-        return time.perf_counter() - self._wall, time.process_time() - self._cpu
 
 
 @contextmanager

@@ -1,0 +1,592 @@
+"""One candidate of ``make bench``, in a process of its own: ``python -m benchmarks.worker '{"client": ..., ...}'``.
+
+The job is a JSON object (``Job``); the result is the last line of the output, a JSON object as well. The values are
+made, and producers are connected, before the clock starts. Consumers connect after it, for the second time in the
+process. CPU is that of this process with all its threads. Each client has the settings that ``SETTINGS`` lists, which
+are the same for all where they mean the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.stopwatch import Stopwatch
+
+BATCH = 1 << 20
+MESSAGE_LIMIT = 1_048_588  # the default of brokers (message.max.bytes)
+BUFFER = 64 << 20
+LINGER = 0.005
+
+SETTINGS = f"""\
+- All producers: acks=all, idempotent, murmur2 partitions of keys, batches of up to {BATCH >> 10} KiB, linger
+  {LINGER * 1000:g} ms for throughput and 0 for awaited sends, {BUFFER >> 20} MiB of records in memory (aiokafka has
+  no such limit).
+- confluent-kafka `Producer`: `poll(0)` after each 1,000 records, `batch.num.messages` and
+  `queue.buffering.max.messages` 1,000,000. For awaited sends a thread polls, and `call_soon_threadsafe` settles a
+  future for each send.
+- confluent-kafka `AIOProducer`: for awaited sends `batch_size` is a tenth of the number of senders and
+  `buffer_timeout` 5 ms, and a task polls all the time; with its defaults a lone awaited send would take a second. In
+  bulk its defaults.
+- aiokafka: its C extensions are used.
+- All consumers: no group, assigned partitions, read_uncommitted, checksums verified (confluent-kafka needs
+  `check.crcs`), the defaults of each client otherwise: each asks for up to 1 MiB of a partition at a time.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to measure. ``senders`` is the number of tasks that each await their sends; 0 is for all at once."""
+
+    client: str
+    servers: str
+    topic: str
+    partitions: int
+    count: int
+    size: int
+    keyed: bool = False
+    compression: str = "none"
+    senders: int = 0
+    uvloop: bool = False
+
+    def values(self) -> list[bytes]:
+        """Different values, about half of whose bytes are random; at most 32 MiB together."""
+        source = random.Random(7)
+        number = max(1, min(1000, self.count, (32 << 20) // self.size))
+        half = self.size // 2
+        word = b'{"order": 12345, "customer": "C-0042", "amount": 99.50, "currency": "EUR"}'
+        filler = (word * (self.size // len(word) + 1))[: self.size - half]
+        return [filler + source.randbytes(half) for _ in range(number)]
+
+
+KEYS = [b"key-%05d" % number for number in range(1000)]
+
+Result = dict[str, float]
+
+
+# aiokafka_lite.
+
+
+def our_producer(job: Job) -> Any:
+    from aiokafka_lite import Producer
+
+    return Producer(
+        job.servers,
+        acks="all",
+        batch_size=BATCH,
+        max_request_size=MESSAGE_LIMIT,
+        buffer_memory=BUFFER,
+        linger=0 if job.senders else LINGER,
+        compression=job.compression,  # type: ignore[arg-type]
+    )
+
+
+async def _with_our_producer(job: Job, work: Callable[[Any], Awaitable[None]]) -> Result:
+    async with our_producer(job) as producer:
+        await producer.partitions_for(job.topic)
+        await producer.send(job.topic, b"first")  # the first one gets a producer id
+        watch = Stopwatch()
+        await work(producer)
+        return watch.result()
+
+
+async def our_deliveries(job: Job) -> Result:
+    """``send_nowait``, and then each record's own delivery is awaited."""
+    from aiokafka_lite import BufferFull
+
+    values, count, topic = job.values(), job.count, job.topic
+    number = len(values)
+
+    async def work(producer: Any) -> None:
+        deliveries = []
+        send, add = producer.send_nowait, deliveries.append
+        for index in range(count):
+            key = KEYS[index % 1000] if job.keyed else None
+            while True:
+                try:
+                    add(send(topic, values[index % number], key=key))
+                    break
+                except BufferFull:
+                    await producer.drain()
+            if index % 1000 == 999:
+                await asyncio.sleep(0)
+        await producer.flush()
+        for delivery in deliveries:
+            await delivery
+
+    return await _with_our_producer(job, work)
+
+
+async def our_flush(job: Job) -> Result:
+    """``send_nowait`` without a look at the deliveries, and ``flush``."""
+    from aiokafka_lite import BufferFull
+
+    values, count, topic = job.values(), job.count, job.topic
+    number = len(values)
+
+    async def work(producer: Any) -> None:
+        send = producer.send_nowait
+        for index in range(count):
+            key = KEYS[index % 1000] if job.keyed else None
+            while True:
+                try:
+                    send(topic, values[index % number], key=key)
+                    break
+                except BufferFull:
+                    await producer.drain()
+            if index % 1000 == 999:
+                await asyncio.sleep(0)
+        await producer.flush()
+        if failed := producer.metrics().records_failed:
+            raise RuntimeError(f"{failed} records failed")
+
+    return await _with_our_producer(job, work)
+
+
+def _all_values(job: Job) -> tuple[list[bytes], list[bytes] | None]:
+    values = job.values()
+    every = [values[index % len(values)] for index in range(job.count)]
+    return every, [KEYS[index % 1000] for index in range(job.count)] if job.keyed else None
+
+
+async def our_send_many(job: Job) -> Result:
+    values, keys = _all_values(job)
+
+    async def work(producer: Any) -> None:
+        await producer.send_many(job.topic, values, keys=keys)
+
+    return await _with_our_producer(job, work)
+
+
+async def our_send_arrow(job: Job) -> Result:
+    import pyarrow
+
+    values, keys = _all_values(job)
+    columns = {"value": pyarrow.array(values, pyarrow.binary())}
+    if keys is not None:
+        columns["key"] = pyarrow.array(keys, pyarrow.binary())
+    table = pyarrow.table(columns)
+
+    async def work(producer: Any) -> None:
+        await producer.send_arrow(job.topic, table)
+
+    return await _with_our_producer(job, work)
+
+
+async def our_senders(job: Job) -> Result:
+    async with our_producer(job) as producer:
+        await producer.partitions_for(job.topic)
+        values = job.values()
+        return await senders(job, lambda index: producer.send(job.topic, values[index % len(values)]))
+
+
+def _our_consumer(read: Callable[[Any, int], Awaitable[None]]) -> Callable[[Job], Awaitable[Result]]:
+    async def run(job: Job) -> Result:
+        from aiokafka_lite import Consumer, TopicPartition
+
+        async with Consumer(
+            job.servers, isolation_level="read_uncommitted", auto_offset_reset="earliest"
+        ) as consumer:
+            watch = Stopwatch()
+            consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
+            await read(consumer, job.count)
+            return watch.result()
+
+    return run
+
+
+async def _iterates(consumer: Any, left: int) -> None:
+    async for _ in consumer:
+        left -= 1
+        if left == 0:
+            return
+
+
+async def _polls(consumer: Any, left: int) -> None:
+    while left > 0:
+        left -= len(await consumer.poll(500, timeout=10.0))
+
+
+async def _takes_batches(consumer: Any, left: int) -> None:
+    async for batch in consumer.batches(5000):
+        for _value in batch.values:
+            left -= 1
+        if left <= 0:
+            return
+
+
+async def _takes_arrow(consumer: Any, left: int) -> None:
+    async for batch in consumer.batches(50_000).to_arrow():
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+# confluent-kafka.
+
+
+def _librdkafka(job: Job) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": job.servers,
+        "acks": "all",
+        "enable.idempotence": True,
+        "batch.size": BATCH,
+        "batch.num.messages": 1_000_000,
+        "message.max.bytes": MESSAGE_LIMIT,
+        "linger.ms": 0 if job.senders else LINGER * 1000,
+        "partitioner": "murmur2_random",
+        "compression.type": job.compression,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": BUFFER >> 10,
+    }
+
+
+def confluent_callback(job: Job) -> Result:
+    """``produce`` with a delivery callback for each record."""
+    left = job.count
+
+    def delivered(error: object, message: object) -> None:
+        nonlocal left
+        if error is not None:
+            raise RuntimeError(error)
+        left -= 1
+
+    result = _confluent_produces(job, {"on_delivery": delivered})
+    if left:
+        raise RuntimeError(f"{left} records were not delivered")
+    return result
+
+
+def confluent_no_callback(job: Job) -> Result:
+    """``produce`` and ``flush``: nothing says which record failed."""
+    return _confluent_produces(job, {})
+
+
+def _confluent_produces(job: Job, options: dict[str, Any]) -> Result:
+    from confluent_kafka import Producer
+
+    values, count, topic = job.values(), job.count, job.topic
+    number = len(values)
+    producer = Producer(_librdkafka(job))
+    producer.produce(topic, b"first")
+    producer.flush()
+    watch = Stopwatch()
+    for index in range(count):
+        key = KEYS[index % 1000] if job.keyed else None
+        while True:
+            try:
+                producer.produce(topic, values[index % number], key, **options)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if index % 1000 == 999:
+            producer.poll(0)
+    if producer.flush():
+        raise RuntimeError("records are left")
+    return watch.result()
+
+
+def confluent_produce_batch(job: Job) -> Result:
+    from confluent_kafka import Producer
+
+    values, keys = _all_values(job)
+    producer = Producer(_librdkafka(job))
+    producer.produce(job.topic, b"first")
+    producer.flush()
+    watch = Stopwatch()
+    for start in range(0, job.count, 5000):
+        part = values[start : start + 5000]
+        if keys is None:
+            messages: list[dict[str, Any]] = [{"value": value} for value in part]
+        else:
+            messages = [{"value": value, "key": key} for value, key in zip(part, keys[start : start + 5000])]
+        while (taken := producer.produce_batch(job.topic, messages)) < len(messages):
+            messages = messages[taken:]
+            producer.poll(0.01)
+    if producer.flush():
+        raise RuntimeError("records are left")
+    return watch.result()
+
+
+async def confluent_senders(job: Job) -> Result:
+    """A thread polls, as confluent-kafka's example for asyncio does."""
+    from confluent_kafka import Producer
+
+    loop = asyncio.get_running_loop()
+    producer = Producer(_librdkafka(job))
+    producer.list_topics(job.topic, 10)
+    stopped = threading.Event()
+
+    def poll() -> None:
+        while not stopped.is_set():
+            producer.poll(0.1)
+
+    poller = threading.Thread(target=poll, daemon=True)
+    poller.start()
+    values = job.values()
+
+    def send(index: int) -> Awaitable[object]:
+        promise: asyncio.Future[object] = loop.create_future()
+
+        def delivered(error: object, message: object) -> None:
+            loop.call_soon_threadsafe(promise.set_result, message)
+
+        producer.produce(job.topic, values[index % len(values)], on_delivery=delivered)
+        return promise
+
+    try:
+        return await senders(job, send)
+    finally:
+        stopped.set()
+        poller.join()
+
+
+def _aio_producer(job: Job) -> Any:
+    from confluent_kafka.aio import AIOProducer
+
+    if not job.senders:
+        return AIOProducer(_librdkafka(job))
+    return AIOProducer(_librdkafka(job), batch_size=max(1, job.senders // 10), buffer_timeout=0.005)
+
+
+async def aio_producer_bulk(job: Job) -> Result:
+    values, keys = _all_values(job)
+    producer = _aio_producer(job)
+    await producer.list_topics(job.topic, 10)
+    watch = Stopwatch()
+    futures = []
+    for index, value in enumerate(values):
+        futures.append(await producer.produce(job.topic, value, None if keys is None else keys[index]))
+    await producer.flush()
+    await asyncio.gather(*futures)
+    result = watch.result()
+    await producer.close()
+    return result
+
+
+async def aio_producer_senders(job: Job) -> Result:
+    producer = _aio_producer(job)
+    await producer.list_topics(job.topic, 10)
+    values = job.values()
+
+    async def poll() -> None:
+        while True:
+            await producer.poll(0.1)
+
+    async def send(index: int) -> None:
+        await (await producer.produce(job.topic, values[index % len(values)]))
+
+    poller = asyncio.create_task(poll())
+    try:
+        return await senders(job, send)
+    finally:
+        poller.cancel()
+        await asyncio.wait([poller])
+        await producer.close()
+
+
+def _confluent_consumes(job: Job, many: bool) -> Result:
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as Place
+
+    settings = {
+        "bootstrap.servers": job.servers,
+        "group.id": "benchmark",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_uncommitted",
+        "check.crcs": True,
+    }
+    consumer = Consumer(settings)
+    watch = Stopwatch()
+    consumer.assign([Place(job.topic, number, 0) for number in range(job.partitions)])
+    left = job.count
+    while left > 0:
+        if many:
+            for message in consumer.consume(min(5000, left), timeout=10.0):
+                message.value()
+                left -= 1
+        elif (message := consumer.poll(10.0)) is not None:
+            message.value()
+            left -= 1
+    result = watch.result()
+    consumer.close()
+    return result
+
+
+def confluent_consume(job: Job) -> Result:
+    return _confluent_consumes(job, many=True)
+
+
+def confluent_poll(job: Job) -> Result:
+    return _confluent_consumes(job, many=False)
+
+
+# aiokafka.
+
+
+def _their_producer(job: Job) -> Any:
+    import aiokafka
+
+    return aiokafka.AIOKafkaProducer(
+        bootstrap_servers=job.servers,
+        acks="all",
+        enable_idempotence=True,
+        max_batch_size=BATCH,
+        max_request_size=MESSAGE_LIMIT,
+        linger_ms=0 if job.senders else int(LINGER * 1000),
+        compression_type=None if job.compression == "none" else job.compression,
+    )
+
+
+async def aiokafka_bulk(job: Job) -> Result:
+    values, keys = _all_values(job)
+    producer = _their_producer(job)
+    await producer.start()
+    await producer.send_and_wait(job.topic, b"first")
+    watch = Stopwatch()
+    futures = []
+    for index, value in enumerate(values):
+        futures.append(await producer.send(job.topic, value, key=None if keys is None else keys[index]))
+    await producer.flush()
+    for future in futures:
+        await future
+    result = watch.result()
+    await producer.stop()
+    return result
+
+
+async def aiokafka_senders(job: Job) -> Result:
+    producer = _their_producer(job)
+    await producer.start()
+    values = job.values()
+    try:
+        return await senders(job, lambda index: producer.send_and_wait(job.topic, values[index % len(values)]))
+    finally:
+        await producer.stop()
+
+
+async def _aiokafka_reads(job: Job, many: bool) -> Result:
+    import aiokafka
+
+    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=job.servers, auto_offset_reset="earliest")
+    await consumer.start()
+    watch = Stopwatch()
+    consumer.assign([aiokafka.TopicPartition(job.topic, number) for number in range(job.partitions)])
+    left = job.count
+    if many:
+        while left > 0:
+            found = await consumer.getmany(timeout_ms=10_000, max_records=5000)
+            left -= sum(map(len, found.values()))
+    else:
+        async for _ in consumer:
+            left -= 1
+            if left == 0:
+                break
+    result = watch.result()
+    await consumer.stop()
+    return result
+
+
+async def aiokafka_getmany(job: Job) -> Result:
+    return await _aiokafka_reads(job, many=True)
+
+
+async def aiokafka_iterates(job: Job) -> Result:
+    return await _aiokafka_reads(job, many=False)
+
+
+READERS = {
+    "async for",
+    "poll",
+    "batches",
+    "to_arrow",
+    "confluent consume",
+    "confluent poll",
+    "aiokafka getmany",
+    "aiokafka async for",
+}
+
+
+# All clients.
+
+
+async def senders(job: Job, send: Callable[[int], Awaitable[object]]) -> Result:
+    """Tasks that each await one send after the other. Seconds of a send: the median and the 99th percentile."""
+    for index in range(min(50, job.count)):
+        await send(index)  # connects, and warms up
+    times: list[float] = []
+
+    async def sender(first: int) -> None:
+        for index in range(first, job.count, job.senders):
+            began = time.perf_counter()
+            await send(index)
+            times.append(time.perf_counter() - began)
+
+    watch = Stopwatch()
+    await asyncio.gather(*(sender(first) for first in range(job.senders)))
+    result = watch.result()
+    times.sort()
+    return {**result, "p50": times[len(times) // 2], "p99": times[min(len(times) - 1, int(len(times) * 0.99))]}
+
+
+CLIENTS: dict[str, Callable[[Job], Any]] = {
+    "deliveries": our_deliveries,
+    "send_nowait": our_flush,
+    "send_many": our_send_many,
+    "send_arrow": our_send_arrow,
+    "send": our_senders,
+    "async for": _our_consumer(_iterates),
+    "poll": _our_consumer(_polls),
+    "batches": _our_consumer(_takes_batches),
+    "to_arrow": _our_consumer(_takes_arrow),
+    "confluent callback": confluent_callback,
+    "confluent no callback": confluent_no_callback,
+    "confluent produce_batch": confluent_produce_batch,
+    "confluent senders": confluent_senders,
+    "confluent consume": confluent_consume,
+    "confluent poll": confluent_poll,
+    "AIOProducer": aio_producer_bulk,
+    "AIOProducer senders": aio_producer_senders,
+    "aiokafka": aiokafka_bulk,
+    "aiokafka senders": aiokafka_senders,
+    "aiokafka getmany": aiokafka_getmany,
+    "aiokafka async for": aiokafka_iterates,
+}
+
+
+def run(job: Job) -> Result:
+    work = CLIENTS[job.client]
+
+    def once(job: Job) -> Result:
+        result: Result = asyncio.run(work(job)) if asyncio.iscoroutinefunction(work) else work(job)
+        return result
+
+    if job.client in READERS:  # imports and codecs are not measured; a producer's first record does the same
+        once(replace(job, count=min(job.count, 100)))
+    return once(job)
+
+
+def main() -> None:
+    job = Job(**json.loads(sys.argv[1]))
+    if job.uvloop:
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    result = run(job)
+    if job.client in ("deliveries", "batches", "send"):
+        from aiokafka_lite import COMPILED
+
+        result["compiled"] = COMPILED
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
