@@ -70,6 +70,11 @@ class FramedStream(asyncio.BufferedProtocol):
         """Whether there is no transport: it is not connected yet, or lost."""
         return self._transport is None or self._lost.is_set()
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether ``write`` raises ConnectionLost."""
+        return self._transport is None or self._transport.is_closing()
+
     def write(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the parts one after another. They must not change afterwards: the transport may still hold them.
 

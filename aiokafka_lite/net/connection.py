@@ -140,6 +140,11 @@ class Connection:
         return self._is_open and not self._retiring
 
     @property
+    def is_free(self) -> bool:
+        """Whether a request leaves at once: it is ready, the broker does not throttle, the transport is not closing."""
+        return self._is_open and not self._retiring and not self._requests.throttled_until and not self._wire.is_closing
+
+    @property
     def gone(self) -> bool:
         """Whether it has no transport: it is not connected yet, or the transport is closed."""
         return self._wire.gone

@@ -8,6 +8,7 @@ from .metrics import BrokerMetrics, ProducerMetrics, TransactionMetrics
 from .partitioner import DefaultPartitioner, ExplicitPartitioner, RoundRobinPartitioner
 from .partitioner_interface import BrokerLoad, Partitioner
 from .producer import Producer
+from .results import SendResults
 from .serializer import AsyncSerializer, BytesSerializer, IntSerializer, JsonSerializer, Serializer, StrSerializer
 from .transaction import Transaction
 
@@ -30,6 +31,7 @@ __all__ = [
     "ProducerMetrics",
     "ProducerRecord",
     "RoundRobinPartitioner",
+    "SendResults",
     "Serializer",
     "StrSerializer",
     "Transaction",

@@ -151,7 +151,7 @@ class Acceptor:
                     value, headers = serialize(self._serialization.value, topic, "value", value, headers)
                 size += len(value)
             if headers:
-                size += _size_of_headers(headers)
+                size += size_of_headers(headers)
             if size > self._largest:
                 raise too_large(self._config, topic, size)
             if self._small_batches:
@@ -347,5 +347,6 @@ def _fields(record: Any) -> tuple[Any, object, object, Headers, Any, Any]:
     return record.topic, record.value, record.key, record.headers, record.partition, record.timestamp
 
 
-def _size_of_headers(headers: tuple[Header, ...]) -> int:
+def size_of_headers(headers: tuple[Header, ...]) -> int:
+    """The bytes that the headers of a record hold of ``buffer_memory``."""
     return sum(HEADER_OVERHEAD + 3 * len(name) + (0 if data is None else len(data)) for name, data in headers)

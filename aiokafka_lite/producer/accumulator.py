@@ -27,6 +27,7 @@ from ..cluster.metadata import ClusterView
 from ..cluster.topics import check_topic_name
 from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
+from ..protocol.records import RecordLists
 from ..protocol.records.columns import EncodedRecords
 from .batch import Batch, BatchFactory
 from .bulk import Chooser
@@ -159,6 +160,29 @@ class Accumulator:
                 self._dispatcher.offer(partition)
         return batch, position
 
+    def append_lists(
+        self, topic: TopicProducer, number: int | None, lists: RecordLists, charges: list[int], start: int, stop: int
+    ) -> tuple[Batch, int, int]:
+        """Add records from ``start`` up to ``stop`` to one batch: ``batch``, ``index`` of the first one, ``count``.
+
+        ``count`` is at least 1, and less than asked for if the batch is full. A partition is chosen if ``number`` is
+        None. ``charges`` has, for each record, what the records up to it hold of ``buffer_memory``.
+        """
+        while True:
+            if self._sealed:
+                self._report_sealed()
+            chosen = self._choose(topic.name, None, None, self._view, topic.partitions) if number is None else number
+            partition = topic.partitions.get(chosen)
+            if partition is None:
+                raise wrong_partition(topic.name, topic.partitions, chosen)
+            batch, index, count = partition.append_lists(lists, charges, start, stop)
+            if batch is not None:
+                if index == 0:
+                    self._begun(topic, partition, batch, True)
+                    self._dispatcher.begun(partition, batch)
+                return batch, index, count
+            self._dispatcher.offer(partition)
+
     def append_encoded(self, topic: TopicProducer, number: int | None, records: EncodedRecords, size: int) -> Batch:
         """Add encoded records as a batch of their own. A partition is chosen if ``number`` is None.
 
@@ -189,6 +213,13 @@ class Accumulator:
             (name, number), size = self._sealed.popleft()
             if name in self._view.topics:
                 self._partitioner.batch_sealed(name, number, size, self._view)
+
+    def partitions_of_keys(self, topic: TopicProducer, keys: list[bytes]) -> list[int] | None:
+        """The partition of each key; None if a partitioner of the user chooses, or if metadata lacks one of them."""
+        if not self._partitioner.is_default:
+            return None
+        numbers = self._partitioner.of_keys(keys, len(self._view.topics[topic.name].partitions))
+        return numbers if topic.partitions.keys() >= set(numbers) else None
 
     def chooser(self, topic: TopicProducer) -> Chooser | None:
         """Chooses a partition for a key and a value; None if keys go by their hash, so that columns need no calls."""

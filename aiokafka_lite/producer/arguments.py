@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
-from itertools import repeat, zip_longest
+from collections.abc import Iterable, Sized
+from itertools import islice
 
 from ..arguments import shown
 from ..errors import SerializationError
 
-_MISSING = object()
 
+class ValuesAndKeys:
+    """The values of a call and their keys, taken in pieces. ``keys`` is None if no record has a key.
 
-def pairs_of(topic: str, values: Iterable[object], keys: Iterable[object] | None) -> Iterator[tuple[object, object]]:
-    """Each value with its key. Raises SerializationError for other types and for different lengths.
-
-    A difference in length is detected before anything is sent if both have a length, else when one of them ends.
+    Raises SerializationError for other types, and for different lengths if both have a length.
     """
-    for name, given in (("values", values), ("keys", keys if keys is not None else ())):
-        if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
+
+    __slots__ = ("_error", "_keys", "_taken", "_topic", "_values")
+
+    def __init__(self, topic: str, values: Iterable[object], keys: Iterable[object] | None) -> None:
+        for name, given in (("values", values), ("keys", keys if keys is not None else ())):
+            if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
+                raise SerializationError(
+                    f"{name} for topic {topic!r} must be an iterable with one item per record, got {shown(given)}"
+                )
+        if keys is not None and isinstance(values, Sized) and isinstance(keys, Sized) and len(values) != len(keys):
             raise SerializationError(
-                f"{name} for topic {topic!r} must be an iterable with one item per record, got {shown(given)}"
+                f"values and keys for topic {topic!r} must have the same length, got {len(values)} values and"
+                f" {len(keys)} keys; use None for a record without a key"
             )
-    if keys is None:
-        return zip(values, repeat(None))
-    if isinstance(values, Sized) and isinstance(keys, Sized) and len(values) != len(keys):
-        raise SerializationError(
-            f"values and keys for topic {topic!r} must have the same length, got {len(values)} values and {len(keys)}"
-            " keys; use None for a record without a key"
+        self._topic = topic
+        self._values = iter(values)
+        self._keys = None if keys is None else iter(keys)
+        self._taken = 0
+        self._error: BaseException | None = None
+
+    def take(self, count: int) -> tuple[list[object], list[object] | None]:
+        """The next values, at most ``count``, and their keys. No value is left if there is none.
+
+        An error of an iterable, or SerializationError when one of them ends first, is raised by the call after the
+        values before it were returned.
+        """
+        if self._error is not None:
+            raise self._error
+        values: list[object] = []
+        keys: list[object] | None = None if self._keys is None else []
+        try:
+            values.extend(islice(self._values, count))
+            if keys is not None and self._keys is not None:
+                keys.extend(islice(self._keys, len(values)))
+                if len(keys) == len(values) < count:
+                    keys.extend(islice(self._keys, 1))
+        except BaseException as error:  # noqa: BLE001 - raised by the next call
+            self._error = error
+        if keys is not None and len(keys) != len(values):
+            both = min(len(keys), len(values))
+            if self._error is None:
+                self._error = self._lengths_differ(self._taken + both, len(keys) > len(values))
+            del keys[both:], values[both:]
+        self._taken += len(values)
+        if self._error is not None and not values:
+            raise self._error
+        return values, keys
+
+    def _lengths_differ(self, number: int, more_keys: bool) -> SerializationError:
+        more, fewer = ("keys", "values") if more_keys else ("values", "keys")
+        return SerializationError(
+            f"values and keys for topic {self._topic!r} must have the same length, got {number} {fewer} and more"
+            f" {more}; the first {number} records are sent"
         )
-    return _zip_strictly(topic, values, keys)
-
-
-def _zip_strictly(topic: str, values: Iterable[object], keys: Iterable[object]) -> Iterator[tuple[object, object]]:
-    for number, (value, key) in enumerate(zip_longest(values, keys, fillvalue=_MISSING)):
-        if value is _MISSING or key is _MISSING:
-            more, fewer = ("keys", "values") if value is _MISSING else ("values", "keys")
-            raise SerializationError(
-                f"values and keys for topic {topic!r} must have the same length, got {number} {fewer} and more {more};"
-                f" the first {number} records are sent"
-            )
-        yield value, key

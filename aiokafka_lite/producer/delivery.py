@@ -21,6 +21,8 @@ from .callbacks import RAISED, CallbackErrors
 
 logger = logging.getLogger(__name__)
 
+_new_tuple = tuple.__new__  # the constructor of a NamedTuple without the Python call around it
+
 UNKNOWN_OFFSET = -1
 """The offset of a written record that the broker did not report: acks=0, or a duplicate of an old batch."""
 
@@ -210,6 +212,34 @@ class BatchResult:
                 function()
 
 
+async def settled(results: Iterable[BatchResult], on_move: Callable[[], None] = lambda: None) -> None:
+    """Wait until all results are settled, and those that their records moved to. ``on_move`` is called after a move.
+
+    Errors do not count as observed: ``BatchResult.observe`` says that.
+    """
+    waiting = list(results)
+    while waiting:
+        result = waiting.pop()
+        if not result.settled:
+            waiter = result.wait()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                result.stop_waiting(waiter)
+                raise
+        if result.moved is not None:
+            waiting.extend(dict.fromkeys(place for place, _ in result.moved))
+            on_move()
+
+
+def metadata_of(result: BatchResult, index: int, timestamp: int, key_size: int, value_size: int) -> RecordMetadata:
+    """The metadata of the record at ``index`` of a delivered result. ``timestamp`` is that of the record."""
+    if result.log_append_time >= 0:
+        timestamp = result.log_append_time
+    offset = result.base_offset if result.base_offset < 0 else result.base_offset + index
+    return _new_tuple(RecordMetadata, (result.topic, result.partition, offset, timestamp, key_size, value_size))
+
+
 class Delivery:
     """The promise of one record. Await it for the record's ``RecordMetadata``, or for the error that the record had.
 
@@ -237,6 +267,11 @@ class Delivery:
         self._timestamp = timestamp
         self._key_size = key_size
         self._value_size = value_size
+
+    @property
+    def batch_result(self) -> BatchResult:
+        """The result of the group that the record is in now."""
+        return self._follow()
 
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
@@ -319,9 +354,7 @@ class Delivery:
             _errors.log(f"the callback {name} of Delivery.report", error)
 
     def _metadata(self, result: BatchResult) -> RecordMetadata:
-        timestamp = self._timestamp if result.log_append_time < 0 else result.log_append_time
-        offset = result.base_offset if result.base_offset < 0 else result.base_offset + self._index
-        return RecordMetadata(result.topic, result.partition, offset, timestamp, self._key_size, self._value_size)
+        return metadata_of(result, self._index, self._timestamp, self._key_size, self._value_size)
 
     def _follow(self) -> BatchResult:
         while (moved := self._result.moved) is not None:

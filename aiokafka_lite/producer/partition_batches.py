@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from ..protocol.records import RecordLists
 from ..protocol.records.columns import EncodedRecords
 from ..types import TopicPartition
 from .batch import Batch, BatchFactory
@@ -110,6 +111,29 @@ class PartitionBatches:
         batch.due = sent_at is not None and not self._is_fresh(batch, None)
         self.open = batch
         return batch
+
+    def append_lists(
+        self, lists: RecordLists, charges: list[int], start: int, stop: int
+    ) -> tuple[Batch | None, int, int]:
+        """Add records from ``start`` up to ``stop`` to one batch, as many as it takes: ``batch``, ``index``, ``count``.
+
+        ``index`` is the place of the first one. ``batch`` is None if the open batch took none; it is sealed then.
+        ``charges`` is as in ``Accumulator.append_lists``.
+        """
+        batch = self.open
+        if batch is None:
+            batch = self._batches.new(self.topic_partition, self._now())
+        elif batch.due and not self._is_fresh(batch, None):
+            self.seal()
+            return None, 0, 0
+        index = batch.builder.count
+        count = batch.builder.append_lists(lists, start, stop)
+        if not count:
+            self.seal()
+            return None, 0, 0
+        batch.reserved += charges[start + count - 1] - (charges[start - 1] if start else 0)
+        self.open = batch
+        return batch, index, count
 
     def append_encoded(self, records: EncodedRecords, size: int) -> Appended:
         """Add a sealed batch of encoded records behind all others. ``size`` is what they hold of ``buffer_memory``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random as _random
 from collections.abc import Callable, Container
 from functools import lru_cache
+from itertools import repeat
 from operator import index
 from typing import NamedTuple
 
@@ -85,6 +86,11 @@ class DefaultPartitioner:
             return self._cached(key, count) if len(key) <= CACHED_SIZE else partition_for_key(key, count)
         sticky = self._sticky.get(topic, count)
         return sticky if sticky < count else self._switch(topic, view)
+
+    def of_keys(self, keys: list[bytes], count: int) -> list[int]:
+        """The partition of each key, of ``count`` partitions, without a call of Python code for a cached key."""
+        short = max(map(len, keys), default=0) <= CACHED_SIZE
+        return list(map(self._cached if short else partition_for_key, keys, repeat(count)))
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
         if self._sticky.get(topic) != partition:
@@ -207,6 +213,11 @@ class CheckedPartitioner:
                     f"{self._name} chose partition {number} of topic {topic!r}, which has {count} partitions"
                 )
         return number
+
+    def of_keys(self, keys: list[bytes], count: int) -> list[int]:
+        """The partition of each key, of ``count``. Only for the default partitioner."""
+        assert isinstance(self._partitioner, DefaultPartitioner)
+        return self._partitioner.of_keys(keys, count)
 
     def batch_sealed(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
         """A batch was sealed. An exception is logged, because it would fail another record's send."""

@@ -25,9 +25,10 @@ from ..errors import IllegalStateError, KafkaError, KafkaTimeout, ProtocolError,
 from ..protocol.messages import InitProducerIdRequest
 from .accept import Acceptor
 from .accept_arrow import ArrowAcceptor
+from .accept_many import ManyAcceptor
 from .accumulator import Accumulator
 from .batch import BatchFactory
-from .delivery import BatchResult, FailureLog
+from .delivery import FailureLog, settled
 from .dispatch import Dispatcher, ReadyQueue
 from .failures import FailureStreams
 from .interceptor import Interceptors
@@ -111,9 +112,17 @@ class Pipeline:
         self.acceptor = Acceptor(
             self.accumulator, self.settlement, self.room, config, serialization, interceptors, clock, service
         )
-        self.arrow_acceptor = ArrowAcceptor(
-            self.accumulator, self.room, batches, config, clock, service, self.acceptor
+        self.many_acceptor = ManyAcceptor(
+            self.acceptor,
+            self.accumulator,
+            self.room,
+            config,
+            clock,
+            service,
+            on_refused=self.record_refused,
+            takes_lists=not interceptors and serialization.plain_keys and serialization.plain_values,
         )
+        self.arrow_acceptor = ArrowAcceptor(self.accumulator, self.room, batches, config, clock, service, self.acceptor)
 
         if isinstance(self.ids, TransactionalIds):
             self.transactions = Transactions(
@@ -251,16 +260,4 @@ class Pipeline:
     async def flush(self) -> None:
         """Wait until all records that are accepted now are settled; no batch lingers meanwhile."""
         self.accumulator.flush()
-        waiting: list[BatchResult] = list(self.settlement.unsettled)
-        while waiting:
-            result = waiting.pop()
-            if not result.settled:
-                waiter = result.wait()
-                try:
-                    await waiter
-                except asyncio.CancelledError:
-                    result.stop_waiting(waiter)
-                    raise
-            if result.moved is not None:
-                waiting.extend(dict.fromkeys(place for place, _ in result.moved))
-                self.accumulator.flush()
+        await settled(self.settlement.unsettled, on_move=self.accumulator.flush)

@@ -205,8 +205,7 @@ class Sender:
             or not self._queue.empty()
             or self._in_flight >= self._slots
             or connection is None
-            or not connection.ready
-            or connection.throttled_until
+            or not connection.is_free
             or self._acks == 0  # needs ``drain``, which waits
         ):
             return False

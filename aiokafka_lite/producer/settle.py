@@ -326,6 +326,8 @@ class Settlement:
         self._remove(batch)
         self._budget.release(batch.reserved)
         self._counters.records_delivered += batch.builder.count
+        # Deliveries that a caller keeps refer to the batch, and must not keep its bytes beyond ``buffer_memory``.
+        batch.builder.drop()
         batch.deliver(base_offset, log_append_time)
 
     def _fail(self, batch: Batch, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:

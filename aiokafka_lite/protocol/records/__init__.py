@@ -22,6 +22,7 @@ from .compression import (
     decompress,
 )
 from .murmur2 import murmur2, partition_for_key
+from .pack import RecordLists
 
 __all__ = [
     "DEFAULT_MAX_DECOMPRESSED",
@@ -30,6 +31,7 @@ __all__ = [
     "BatchBuilder",
     "RecordBatch",
     "RecordColumns",
+    "RecordLists",
     "append_record",
     "check_available",
     "check_lengths",

@@ -27,6 +27,7 @@ from .codec import (
     end_of_records,
 )
 from .compression import DEFAULT_MAX_DECOMPRESSED, check_level, compress, decompress
+from .pack import RecordLists
 
 HEADER_SIZE = 61
 _LOG_OVERHEAD = 12  # base offset and length: the length field does not count them
@@ -406,6 +407,20 @@ class BatchBuilder:
         self.count = count + 1
         return True
 
+    def append_lists(self, lists: RecordLists, start: int, stop: int) -> int:
+        """Add the records from ``start`` up to ``stop``, as many as there is room for. Returns their number."""
+        count, timestamp = self.count, lists.timestamp
+        if not self._limit:
+            return 0
+        if not count:
+            self._base_timestamp = self._max_timestamp = timestamp
+        delta = timestamp - self._base_timestamp
+        added = lists.append_to(self._buffer, self._limit, count, delta, start, stop)
+        if added and timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        self.count = count + added
+        return added
+
     def fill(self, records: Buffer, count: int, base_timestamp: int, max_timestamp: int) -> None:
         """Set the encoded records of an empty batch, at least one; the batch is full then.
 
@@ -415,6 +430,11 @@ class BatchBuilder:
         self._limit = 0
         self._base_timestamp, self._max_timestamp = base_timestamp, max_timestamp
         self.count = count
+
+    def drop(self) -> None:
+        """Drop the records, because the batch is settled. ``count`` stays; the batch cannot be built again."""
+        self._limit = 0
+        self._buffer, self._packed = bytearray(), None
 
     @property
     def max_timestamp(self) -> int:

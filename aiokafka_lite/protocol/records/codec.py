@@ -116,7 +116,7 @@ def append_record(
             key,
             value_size,
             value,
-            _encode_headers(headers) if headers else b"\0",
+            encode_headers(headers) if headers else b"\0",
         )
     )
     size = encodings[len(body)]
@@ -154,7 +154,8 @@ def encode_records(
     return out
 
 
-def _encode_headers(headers: Headers) -> bytes:
+def encode_headers(headers: Headers) -> bytes:
+    """The headers of one record, with their count in front."""
     encodings = ENCODINGS
     parts: list[Buffer] = [b""]
     count = 0

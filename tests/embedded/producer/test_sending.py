@@ -742,6 +742,81 @@ async def test_send_many_returns_an_error_for_failed_records_only(cluster: Embed
     assert [type(result) for result in results] == [RecordMetadata, RecordTooLarge, RecordMetadata]
 
 
+@pytest.mark.parametrize("text", [False, True])
+async def test_send_many_keeps_the_order_of_each_partition(cluster: EmbeddedCluster, text: bool) -> None:
+    await cluster.create_topic("t", 5)
+    keys = [b"%d" % (number % 37) for number in range(5_000)]
+    values = [b"%d" % number for number in range(5_000)]
+    async with producer_of(cluster) as producer:
+        await producer.partitions_for("t")
+        given: list[Any] = [value.decode() for value in values] if text else values
+        results = await producer.send_many("t", given, keys=keys, headers=[("h", b"1")], timestamp=7)
+        single = [await producer.send("t", b"x", key=key) for key in keys[:37]]
+    assert len(results) == 5_000
+    assert [each.partition for each in results[:37]] == [each.partition for each in single]
+    by_partition: dict[int, list[bytes]] = {}
+    for value, result in zip(values, results):
+        assert isinstance(result, RecordMetadata)
+        assert result.offset == len(by_partition.setdefault(result.partition, []))
+        assert (result.timestamp, result.serialized_value_size) == (7, len(value))
+        by_partition[result.partition].append(value)
+    assert results[4_999] == results[-1] == list(results)[-1]
+    for partition, expected in by_partition.items():
+        assert [value for value in values_of(cluster, "t", partition) if value != b"x"] == expected
+
+
+async def test_send_many_splits_batches_that_are_too_large_and_returns_each_place(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1, configs={"max.message.bytes": "3000"})
+    async with producer_of(cluster) as producer:
+        await producer.partitions_for("t")
+        values = [b"%0100d" % number for number in range(300)]
+        results = await producer.send_many("t", values)
+    assert [result.offset for result in results if isinstance(result, RecordMetadata)] == list(range(300))
+    assert values_of(cluster, "t") == values
+
+
+async def test_send_many_bounds_what_it_takes_of_the_buffer(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, buffer_memory=100_000) as producer:
+        await producer.partitions_for("t")
+        taken = 0
+
+        def values() -> Any:
+            nonlocal taken
+            for _ in range(2_000):
+                taken += 1000
+                assert taken - 1_000 * producer.metrics().records_delivered <= 225_000
+                yield bytes(1_000)
+
+        assert len(await producer.send_many("t", values())) == 2_000
+        assert producer.metrics().buffered_bytes == 0
+
+
+async def test_an_error_of_an_iterable_comes_after_the_values_before_it_were_sent(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+
+    def values() -> Any:
+        for number in range(250):
+            yield b"%d" % number
+        raise ZeroDivisionError("a bug")
+
+    async with producer_of(cluster) as producer:
+        await producer.partitions_for("t")
+        with pytest.raises(ZeroDivisionError):
+            await producer.send_many("t", values())
+    assert values_of(cluster, "t") == [b"%d" % number for number in range(250)]
+
+
+async def test_delivered_batches_keep_no_bytes(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        deliveries = [producer.send_nowait("t", bytes(1_000)) for _ in range(100)]
+        await producer.flush()
+        kept = {delivery.batch_result for delivery in deliveries}
+        assert all(batch.builder.uncompressed_size == 0 for batch in kept)
+        assert [(await delivery).offset for delivery in deliveries] == list(range(100))
+
+
 async def test_send_many_refuses_values_and_keys_that_are_no_iterables_before_sending(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:

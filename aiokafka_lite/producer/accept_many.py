@@ -1,0 +1,237 @@
+"""The records of ``send_many`` are accepted here: as lists of bytes where possible, else one by one.
+
+Lists need no Python call per record (``protocol/records/pack.py``). That is possible if the topic is known, keys and
+values are bytes or str, no interceptor, serializer or partitioner of the user has to see the records, and none of them
+is too large. Otherwise a piece of the records takes the way of ``Producer.put``, so that each record has its own error.
+
+Rule 1: bytes of ``buffer_memory`` are acquired for a piece before any record of it is in a batch. What a batch has
+taken belongs to the batch; the rest is released here if an error comes between.
+
+Rule 2: between two pieces other tasks run. A piece takes a few milliseconds at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import accumulate, repeat
+from operator import add
+from types import NoneType
+from typing import cast
+
+from ..aio.service import Service
+from ..arguments import INT64_MAX
+from ..config import ProducerConfig
+from ..errors import BrokerError, IllegalStateError, SerializationError
+from ..protocol.records import RecordLists
+from ..types import Header
+from .accept import Acceptor, largest_record, size_of_headers
+from .accumulator import Accumulator
+from .arguments import ValuesAndKeys
+from .delivery import Delivery
+from .record import BATCH_OVERHEAD, RECORD_OVERHEAD
+from .results import ListPiece, Piece, Run, SinglePiece
+from .room import Room
+from .serializer import Headers, headers_of
+from .topic import TopicProducer
+
+FIRST_PIECE = 100
+"""Records of the first piece, whose size is not known yet."""
+
+MOST_RECORDS = 2_000
+"""Records of a piece: one to two milliseconds."""
+
+PIECE_BYTES = 1 << 20
+"""Bytes of a piece, about: later pieces are as long as the average record so far allows."""
+
+SINGLE_RECORDS = 500
+"""Records of a piece that is accepted one by one."""
+
+
+class ManyAcceptor:
+    """Accepts the records of one call as pieces. ``acceptor`` takes those that lists cannot take.
+
+    ``on_refused`` is called with the error of a record that is not accepted. ``takes_lists``: no interceptor and no
+    serializer of the user has to see a record.
+    """
+
+    def __init__(
+        self,
+        acceptor: Acceptor,
+        accumulator: Accumulator,
+        room: Room,
+        config: ProducerConfig,
+        clock: Callable[[], float],
+        service: Service,
+        on_refused: Callable[[Exception], None],
+        takes_lists: bool,
+    ) -> None:
+        self._acceptor = acceptor
+        self._accumulator = accumulator
+        self._room = room
+        self._clock = clock
+        self._service = service
+        self._on_refused = on_refused
+        self._largest = largest_record(config)
+        self._piece_bytes = max(1, min(PIECE_BYTES, config.buffer_memory // 4))
+        # Records of small batches are charged for a share of the batch, each on its own.
+        self._takes_lists = takes_lists and config.batch_size >= 8 * BATCH_OVERHEAD
+
+    async def accept(
+        self, topic: str, given: ValuesAndKeys, headers: Headers, partition: int | None, timestamp: int | None
+    ) -> list[Piece]:
+        """Accept all records, waiting for room. Raises as ``Producer.send_many`` does."""
+        pieces: list[Piece] = []
+        common = _headers_of(topic, headers)
+        takes_lists = self._takes_lists and common is not None and _is_timestamp(timestamp) and type(topic) is str
+        count = FIRST_PIECE
+        transaction = self._acceptor.transaction
+        while True:
+            self._service.check()
+            self._acceptor.check_transaction(transaction)
+            values, keys = given.take(count)
+            if not values:
+                return pieces
+            piece: Piece | None = None
+            if takes_lists and common is not None:
+                piece = await self._accept_lists(topic, values, keys, common, partition, timestamp)
+            if piece is None:
+                of_each = headers if common is None else common
+                piece = await self._accept_singly(topic, values, keys, of_each, partition, timestamp)
+            pieces.append(piece)
+            size = sum(len(value) for value in values if isinstance(value, bytes | str))
+            most = SINGLE_RECORDS if isinstance(piece, SinglePiece) else MOST_RECORDS
+            count = max(1, min(most, self._piece_bytes // (size // len(values) + RECORD_OVERHEAD)))
+            await asyncio.sleep(0)  # other tasks run, and the records so far are sent
+
+    async def _accept_singly(
+        self,
+        topic: str,
+        values: list[object],
+        keys: list[object] | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> SinglePiece:
+        accepted: list[Delivery | Exception] = []
+        for number, value in enumerate(values):
+            self._service.check()
+            key = None if keys is None else keys[number]
+            try:
+                given = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
+                accepted.append(given if isinstance(given, Delivery) else await given)
+            except (SerializationError, BrokerError, IllegalStateError) as error:
+                self._service.check()
+                self._acceptor.check_writable()
+                # The producer accepts records, so the error concerns this one.
+                self._on_refused(error)
+                accepted.append(error)
+        return SinglePiece(accepted)
+
+    async def _accept_lists(
+        self,
+        topic: str,
+        values: list[object],
+        keys: list[object] | None,
+        headers: tuple[Header, ...],
+        partition: int | None,
+        timestamp: int | None,
+    ) -> ListPiece | None:
+        """Accept all of these records at once; None if they have to be accepted one by one."""
+        target = self._target(topic, partition)
+        value_list = _as_bytes(values)
+        key_list = None if keys is None or set(map(type, keys)) == {NoneType} else _as_bytes(keys)
+        if target is None or value_list is _MIXED or key_list is _MIXED:
+            return None
+        order: list[int] | None = None
+        shares = [(partition, 0, len(values))]
+        if partition is None and key_list is not None:
+            numbers = self._accumulator.partitions_of_keys(target, key_list)
+            if numbers is None:
+                return None
+            # Stable, so the records of a partition stay in order.
+            order = sorted(range(len(numbers)), key=numbers.__getitem__)
+            value_list = list(map(value_list.__getitem__, order))
+            key_list = list(map(key_list.__getitem__, order))
+            shares = _shares(numbers)
+        now = int(self._clock() * 1000) if timestamp is None else timestamp
+        lists = RecordLists(value_list, key_list, headers, now)
+        overhead = RECORD_OVERHEAD + (size_of_headers(headers) if headers else 0)
+        sizes = lists.value_sizes if lists.key_sizes is None else list(map(add, lists.value_sizes, lists.key_sizes))
+        charges = list(accumulate(map(add, sizes, repeat(overhead))))
+        budget, charge = self._room.budget, charges[-1]
+        if max(sizes) + overhead > self._largest or charge > budget.total:
+            return None
+        if not budget.try_acquire(charge):
+            transaction = self._acceptor.transaction
+            await self._room.acquire(charge, topic)
+            try:
+                self._acceptor.check_transaction(transaction)
+            except BaseException:
+                budget.release(charge)
+                raise
+            if self._target(topic, partition) is not target:  # it has vanished, or lost the partition, meanwhile
+                budget.release(charge)
+                return None
+        piece = ListPiece(now, lists.value_sizes, lists.key_sizes, order)
+        taken = 0
+        try:
+            for number, place, stop in shares:
+                while place < stop:
+                    run = Run(*self._accumulator.append_lists(target, number, lists, charges, place, stop))
+                    piece.runs.append(run)
+                    place += run.length
+                    taken = charges[place - 1]
+        except BaseException:
+            budget.release(charge - taken)
+            raise
+        return piece
+
+    def _target(self, topic: str, partition: int | None) -> TopicProducer | None:
+        """The topic, if records for it can go to its batches now without a call for each of them."""
+        target = self._accumulator.topics.get(topic)
+        if target is None or not target.is_open or self._accumulator.chooser(target) is not None:
+            return None
+        if partition is not None and (type(partition) is not int or partition not in target.partitions):
+            return None
+        return target
+
+
+def _headers_of(topic: str, headers: Headers) -> tuple[Header, ...] | None:
+    """The headers of all records; None if they are wrong, so that each record gets its error."""
+    try:
+        return headers_of(topic, headers)
+    except SerializationError:
+        return None
+
+
+def _is_timestamp(timestamp: object) -> bool:
+    return timestamp is None or (type(timestamp) is int and 0 <= timestamp <= INT64_MAX)
+
+
+_MIXED: list[bytes] = []
+"""Not a list of bytes: some items have to be refused, or serialized, on their own."""
+
+
+def _as_bytes(items: list[object]) -> list[bytes]:
+    """The items, if all of them are bytes or all are str; else ``_MIXED``."""
+    types = set(map(type, items))
+    if types == {bytes}:
+        return cast(list[bytes], items)
+    if types == {str}:
+        try:
+            return list(map(str.encode, cast(list[str], items)))
+        except UnicodeEncodeError:
+            pass
+    return _MIXED
+
+
+def _shares(numbers: list[int]) -> list[tuple[int | None, int, int]]:
+    """Where the records of each partition begin and end, when they are sorted by partition."""
+    shares: list[tuple[int | None, int, int]] = []
+    start = 0
+    for number, count in sorted(Counter(numbers).items()):
+        shares.append((number, start, start + count))
+        start += count
+    return shares

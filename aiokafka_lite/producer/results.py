@@ -1,0 +1,163 @@
+"""The results of many records of one call, as a sequence that makes a record's metadata when it is asked for.
+
+``send_many`` of a million records returns a few lists of small integers instead of a million objects.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import index
+from typing import NamedTuple, overload
+
+from ..errors import KafkaError
+from ..types import RecordMetadata
+from .delivery import BatchResult, Delivery, metadata_of
+
+Outcome = RecordMetadata | Exception
+
+
+class Run(NamedTuple):
+    """``length`` records that follow one another in ``result``, the first of them at index ``first``."""
+
+    result: BatchResult
+    first: int
+    length: int
+
+
+class Piece:
+    """Some records of a call. ``outcomes`` makes the metadata or the error of each, when all of them are settled."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def open(self) -> list[BatchResult]:
+        """The results that have to be settled."""
+        raise NotImplementedError
+
+    def outcomes(self) -> list[Outcome]:
+        """The outcome of each record, in their order."""
+        raise NotImplementedError
+
+
+class SinglePiece(Piece):
+    """Records that were accepted one by one: the delivery of each, or the error that refused it."""
+
+    __slots__ = ("_accepted",)
+
+    def __init__(self, accepted: list[Delivery | Exception]) -> None:
+        self._accepted = accepted
+
+    def __len__(self) -> int:
+        return len(self._accepted)
+
+    @property
+    def open(self) -> list[BatchResult]:
+        return list(dict.fromkeys(each.batch_result for each in self._accepted if isinstance(each, Delivery)))
+
+    def outcomes(self) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for each in self._accepted:
+            try:
+                outcomes.append(each.result() if isinstance(each, Delivery) else each)
+            except KafkaError as error:
+                outcomes.append(error)
+        return outcomes
+
+
+class ListPiece(Piece):
+    """Records that were accepted as lists: the runs of each partition.
+
+    ``order`` has the place of each record of the runs in the call; None if they are in order.
+    """
+
+    __slots__ = ("_key_sizes", "_order", "_timestamp", "_value_sizes", "runs")
+
+    def __init__(
+        self, timestamp: int, value_sizes: list[int], key_sizes: list[int] | None, order: list[int] | None
+    ) -> None:
+        self.runs: list[Run] = []
+        self._timestamp = timestamp
+        self._value_sizes = value_sizes
+        self._key_sizes = key_sizes
+        self._order = order
+
+    def __len__(self) -> int:
+        return sum(run.length for run in self.runs)
+
+    @property
+    def open(self) -> list[BatchResult]:
+        return [run.result for run in self.runs]
+
+    def outcomes(self) -> list[Outcome]:
+        made: list[Outcome] = []
+        key_size = -1
+        for run in self.runs:
+            for place in range(run.first, run.first + run.length):
+                result, number = run.result, place
+                while result.moved is not None:
+                    result, number = result.moved[number]
+                if result.error is not None:
+                    result.observe()
+                    made.append(result.error)
+                    continue
+                if self._key_sizes is not None:
+                    key_size = self._key_sizes[len(made)]
+                made.append(metadata_of(result, number, self._timestamp, key_size, self._value_sizes[len(made)]))
+        if self._order is None:
+            return made
+        placed: list[Outcome] = made.copy()
+        for place, outcome in zip(self._order, made):
+            placed[place] = outcome
+        return placed
+
+
+class SendResults(Sequence[Outcome]):
+    """The result of each record of ``send_many``, in their order: its ``RecordMetadata``, or its exception.
+
+    A sequence that cannot be changed. The metadata of a record is made each time that it is asked for, so that a
+    million results take a few megabytes: use ``list(results)`` to keep them. An error that is never looked at is
+    logged, once per batch.
+    """
+
+    __slots__ = ("_ends", "_last", "_pieces")
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        self._pieces = [piece for piece in pieces if len(piece)]
+        self._ends: list[int] = []
+        end = 0
+        for piece in self._pieces:
+            end += len(piece)
+            self._ends.append(end)
+        self._last: tuple[int, list[Outcome]] = (-1, [])
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Outcome]:
+        for piece in self._pieces:
+            yield from piece.outcomes()
+
+    @overload
+    def __getitem__(self, place: int) -> Outcome: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Outcome]: ...
+    def __getitem__(self, place: int | slice) -> Outcome | list[Outcome]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        number = index(place)
+        if number < 0:
+            number += len(self)
+        if not 0 <= number < len(self):
+            raise IndexError(f"there are {len(self)} results, got index {place}")
+        which = bisect_right(self._ends, number)
+        # The outcomes of one piece are kept, because neighbours are mostly asked for one after the other.
+        if self._last[0] != which:
+            self._last = which, self._pieces[which].outcomes()
+        return self._last[1][number - (self._ends[which - 1] if which else 0)]
+
+    def __repr__(self) -> str:
+        return f"<SendResults of {len(self)} records>"
