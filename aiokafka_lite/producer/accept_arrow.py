@@ -10,6 +10,7 @@ from ..config import ProducerConfig
 from ..protocol.records.columns import Rows, slices
 from .accept import Acceptor, largest_record, too_large
 from .accumulator import Accumulator
+from .append_bulk import BulkAppender
 from .batch import BatchFactory
 from .bulk import ANY, BulkDelivery, by_partition, rows_of
 from .record import BATCH_OVERHEAD
@@ -22,6 +23,7 @@ class ArrowAcceptor:
     def __init__(
         self,
         accumulator: Accumulator,
+        appender: BulkAppender,
         room: Room,
         batches: BatchFactory,
         config: ProducerConfig,
@@ -30,6 +32,7 @@ class ArrowAcceptor:
         acceptor: Acceptor,
     ) -> None:
         self._accumulator = accumulator
+        self._appender = appender
         self._room = room
         self._batches = batches
         self._config = config
@@ -70,7 +73,7 @@ class ArrowAcceptor:
                 target = await self._service.while_running(self._accumulator.open_topic(topic, number))
                 self._service.check()
                 self._acceptor.check_transaction(transaction)
-                batch = self._accumulator.append_encoded(target, number, encoded, size)
+                batch = self._appender.append_encoded(target, number, encoded, size)
             except BaseException:
                 budget.release(size)
                 raise

@@ -28,6 +28,7 @@ from ..protocol.records import RecordLists
 from ..types import Header
 from .accept import Acceptor, largest_record, size_of_headers
 from .accumulator import Accumulator
+from .append_bulk import BulkAppender
 from .arguments import ValuesAndKeys
 from .delivery import Delivery
 from .record import BATCH_OVERHEAD, RECORD_OVERHEAD
@@ -60,6 +61,7 @@ class ManyAcceptor:
         self,
         acceptor: Acceptor,
         accumulator: Accumulator,
+        appender: BulkAppender,
         room: Room,
         config: ProducerConfig,
         clock: Callable[[], float],
@@ -69,6 +71,7 @@ class ManyAcceptor:
     ) -> None:
         self._acceptor = acceptor
         self._accumulator = accumulator
+        self._appender = appender
         self._room = room
         self._clock = clock
         self._service = service
@@ -179,7 +182,7 @@ class ManyAcceptor:
         try:
             for number, place, stop in shares:
                 while place < stop:
-                    run = Run(*self._accumulator.append_lists(target, number, lists, charges, place, stop))
+                    run = Run(*self._appender.append_lists(target, number, lists, charges, place, stop))
                     piece.runs.append(run)
                     place += run.length
                     taken = charges[place - 1]

@@ -27,8 +27,6 @@ from ..cluster.metadata import ClusterView
 from ..cluster.topics import check_topic_name
 from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
-from ..protocol.records import RecordLists
-from ..protocol.records.columns import EncodedRecords
 from .batch import Batch, BatchFactory
 from .bulk import Chooser
 from .delivery import BatchResult, FailureLog
@@ -154,53 +152,19 @@ class Accumulator:
             assert batch is not None
         # Once per batch. Everything that is done for each record costs throughput.
         if position == 0:
-            self._begun(topic, partition, batch, sent_at is None)
+            self.begun(topic, partition, batch, sent_at is None)
             self._dispatcher.begun(partition, batch)
             if sealed:
                 self._dispatcher.offer(partition)
         return batch, position
 
-    def append_lists(
-        self, topic: TopicProducer, number: int | None, lists: RecordLists, charges: list[int], start: int, stop: int
-    ) -> tuple[Batch, int, int]:
-        """Add records from ``start`` up to ``stop`` to one batch: ``batch``, ``index`` of the first one, ``count``.
+    def choose(self, topic: TopicProducer) -> int:
+        """A partition for records without a key."""
+        if self._sealed:
+            self._report_sealed()
+        return self._choose(topic.name, None, None, self._view, topic.partitions)
 
-        ``count`` is at least 1, and less than asked for if the batch is full. A partition is chosen if ``number`` is
-        None. ``charges`` has, for each record, what the records up to it hold of ``buffer_memory``.
-        """
-        while True:
-            if self._sealed:
-                self._report_sealed()
-            chosen = self._choose(topic.name, None, None, self._view, topic.partitions) if number is None else number
-            partition = topic.partitions.get(chosen)
-            if partition is None:
-                raise wrong_partition(topic.name, topic.partitions, chosen)
-            batch, index, count = partition.append_lists(lists, charges, start, stop)
-            if batch is not None:
-                if index == 0:
-                    self._begun(topic, partition, batch, True)
-                    self._dispatcher.begun(partition, batch)
-                return batch, index, count
-            self._dispatcher.offer(partition)
-
-    def append_encoded(self, topic: TopicProducer, number: int | None, records: EncodedRecords, size: int) -> Batch:
-        """Add encoded records as a batch of their own. A partition is chosen if ``number`` is None.
-
-        ``size`` is what the records hold of ``buffer_memory``; the caller releases it if this raises.
-        """
-        self._report_sealed()
-        if number is None:
-            number = self._choose(topic.name, None, None, self._view, topic.partitions)
-        partition = topic.partitions.get(number)
-        if partition is None:  # the topic was created again while the caller waited for room
-            raise wrong_partition(topic.name, topic.partitions, number)
-        batch, _, _ = partition.append_encoded(records, size)
-        assert batch is not None
-        self._begun(topic, partition, batch, True)
-        self._dispatcher.offer(partition)
-        return batch
-
-    def _begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool) -> None:
+    def begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool = True) -> None:
         """A batch was begun. Comes before anything that can raise, so that the batch is settled in any case."""
         # The topic counts as used for as long as the batch may wait for a leader, or metadata would drop it.
         self._client.known_topic(topic.name, in_use_for=self._config.delivery_timeout)

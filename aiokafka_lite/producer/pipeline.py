@@ -27,6 +27,7 @@ from .accept import Acceptor
 from .accept_arrow import ArrowAcceptor
 from .accept_many import ManyAcceptor
 from .accumulator import Accumulator
+from .append_bulk import BulkAppender
 from .batch import BatchFactory
 from .delivery import FailureLog, settled
 from .dispatch import Dispatcher, ReadyQueue
@@ -112,9 +113,11 @@ class Pipeline:
         self.acceptor = Acceptor(
             self.accumulator, self.settlement, self.room, config, serialization, interceptors, clock, service
         )
+        appender = BulkAppender(self.accumulator, self._dispatcher)
         self.many_acceptor = ManyAcceptor(
             self.acceptor,
             self.accumulator,
+            appender,
             self.room,
             config,
             clock,
@@ -122,7 +125,9 @@ class Pipeline:
             on_refused=self.record_refused,
             takes_lists=not interceptors and serialization.plain_keys and serialization.plain_values,
         )
-        self.arrow_acceptor = ArrowAcceptor(self.accumulator, self.room, batches, config, clock, service, self.acceptor)
+        self.arrow_acceptor = ArrowAcceptor(
+            self.accumulator, appender, self.room, batches, config, clock, service, self.acceptor
+        )
 
         if isinstance(self.ids, TransactionalIds):
             self.transactions = Transactions(

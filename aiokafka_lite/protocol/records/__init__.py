@@ -8,9 +8,7 @@ from .batch import (
     encode_batch,
     replace_records,
     rewrite_header,
-    single_batch,
     split_batches,
-    why_not_produced,
 )
 from .codec import MAX_HEADERS, RecordColumns, append_record, decode_records, encode_records
 from .compression import (
@@ -23,6 +21,7 @@ from .compression import (
 )
 from .murmur2 import murmur2, partition_for_key
 from .pack import RecordLists
+from .produced import single_batch, why_not_produced
 
 __all__ = [
     "DEFAULT_MAX_DECOMPRESSED",
