@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         KafkaTimeout,
         SerializationError,
     )
+    from aiokafka_lite.exactly_once import ExactlyOnce
     from aiokafka_lite.group import CommitResult
     from aiokafka_lite.producer import (
         Delivery,
@@ -87,6 +88,7 @@ _HOMES = {
         "KafkaTimeout",
         "SerializationError",
     ),
+    "exactly_once": ("ExactlyOnce",),
     "group": ("CommitResult",),
     "producer": (
         "Delivery",
@@ -121,6 +123,7 @@ __all__ = [
     "Deserializer",
     "EmbeddedCluster",
     "ErrorCode",
+    "ExactlyOnce",
     "GroupMetadata",
     "Header",
     "IllegalStateError",

@@ -3,6 +3,7 @@
 - ``consumer_core``: the client, the subscription, fetching, the reader and the group's side;
 - ``positions``: seeks, pauses, lag, offsets by time;
 - ``iteration``: the ways to read;
+- ``member_calls``: the calls about the membership;
 - ``membership`` and ``commit_only``: the two ways to take part in a group.
 """
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, Unpack
 
 from ..aio.runtime import Runtime
 from ..aio.service import Component, Service
-from ..arguments import check_timeout, must_be
+from ..arguments import check_timeout
 from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
 from ..arguments import record as checked_record
@@ -27,11 +28,12 @@ from ..errors import ConfigurationError
 from ..method_names import CONSUMER, explain
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
-from ..types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
+from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .consumer_core import ConsumerCore, MakeGroupSide
 from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
 from .iteration import Batches, PartitionReader, Records, poll
+from .member_calls import MemberCalls, checked_listener
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from .position import OnOffsetReset, Reset
 from .position_wait import PositionWait
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     # Imported where a group is used: a consumer without one, as in Spark's workers, does not pay for groups.
     from ..cluster.client import Client
     from ..cluster.metadata import PartitionView
-    from ..group.member import MemberState
     from ..group.offsets import CommitResult, Offsets
     from ..group.strategies import AssignmentStrategy
     from ..net.traffic import BrokerTraffic
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 
-class Consumer(Component, Generic[K, V]):
+class Consumer(MemberCalls, Component, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
     Give ``topics`` to read all their partitions, also those added later; or call ``assign``. With a ``group_id`` the
@@ -109,8 +110,8 @@ class Consumer(Component, Generic[K, V]):
         )
         wanted = checked_topics(topics)
         _check_group_arguments(group_id, wanted, strategies, listener)
-        if listener is not None and not isinstance(listener, RebalanceListener):
-            raise ConfigurationError(must_be("listener", "an instance of RebalanceListener", listener))
+        if listener is not None:
+            checked_listener(listener)
         make_group = None
         if options.group is not None:
             strategies = default_strategies() if strategies is None else strategies
@@ -361,16 +362,6 @@ class Consumer(Component, Generic[K, V]):
         self._service.check()
         wanted = checked_partitions(partitions)
         return await self._service.while_running(self.offsets.fetch(wanted, timeout=self._positions.limit(timeout)))
-
-    def group_metadata(self) -> GroupMetadata:
-        """The member's identity, for commits in a transaction. Raises IllegalStateError without a ``group_id``."""
-        return self._core.require_group().metadata()
-
-    @property
-    def membership(self) -> MemberState | None:
-        """The state of the member; None without a membership."""
-        coordinator = self._core.coordinator
-        return None if coordinator is None else coordinator.member.state
 
     # Reading.
 

@@ -16,6 +16,7 @@ from .partition import AssignedPartition
 from .position import PauseReason
 from .position_wait import PositionWait
 from .reader import Reader
+from .rebalance import RebalanceListener
 from .settings import ReadingOptions
 from .subscription import Subscription
 
@@ -120,6 +121,12 @@ class ConsumerCore(ReadingCore):
         if self.group is None:
             raise IllegalStateError("this consumer has no group_id")
         return self.group
+
+    def add_listener(self, listener: RebalanceListener) -> None:
+        """Call this listener too."""
+        if self.group is None or self.coordinator is None:
+            raise IllegalStateError("add_listener() is for members of a group, made with group_id and topics")
+        self.group.add_listener(listener)
 
     # What to read.
 

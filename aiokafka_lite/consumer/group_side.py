@@ -13,6 +13,7 @@ from ..group.topic_watcher import Topics
 from ..types import GroupMetadata as GroupMetadata
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .poll_tracker import PollTracker
+from .rebalance import RebalanceListener
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,10 @@ class GroupSide:
 
     def subscribe(self, topics: Topics) -> None:
         """Read other topics. Only a member does."""
+        raise NotImplementedError
+
+    def add_listener(self, listener: RebalanceListener) -> None:
+        """Call this listener too. Only a member does."""
         raise NotImplementedError
 
     async def wait_assigned(self) -> None:

@@ -52,7 +52,7 @@ class Membership(GroupSide):
         super().__init__(config, subscription)
         self.marked = self.tracker.marked
         self._topics = topics
-        self._listener = listener
+        self._listeners = [listener]
         self._handle = handle
         self._on_listener_error = on_listener_error
         self._positions = positions
@@ -86,6 +86,9 @@ class Membership(GroupSide):
         if self._started:
             self.coordinator.subscribe(topics)
 
+    def add_listener(self, listener: RebalanceListener) -> None:
+        self._listeners.append(listener)
+
     @property
     def topics(self) -> frozenset[str]:
         """The topics to read; of a pattern, those that match now."""
@@ -111,7 +114,7 @@ class Membership(GroupSide):
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         revoked = self._held(partitions)
         if revoked:
-            await self._call("on_revoked()", lambda: self._listener.on_revoked(self._handle, revoked))
+            await self._call("on_revoked()", lambda each: each.on_revoked(self._handle, revoked))
             self.subscription.remove(revoked)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
@@ -119,7 +122,7 @@ class Membership(GroupSide):
         lost = self._held(partitions)
         if lost:
             self.subscription.remove(lost)
-            await self._call("on_lost()", lambda: self._listener.on_lost(self._handle, lost))
+            await self._call("on_lost()", lambda each: each.on_lost(self._handle, lost))
 
     async def assigned(
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
@@ -132,7 +135,7 @@ class Membership(GroupSide):
         partitions = self.subscription.extend(added, prepare, pause_reason=PauseReason.ASSIGNING)
         self.has_assignment = bool(self._topics)
         await self._positions.until_announced(list(added), self._position_timeout)
-        await self._call("on_assigned()", lambda: self._listener.on_assigned(self._handle, list(added)))
+        await self._call("on_assigned()", lambda each: each.on_assigned(self._handle, list(added)))
         kept = [each for each in partitions if each.position.pause_reason is PauseReason.ASSIGNING]
         self.subscription.change(kept, lambda each: each.position.pause_for(PauseReason.NONE))
         if self.has_assignment:  # the user may have unsubscribed meanwhile
@@ -148,12 +151,13 @@ class Membership(GroupSide):
     def idle_for(self, now: float) -> float:
         return self.tracker.idle_for(now)
 
-    async def _call(self, what: str, listener: Callable[[], Awaitable[None]]) -> None:
-        """Call the listener. As in Java's client, the next read raises its exception, and the rebalance continues."""
-        try:
-            await call(what, listener())
-        except Exception as error:  # noqa: BLE001 - a listener may raise anything, and the user gets it
-            self._on_listener_error(error)
+    async def _call(self, what: str, method: Callable[[RebalanceListener], Awaitable[None]]) -> None:
+        """Call the listeners. As in Java's client, the next read raises an exception, and the rebalance continues."""
+        for listener in list(self._listeners):
+            try:
+                await call(what, method(listener))
+            except Exception as error:  # noqa: BLE001 - a listener may raise anything, and the user gets it
+                self._on_listener_error(error)
 
     def _held(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         return [assigned.partition for assigned in self.subscription.select(partitions)]

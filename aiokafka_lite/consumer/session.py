@@ -12,7 +12,7 @@ from ..arguments import record as checked_record
 from ..errors import IllegalStateError
 from ..group.coordinator import Coordinator
 from ..group.offsets import CommitResult, Offsets
-from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
+from ..types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
 
 
 class ConsumerGroupSession:
@@ -55,6 +55,17 @@ class ConsumerGroupSession:
     def generation_id(self) -> int:
         """The generation of the group. It may grow during a session, if a rebalance takes nothing from this member."""
         return self._coordinator.member.generation
+
+    def group_metadata(self) -> GroupMetadata:
+        """The member's identity, for ``send_offsets`` of a transaction.
+
+        Raises IllegalStateError after the end of the session, and while the member has lost its membership: another
+        member may own the partitions. So call it for each transaction.
+        """
+        if not self._is_current(self) or self._coordinator.member.generation < 0:
+            raise IllegalStateError(f"{self!r} has ended")
+        member = self._coordinator.member
+        return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
 
     @property
     def cancelled(self) -> bool:

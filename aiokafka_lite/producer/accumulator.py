@@ -267,8 +267,8 @@ class Accumulator:
         # Before anything is registered: a name that no broker accepts must leave no trace (rule 2).
         check_topic_name(name)
         self.topics[name] = topic
-        self._settlement.add_pending(topic.start_pending())
-        self._spawn(partial(self._ask_for, topic), f"topic {name}")
+        self._settlement.add_pending(pending := topic.start_pending())
+        self._spawn(partial(self._ask_for, topic, pending), f"topic {name}")
         return topic
 
     def _drop_idle_topics(self, now: float) -> None:
@@ -294,28 +294,28 @@ class Accumulator:
         assert topic.pending is not None
         return topic.pending, topic.pending.add(record, self._timers.now())
 
-    async def _ask_for(self, topic: TopicProducer) -> None:
-        """Ask metadata for a topic until it is there, and its pending records have moved to batches."""
-        while topic.pending is not None:
+    async def _ask_for(self, topic: TopicProducer, pending: PendingRecords) -> None:
+        """Ask metadata for a topic until it is there, and these records have moved to batches, or were aborted."""
+        while topic.pending is pending:
             try:
                 await self._client.topic(topic.name, self._longest_wait)
             except KafkaError as error:
-                if not topic.partitions:
-                    del self.topics[topic.name]  # rule 3: before the callers are woken
-                self._fail_pending(topic, topic.pending, error)
+                if topic.pending is pending:
+                    if not topic.partitions:
+                        del self.topics[topic.name]  # rule 3: before the callers are woken
+                    self._fail_pending(topic, pending, error)
                 return
             self._update(topic, self._client.view)
             # The producer may have ended while metadata was awaited; in batches the records would fail one by one.
-            if self._settlement.fatal is not None:
-                self._fail_pending(topic, topic.pending, self._settlement.fatal)
+            if topic.pending is pending and self._settlement.fatal is not None:
+                self._fail_pending(topic, pending, self._settlement.fatal)
             else:
-                await self._move_pending(topic, topic.pending)
+                await self._move_pending(topic, pending)
 
     async def _move_pending(self, topic: TopicProducer, pending: PendingRecords) -> None:
         """Move records to batches, a slice per iteration of the loop, unless metadata loses the topic again.
 
-        A slice has as many records as arrived since the last slice, plus ``SLICE``: so this ends although newer records
-        wait behind the older ones.
+        A slice has ``SLICE`` more records than arrived since the last slice, so this ends although newer records wait.
         """
         before = len(pending.records)
         while topic.pending is pending and topic.is_known and self._settlement.fatal is None:

@@ -24,6 +24,7 @@ import pytest
 from aiokafka_lite import Admin, Consumer, JsonDeserializer
 from aiokafka_lite.testing.containers import engine_problem
 from tests.end_to_end.conftest import Kafka, missing
+from tests.end_to_end.reading import read
 from tests.end_to_end.test_admin import until
 from tests.real.releases import NEWEST
 from tests.real.servers import image
@@ -148,7 +149,23 @@ async def test_purchases_are_acknowledged_billed_archived_and_prepared(newest: K
     assert "this kitchen has {'purchases': (0, 1, 2)}" in prepares.printed
     assert prepares.printed.endswith("the marked offsets are committed next\n")
     assert await committed(newest, "kitchen") == 102
+
+    await purchases_have_one_bill_each(newest)
     await delete(newest, "purchases")
+
+
+async def purchases_have_one_bill_each(kafka: Kafka) -> None:
+    await kafka.create_topic("bills", partitions=2)
+    async with running("exactly_once.py", kafka) as bills:
+        billed = 0
+        while sum(map(int, re.findall(r"billed (\d+)", bills.printed))) < 102:
+            billed += 1
+            await bills.until("billed", billed)
+        assert await bills.end(signal.SIGTERM) == 0, bills.printed
+    assert bills.printed.endswith("stopped\n")
+    assert await committed(kafka, "exact-billing") == 102
+    assert len(await read(kafka, "bills", 102)) == 102
+    await delete(kafka, "bills")
 
 
 async def test_readings_are_loaded_and_read_as_columns(newest: Kafka) -> None:

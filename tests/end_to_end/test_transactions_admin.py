@@ -34,8 +34,6 @@ OLD_VERIFICATION = "transaction.partition.verification.enable"
 
 @pytest.fixture
 async def admin(kafka: Kafka) -> AsyncIterator[Admin]:
-    if kafka.kind == "embedded":
-        pytest.skip("the embedded cluster has no transactions")
     async with Admin(kafka.bootstrap_servers, api_timeout=DEADLINE) as admin:
         yield admin
 

@@ -1,0 +1,49 @@
+"""The calls of ``Consumer`` about its membership in a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..arguments import must_be
+from ..errors import ConfigurationError
+from ..types import GroupMetadata
+from .consumer_core import ConsumerCore
+from .rebalance import RebalanceListener
+
+if TYPE_CHECKING:
+    from ..group.member import MemberState
+
+
+class MemberCalls:
+    """The base of ``Consumer``, which sets ``_core``."""
+
+    _core: ConsumerCore
+
+    def group_metadata(self) -> GroupMetadata:
+        """The member's identity, for commits in a transaction. Raises IllegalStateError without a ``group_id``."""
+        return self._core.require_group().metadata()
+
+    @property
+    def membership(self) -> MemberState | None:
+        """The state of the member; None without a membership."""
+        coordinator = self._core.coordinator
+        return None if coordinator is None else coordinator.member.state
+
+    @property
+    def auto_commit(self) -> bool:
+        """Whether the consumer commits the offsets of processed records by itself."""
+        return self._core.group is not None and self._core.group.config.auto_commit
+
+    def add_listener(self, listener: RebalanceListener) -> None:
+        """Call this listener too, after those before it; ``ExactlyOnce`` does that.
+
+        Raises IllegalStateError for a consumer that is not a member of a group, ConfigurationError for another object.
+        """
+        self._core.add_listener(checked_listener(listener))
+
+
+def checked_listener(listener: object) -> RebalanceListener:
+    """The listener. Raises ConfigurationError for another object."""
+    if not isinstance(listener, RebalanceListener):
+        raise ConfigurationError(must_be("listener", "an instance of RebalanceListener", listener))
+    return listener

@@ -1,0 +1,419 @@
+"""Exactly once from Kafka to Kafka: consume, transform, and produce in transactions (KIP-98, KIP-447).
+
+``ExactlyOnce`` joins a member of a group and a transactional producer. The records that the user sends for a batch, and
+the offsets of the batch, are one transaction.
+
+Rules of this file:
+
+Rule 1: A transaction is committed only for partitions that this member has held without a gap since their records were
+        returned. ``_Transaction`` is created in the same step of the event loop in which the records are returned, and
+        the listener marks it as failed when one of its partitions is lost or revoked. So a later generation of the
+        group, in which another member owns the partition, is never used to commit it.
+Rule 2: The identity of the member is read after that check, without an await in between. If the member loses the
+        partition afterwards, the coordinator refuses the identity, because it belongs to an older generation.
+Rule 3: A partition is handed over only when its transaction has ended: a revocation waits until the batch is processed,
+        and the listener then commits. The new owner waits for the end of a transaction that is still open, because it
+        asks for stable offsets.
+Rule 4: The outcome of a commit is never guessed. A commit whose outcome is not known is awaited again.
+Rule 5: After an abort, each partition that is still held is read again from the first record of the transaction. A
+        partition that was lost or revoked is not moved: its position, if it was assigned again, is the committed one.
+Rule 6: ``_finish`` can be cancelled anywhere and called again. It continues with what it had decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, Self
+
+import anyio
+
+from .aio.retry import Backoff, is_retriable
+from .aio.service import Component, ServiceState
+from .arguments import must_be, whole
+from .consumer import Consumer, RebalanceHandle, RebalanceListener
+from .errors import (
+    BrokerError,
+    CommitFailed,
+    ConfigurationError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeout,
+    TransactionAborted,
+)
+from .producer import Producer
+from .types import K, OffsetAndMetadata, Record, TopicPartition, V
+
+logger = logging.getLogger(__name__)
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+"""Seconds before the records of an aborted transaction are read again. The pause doubles with each abort in a row."""
+
+_REPEATED = (
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
+"""Errors after which the same records are processed again. The first four mean that the group has rebalanced."""
+
+
+class _ReadAgain(KafkaError):
+    """Why a transaction cannot be committed although nothing failed. Users do not see it."""
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """An open transaction: the partitions that were read in it, and why it cannot be committed, if it cannot."""
+
+    begun_at: float
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    """The first record of each partition. After an abort reading continues there."""
+    offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    """The offsets to commit."""
+    records: int = 0
+    failure: KafkaError | None = None
+    gone: set[TopicPartition] = field(default_factory=set)
+    """The partitions that were lost or revoked after they were read."""
+    is_begun: bool = False
+    has_sent_offsets: bool = False
+    is_aborted: bool = False
+
+    def add(self, records: Sequence[Record[Any, Any]]) -> None:
+        self.records += len(records)
+        before = None
+        for record in records:  # those of a partition are neighbours
+            if before is None or record.partition != before.partition or record.topic != before.topic:
+                self.starts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+                self._end_at(before)
+            before = record
+        self._end_at(before)
+
+    def _end_at(self, last: Record[Any, Any] | None) -> None:
+        if last is not None:
+            partition = TopicPartition(last.topic, last.partition)
+            self.offsets[partition] = OffsetAndMetadata(last.offset + 1, leader_epoch=last.leader_epoch)
+
+    def fail(self, failure: KafkaError) -> None:
+        """It cannot be committed. The first failure counts."""
+        if self.failure is None:
+            self.failure = failure
+
+    def take_away(self, partitions: Sequence[TopicPartition], why: str) -> None:
+        """Partitions have left this member."""
+        gone = [each for each in partitions if each in self.starts]
+        self.gone.update(gone)
+        if gone:
+            self.fail(_ReadAgain(f"{', '.join(map(str, gone))} {why}"))
+
+
+class ExactlyOnce(Generic[K, V]):
+    """Iterates over batches of records, and commits each batch together with the records sent for it.
+
+    ::
+
+        async with (
+            Consumer(servers, topics=["orders"], group_id="billing", auto_commit=False) as consumer,
+            Producer(servers, transactional_id="billing-1") as producer,
+        ):
+            async for records in ExactlyOnce(consumer, producer):
+                for record in records:
+                    producer.send_nowait("bills", bill_of(record.value), key=record.key)
+
+    Requesting the next batch commits the present one: its offsets, and the records that were sent for it, become
+    visible together. With ``commit_interval`` in seconds, several batches are one transaction, which is committed at
+    the first request after that time, or while no records come. A batch has at most ``max_records`` records.
+
+    If the group takes a partition away before the commit, or the cluster aborts the transaction, nothing of it becomes
+    visible to consumers with ``read_committed``, and the records are returned again, here or by the new owner of the
+    partition. What the body of the loop does outside of Kafka happens again then. If the body raises or is cancelled,
+    closing the producer aborts the transaction; a new iteration of the same object aborts it too, and continues with
+    the records of that transaction.
+
+    The consumer must be a member of a group with ``auto_commit=False``, and the producer must have a
+    ``transactional_id`` of its own. Nothing else may read the consumer, commit its offsets, or begin transactions of
+    the producer. The constructor raises ConfigurationError for others. Iterating raises ProducerFenced if another
+    producer has the same ``transactional_id``, or if a transaction was open for longer than ``transaction_timeout``,
+    and other errors that would come again.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer[K, V],
+        producer: Producer,
+        *,
+        max_records: int = 500,
+        commit_interval: float = 0.0,
+    ) -> None:
+        if not isinstance(consumer, Consumer):
+            raise ConfigurationError(must_be("consumer", "a Consumer", consumer))
+        if not isinstance(producer, Producer):
+            raise ConfigurationError(must_be("producer", "a Producer", producer))
+        if producer.config.transactional_id is None:
+            raise ConfigurationError(f"producer must have a transactional_id, got {producer!r}")
+        if consumer.auto_commit:
+            raise ConfigurationError("consumer must have auto_commit=False: its offsets are committed in transactions")
+        timeout = producer.config.transaction_timeout
+        if isinstance(commit_interval, bool) or not isinstance(commit_interval, int | float):
+            raise ConfigurationError(must_be("commit_interval", "a number of seconds >= 0", commit_interval))
+        if not 0 <= commit_interval < timeout:
+            limit = f"a number of seconds >= 0 and less than transaction_timeout={timeout:g}"
+            raise ConfigurationError(must_be("commit_interval", limit, commit_interval))
+        self._max_records = whole("max_records", max_records, 1)
+        self._commit_interval = commit_interval
+        self._consumer = consumer
+        self._producer = producer
+        self._open: _Transaction | None = None
+        """The transaction to which batches belong."""
+        self._ending: _Transaction | None = None
+        """The transaction that is being committed or aborted; it stays here if that is cancelled."""
+        self._is_in_body = False
+        """Whether the user processes a batch now."""
+        self._is_stopped = False
+        self._polling: anyio.CancelScope | None = None
+        self._finishing = asyncio.Lock()
+        self._backoff = Backoff(SHORTEST_PAUSE, LONGEST_PAUSE, jitter=0.0)
+        self._pause = 0.0
+        try:
+            consumer.add_listener(_Listener(self))
+        except IllegalStateError:
+            raise ConfigurationError("consumer must have a group_id and topics: it must be a member") from None
+
+    def __repr__(self) -> str:
+        return f"<ExactlyOnce {self._producer.config.transactional_id} {self._consumer!r}>"
+
+    # The user's calls.
+
+    def __aiter__(self) -> Self:
+        if self._is_in_body and self._open is not None:
+            self._open.fail(_ReadAgain("the loop over batches was left before the batch was processed"))
+        return self
+
+    async def __anext__(self) -> list[Record[K, V]]:
+        self._is_in_body = False
+        while True:
+            if self._ending is not None or self._is_stopped or self._due_in() <= 0:
+                await self._finish_at_positions()
+            await self._wait_after_abort()
+            if self._is_stopped:
+                raise StopAsyncIteration
+            records = await self._poll()
+            # No await between the read and this (rule 1).
+            if records and (self._add(records) or await self._begin()):
+                return records
+
+    def stop(self) -> None:
+        """End the iteration: after the present batch is processed, commit, and return no more batches."""
+        self._is_stopped = True
+        self._wake()
+
+    async def commit(self) -> None:
+        """Commit now what was read and sent, also the present batch. Nothing more can be sent until the next batch.
+
+        If that is not possible, the transaction is aborted, and its records are returned again.
+        """
+        self._is_in_body = False
+        await self._finish_at_positions()
+
+    async def abort(self) -> None:
+        """Abort the transaction. Its records are returned again."""
+        if self._open is not None:
+            self._open.fail(_ReadAgain("abort() was called"))
+        await self.commit()
+
+    # Reading.
+
+    def _due_in(self) -> float:
+        """Seconds until the open transaction has to end; infinite if there is none."""
+        if self._open is None:
+            return math.inf
+        if self._open.failure is not None:
+            return 0.0
+        return self._open.begun_at + self._commit_interval - asyncio.get_running_loop().time()
+
+    async def _poll(self) -> list[Record[K, V]]:
+        """Records; none if the transaction is due, or ``_wake`` was called."""
+        with anyio.CancelScope() as self._polling:
+            return await self._consumer.poll(self._max_records, self._due_in())
+        return []
+
+    def _wake(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+
+    async def _wait_after_abort(self) -> None:
+        pause, self._pause = self._pause, 0.0
+        if pause:
+            await asyncio.sleep(pause)
+
+    def _add(self, records: list[Record[K, V]]) -> bool:
+        """Add a batch to the open transaction, or to a new one. Returns False if it is new."""
+        is_open = self._open is not None
+        if self._open is None:
+            self._open = _Transaction(asyncio.get_running_loop().time())
+        self._open.add(records)
+        self._is_in_body = True
+        return is_open
+
+    async def _begin(self) -> bool:
+        """Begin the new transaction. Returns False if its records are read again, because the one before failed."""
+        transaction = self._open
+        assert transaction is not None
+        try:
+            async with self._finishing:
+                await self._end()
+                if transaction is self._open and transaction.failure is None:
+                    await self._producer.begin_transaction()
+                    transaction.is_begun = True
+        finally:
+            if not transaction.is_begun:
+                self._is_in_body = False
+                if transaction is self._open:  # else its records are read again already
+                    self._open = None
+                    self._rewind(transaction)
+        return transaction.is_begun
+
+    # The end of a transaction.
+
+    async def _finish_at_positions(self) -> None:
+        """``_finish``, in the task that reads: no record is returned meanwhile.
+
+        So the positions can be committed. They are behind the markers of transactions that follow the last records.
+        """
+        transaction = self._open
+        if transaction is not None and transaction.failure is None:
+            for partition, offset in list(transaction.offsets.items()):
+                with suppress(IllegalStateError, KafkaTimeout):  # it was lost, or is being reset
+                    position = await self._consumer.position(partition)
+                    if position > offset.offset:
+                        transaction.offsets[partition] = OffsetAndMetadata(position, leader_epoch=offset.leader_epoch)
+        await self._finish()
+
+    async def _finish(self) -> None:
+        """Commit the open transaction, or abort it if that is not possible. Raises an error that would come again."""
+        async with self._finishing:
+            await self._end()  # one whose end was cancelled
+            # The reader may have returned a batch while this waited for the lock.
+            if self._open is not None and self._open.is_begun and not self._is_in_body:
+                self._ending, self._open = self._open, None
+                await self._end()
+
+    async def _end(self) -> None:
+        transaction = self._ending
+        if transaction is None:
+            return
+        if transaction.failure is None and await self._commit(transaction):
+            self._ending = None
+            self._backoff.reset()
+            return
+        await self._abort(transaction)
+        self._ending = None
+        later, self._open = self._open, None
+        if later is not None:  # a batch that was returned meanwhile, and has not reached the user
+            transaction.starts = {**later.starts, **transaction.starts}
+            transaction.gone |= later.gone
+        self._rewind(transaction)
+        failure = transaction.failure
+        assert failure is not None
+        if not _would_be_repeated(failure):
+            raise failure
+        self._pause = self._backoff.next()
+        level = logging.INFO if isinstance(failure, _ReadAgain) else logging.WARNING
+        text = "%r aborted a transaction of %d records, which are returned again: %s"
+        logger.log(level, text, self, transaction.records, failure)
+
+    async def _commit(self, transaction: _Transaction) -> bool:
+        """Try to commit. Returns False, and sets the failure, if the transaction has to be aborted."""
+        try:
+            if not transaction.has_sent_offsets:
+                group = self._consumer.group_metadata()  # rule 2
+                if group.generation_id < 0:
+                    raise _ReadAgain("the consumer is not a member of its group now")
+                await self._producer.send_offsets_to_transaction(transaction.offsets, group)
+                transaction.has_sent_offsets = True
+            while True:
+                try:
+                    await self._producer.commit_transaction()
+                except KafkaTimeout as timed_out:
+                    try:
+                        await self._abort(transaction)
+                    except IllegalStateError:  # it is being committed: rule 4
+                        logger.warning("%r waits for the outcome of a commit: %s", self, timed_out)
+                    else:
+                        raise
+                else:
+                    return True
+        except KafkaError as error:
+            transaction.fail(error)
+            return False
+
+    async def _abort(self, transaction: _Transaction) -> None:
+        """Abort, unless that has happened. Raises the error of a producer that cannot continue."""
+        if not transaction.is_aborted:
+            # If the coordinator does not answer in time, the producer goes on aborting, and the next transaction waits.
+            with suppress(KafkaTimeout):
+                await self._producer.abort_transaction()
+            transaction.is_aborted = True
+
+    def _rewind(self, transaction: _Transaction) -> None:
+        held = set(self._consumer.assignment) - transaction.gone
+        for partition, offset in transaction.starts.items():
+            if partition in held:
+                self._consumer.seek(partition, offset)
+
+    # The listener.
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """The group takes these partitions away when this returns."""
+        if not self._is_in_body and _is_running(self._consumer) and _is_running(self._producer):
+            self._wake()
+            await self._finish()
+        for transaction in (self._open, self._ending):
+            if transaction is not None:
+                transaction.take_away(partitions, "was revoked before its records were processed")
+
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """These partitions may belong to other members already."""
+        for transaction in (self._open, self._ending):
+            if transaction is not None:
+                transaction.take_away(partitions, "was lost")
+        self._wake()
+
+
+class _Listener(RebalanceListener):
+    """Passes rebalances on to an ``ExactlyOnce``, which a task must not hold: rule 4 of aio.service."""
+
+    def __init__(self, owner: ExactlyOnce[K, V]) -> None:
+        self._owner = weakref.ref(owner)
+
+    async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        if (owner := self._owner()) is not None:
+            await owner.revoked(partitions)
+
+    async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        if (owner := self._owner()) is not None:
+            owner.lost(partitions)
+
+
+def _is_running(component: Component) -> bool:
+    return component.state is ServiceState.RUNNING
+
+
+def _would_be_repeated(error: Exception) -> bool:
+    """Whether the same records may be committed in another transaction, so that they are processed again."""
+    if isinstance(error, CommitFailed):
+        return all(_would_be_repeated(each) for each in error.refused.values())
+    if isinstance(error, BrokerError) and error.code in _REPEATED:
+        return True
+    return isinstance(error, _ReadAgain | TransactionAborted) or is_retriable(error)

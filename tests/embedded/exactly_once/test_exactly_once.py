@@ -1,0 +1,200 @@
+"""Each order has one bill, whatever happens to brokers, members and batches. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import ErrorCode, KafkaError, Record
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import AuthorizationError
+from aiokafka_lite.protocol.messages import EndTxnRequest, HeartbeatRequest, ProduceRequest, TxnOffsetCommitRequest
+from tests.embedded.exactly_once.workers import STRATEGIES, bill, bills, worker, write
+
+COUNT = 200
+
+
+async def finish(cluster: EmbeddedCluster, values: list[str], strategy: str = "eager") -> None:
+    """Let one worker do the rest, and check that each order has one bill."""
+    async with worker(cluster, "last", strategy) as (session, producer):
+        working = asyncio.create_task(bill(session, producer))
+        assert await bills(cluster, len(values)) == Counter(values)
+        session.stop()
+        await working
+
+
+async def test_a_batch_and_its_offsets_become_visible_together(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, COUNT)
+    await finish(cluster, values)
+
+
+async def test_an_aborted_batch_is_returned_again_from_its_first_record(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, COUNT)
+    async with worker(cluster, "first") as (session, producer):
+        first = await anext(session)
+        producer.send_nowait("bills", b"wrong")
+        await session.abort()
+        again: list[Record] = []
+        while not {each.partition for each in first} <= {each.partition for each in again}:
+            for record in await anext(session):
+                producer.send_nowait("bills", record.value)
+                again.append(record)
+
+        def starts(records: list[Record]) -> dict[int, int]:
+            return {record.partition: record.offset for record in reversed(records)}
+
+        assert starts(first).items() <= starts(again).items()
+    await finish(cluster, values)
+
+
+async def test_a_member_that_loses_its_partitions_during_a_batch_aborts_it(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, COUNT)
+    async with worker(cluster, "first") as (session, producer):
+        records = await anext(session)
+        for record in records:
+            producer.send_nowait("bills", record.value)
+        with cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID, times=1):
+            await asyncio.sleep(10.0)
+        working = asyncio.create_task(bill(session, producer))
+        assert await bills(cluster, COUNT) == Counter(values)
+        session.stop()
+        await working
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.TRANSACTION_ABORTABLE]
+)
+async def test_refused_offsets_abort_the_batch(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+    values = await write(cluster, COUNT)
+    with cluster.on(TxnOffsetCommitRequest).fail(code, times=3):
+        await finish(cluster, values)
+
+
+async def test_a_commit_without_an_answer_is_not_repeated_as_another_batch(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, COUNT)
+    with cluster.on(EndTxnRequest).apply_then_disconnect(times=5):
+        await finish(cluster, values)
+
+
+async def test_a_record_that_is_refused_for_good_ends_the_loop_and_the_batch(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, COUNT)
+    async with worker(cluster, "first") as (session, producer):
+        refused = cluster.on(ProduceRequest).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=1)
+        with refused, pytest.raises(AuthorizationError):
+            await bill(session, producer)
+        working = asyncio.create_task(bill(session, producer))
+        assert await bills(cluster, COUNT) == Counter(values)
+        session.stop()
+        await working
+
+
+@pytest.mark.parametrize("interval", [0.0, 0.5])
+async def test_a_call_that_is_cancelled_at_any_turn_repeats_and_loses_nothing(
+    cluster: EmbeddedCluster, interval: float
+) -> None:
+    values = await write(cluster, COUNT)
+    interrupted = 0
+    async with worker(cluster, "first", commit_interval=interval, max_records=3) as (session, producer):
+        for turns in range(120):
+            reading = asyncio.ensure_future(anext(session))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                for record in await reading:
+                    producer.send_nowait("bills", record.value)
+            interrupted += reading.cancelled()
+        working = asyncio.create_task(bill(session, producer, work=0.0))
+        assert await bills(cluster, COUNT) == Counter(values)
+        session.stop()
+        await working
+    assert interrupted > 10
+
+
+class Chaos:
+    """Workers and brokers that fail at random times, by one seed."""
+
+    def __init__(self, cluster: EmbeddedCluster, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self._cluster = cluster
+        self.strategy = self.chance.choice(list(STRATEGIES))
+        self._settings: dict[str, Any] = {"commit_interval": self.chance.choice([0.0, 0.0, 0.7])}
+        self._working: dict[int, asyncio.Task[None]] = {}
+        self._taken = 0
+
+    def start(self, number: int) -> None:
+        self._working[number] = asyncio.create_task(self._work(number))
+
+    async def _work(self, number: int) -> None:
+        """A worker. An error ends it, as it would end a process."""
+        if self.chance.random() < 0.5:
+            self._taken += 1
+        own = dict(self._settings)
+        if self.chance.random() < 0.3:
+            own["reading"] = {"group_instance_id": f"instance-{number}"}
+        with suppress(KafkaError):
+            async with worker(self._cluster, f"worker-{number}-{self._taken}", self.strategy, **own) as (
+                each,
+                producer,
+            ):
+                await bill(each, producer, self.chance.choice([0.0, 0.05, 1.0]))
+
+    async def fail_once(self) -> None:
+        cluster, chance = self._cluster, self.chance
+        match chance.randrange(6):
+            case 0 | 1:
+                number = chance.choice(list(self._working))
+                self._working[number].cancel()
+                await asyncio.gather(self._working[number], return_exceptions=True)
+                self.start(number)
+            case 2:
+                await cluster.restart(chance.randrange(1, 4))
+            case 3:
+                node = chance.randrange(1, 4)
+                await cluster.freeze(node)
+                await asyncio.sleep(chance.uniform(1.0, 15.0))
+                await cluster.thaw(node)
+            case 4:
+                topic, count = chance.choice([("orders", 3), ("bills", 2)])
+                await cluster.move_leader(topic, chance.randrange(count))
+            case 5:
+                request = chance.choice([EndTxnRequest, TxnOffsetCommitRequest])
+                with cluster.on(request).apply_then_disconnect(times=2):
+                    await asyncio.sleep(5.0)
+
+    async def run(self, faults: int) -> None:
+        for number in range(3):
+            self.start(number)
+        for _ in range(faults):
+            await asyncio.sleep(self.chance.uniform(0.0, 4.0))
+            await self.fail_once()
+            for number, task in list(self._working.items()):
+                if task.done():
+                    self.start(number)
+
+    async def stop(self) -> None:
+        for task in self._working.values():
+            task.cancel()
+        results = await asyncio.gather(*self._working.values(), return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) or result is None for result in results), results
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_each_order_has_one_bill_while_brokers_and_workers_fail(cluster: EmbeddedCluster, seed: int) -> None:
+    values = await write(cluster, COUNT)
+    chaos = Chaos(cluster, seed)
+    await chaos.run(faults=8)
+    await chaos.stop()
+    await finish(cluster, values, chaos.strategy)
+
+
+async def test_a_session_survives_its_stop(cluster: EmbeddedCluster) -> None:
+    await write(cluster, 10)
+    async with worker(cluster, "first") as (session, _):
+        session.stop()
+        assert [records async for records in session] == []
