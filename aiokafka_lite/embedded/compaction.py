@@ -7,13 +7,12 @@ leave gaps. Records of aborted transactions are removed, and do not count as the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from ..protocol.records import replace_records
+from ..protocol.records import RecordBatch, replace_records
 from ..protocol.records.scan import scan
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
-from .transaction_index import AbortedTransaction
 
 
 def is_due(log: Log, now_ms: int, config: TopicConfig, stable_offset: int | None = None) -> bool:
@@ -50,38 +49,23 @@ def compact(
     delete_retention_ms: int,
     min_lag_ms: int = 0,
     stable_offset: int | None = None,
-    aborted: Sequence[AbortedTransaction] = (),
+    is_aborted: Callable[[RecordBatch], bool] = lambda batch: False,
 ) -> bool:
     """Compact the segments that may be compacted. True if a record was removed. Times are in milliseconds."""
     closed = _cleanable(log, now_ms, min_lag_ms, stable_offset)
     log.compacted_up_to = log.segments[closed].base_offset
     dirty = [batch for segment in log.segments[:closed] for batch in segment.batches]
-    valid = [batch for batch in log.batches() if not _is_aborted(batch, aborted)]
+    valid = [batch for batch in log.batches() if not is_aborted(batch.view())]
     latest, horizon = _latest_offsets(valid), now_ms - delete_retention_ms
     kept = [
         after
         for before in dirty
-        if not _is_aborted(before, aborted) and (after := _clean(before, latest, horizon)) is not None
+        if not is_aborted(before.view()) and (after := _clean(before, latest, horizon)) is not None
     ]
     if kept == dirty:
         return False
     log.replace_segments(closed, kept)
     return True
-
-
-def _is_aborted(batch: StoredBatch, aborted: Sequence[AbortedTransaction]) -> bool:
-    """Whether a batch has records of an aborted transaction."""
-    if not aborted:
-        return False
-    view = batch.view()
-    return (
-        view.is_transactional
-        and not view.is_control
-        and any(
-            each.producer_id == view.producer_id and each.first_offset <= batch.base_offset < each.last_offset
-            for each in aborted
-        )
-    )
 
 
 def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:

@@ -39,12 +39,14 @@ def partition_for(key: Bytes, count: int) -> int:
 
 
 def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
-    """The committed records of a leader's log: those below the high watermark, without control records."""
+    """The committed records of a leader's log: below the last stable offset, without aborted and control records."""
     found: list[Record[bytes, bytes]] = []
     topic, number = partition.key
     for stored in partition.log.batches():
         batch = stored.view()
-        if batch.is_control or stored.base_offset >= partition.log.high_watermark:
+        if stored.base_offset >= partition.last_stable_offset:
+            break
+        if batch.is_control or partition.producers.transactions.is_aborted(batch):
             continue
         columns = batch.columns(MAX_DECOMPRESSED_SIZE)
         rows = zip(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True)

@@ -283,10 +283,10 @@ class Partition:
         max_age = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
         if active.batches and now_ms - active.batches[0].max_timestamp >= max_age:
             log.roll()
-        stable, aborted = self.last_stable_offset, self.producers.transactions.aborted
+        stable, is_aborted = self.last_stable_offset, self.producers.transactions.is_aborted
         if not config.compacted or not is_due(log, now_ms, config, stable):
             return False
-        return compact(log, now_ms, config.delete_retention_ms, config.min_compaction_lag_ms, stable, aborted)
+        return compact(log, now_ms, config.delete_retention_ms, config.min_compaction_lag_ms, stable, is_aborted)
 
     # Followers, as their leader sees them.
 

@@ -145,9 +145,6 @@ class Transaction:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
-    def timed_out(self, now_ms: int) -> bool:
-        return self.state is _S.ONGOING and self.started_at + self.timeout_ms < now_ms
-
     def expired(self, now_ms: int, expiration_ms: int) -> bool:
         return _E.EXPIRE in TRANSITIONS[self.state] and self.updated_at + expiration_ms <= now_ms
 

@@ -55,10 +55,14 @@ class ProducerResult(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Hosted:
-    """A transactional id, the leader epoch in which it was loaded, and the change that is being written."""
+    """A transactional id, the leader epoch in which it was loaded, and the change that is being written.
+
+    ``started`` is the loop's time at which the transaction began, because timeouts use the loop's clock.
+    """
 
     value: Transaction
     coordinator_epoch: int
+    started: float = 0.0
     pending: Transaction | None = None
 
 
@@ -124,8 +128,10 @@ class TransactionCoordinator:
             del self._hosted[transactional_id]
 
     def _load(self, index: int, epoch: int) -> None:
+        now, now_ms = asyncio.get_running_loop().time(), self._now_ms()
         for transactional_id, value in self.log.read(index).items():
-            hosted = self._hosted[transactional_id] = _Hosted(value, epoch)
+            started = now - max(0, now_ms - value.started_at) / 1000
+            hosted = self._hosted[transactional_id] = _Hosted(value, epoch, started)
             if value.state.is_ending:
                 self._start_markers(hosted)
 
@@ -247,15 +253,16 @@ class TransactionCoordinator:
 
     def abort_timed_out(self) -> None:
         """Abort the transactions that have been open for longer than their timeouts."""
-        now = self._now_ms()
+        now = asyncio.get_running_loop().time()
         for hosted in list(self._hosted.values()):
-            if hosted.pending is None and hosted.value.timed_out(now):
+            is_open = hosted.value.state is State.ONGOING and hosted.pending is None
+            if is_open and now - hosted.started > hosted.value.timeout_ms / 1000:
                 logger.info(
                     "aborts the transaction of %r: it has been open for more than %d ms",
                     hosted.value.transactional_id,
                     hosted.value.timeout_ms,
                 )
-                self._start_change(hosted, self._aborted(decisions.fence(hosted.value, now)))
+                self._start_change(hosted, self._aborted(decisions.fence(hosted.value, self._now_ms())))
 
     def remove_expired(self) -> None:
         """Delete the transactional ids that were not used for ``transactional.id.expiration.ms``."""
@@ -291,6 +298,8 @@ class TransactionCoordinator:
         if not self._has(hosted):
             error = error or ErrorCode.NOT_COORDINATOR
         elif error is ErrorCode.NONE:
+            if hosted.value.started_at != following.started_at or hosted.value.state is not State.ONGOING:
+                hosted.started = asyncio.get_running_loop().time()
             hosted.value = following
             if following.state is State.DEAD:
                 del self._hosted[following.transactional_id]

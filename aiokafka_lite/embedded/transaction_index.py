@@ -14,6 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
+from ..protocol.records import RecordBatch
+
 
 class AbortedTransaction(NamedTuple):
     """A transaction whose records up to its marker at ``last_offset`` must be skipped."""
@@ -57,6 +59,16 @@ class TransactionIndex:
         """The aborted transactions that have records from ``offset`` up to ``end``."""
         first = bisect_left(self.aborted, offset, key=_last_offset)
         return [each for each in self.aborted[first:] if each.first_offset < end]
+
+    def is_aborted(self, batch: RecordBatch) -> bool:
+        """Whether the records of a batch belong to an aborted transaction."""
+        if not self.aborted or not batch.is_transactional or batch.is_control:
+            return False
+        first = bisect_left(self.aborted, batch.base_offset, key=_last_offset)
+        return any(
+            each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset
+            for each in self.aborted[first:]
+        )
 
     def delete_before(self, offset: int) -> None:
         """The log starts at ``offset`` now: drop the aborted transactions below it."""
