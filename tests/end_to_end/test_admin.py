@@ -255,7 +255,8 @@ async def test_cluster(kafka: Kafka, admin: Admin) -> None:
     assert apis["Produce"].used is not None
     if kafka.speaks("4.0"):
         features = await admin.cluster.features()
-        assert kafka.kind == "embedded" or "metadata.version" in features.finalized
+        assert features.finalized["transaction.version"].last == 2
+        assert "metadata.version" in features.finalized
         assert (await admin.cluster.describe(include_fenced=True)).fenced == ()
     elif not kafka.speaks("2.4"):
         with pytest.raises(UnsupportedVersion, match=r"2\.7"):

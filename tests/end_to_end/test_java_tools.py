@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from aiokafka_lite import EmbeddedCluster
-from aiokafka_lite.protocol.messages import ProduceRequest
+from aiokafka_lite.protocol.messages import EndTxnRequest, ProduceRequest
 from aiokafka_lite.protocol.records import split_batches
 from aiokafka_lite.types import Compression
 from tests.end_to_end.conftest import missing
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import NEWEST
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.long
 
@@ -152,3 +153,52 @@ async def test_a_group_is_listed_described_reset_and_deleted(
 
     await tool("consumer-groups", "--delete", "--group", "g")
     assert "g" not in (await tool("consumer-groups", "--list")).split()
+
+
+async def test_the_java_producer_writes_transactions_that_its_consumer_and_its_tools_read(
+    cluster: EmbeddedCluster, tool: Tool
+) -> None:
+    await cluster.create_topic("t", 2, 3)
+    said = await tool(
+        "producer-perf-test",
+        *("--topic", "t", "--num-records", "300", "--record-size", "100", "--throughput", "1000"),
+        *("--transactional-id", "perf", "--transaction-duration-ms", "50"),
+    )
+    assert "300 records sent" in said
+    committed = {exchange.version for exchange in cluster.history.of(EndTxnRequest)}
+    assert committed == {5}, "Java chose generation 2"
+    read = await tool(
+        "console-consumer",
+        *("--topic", "t", "--from-beginning", "--max-messages", "300", "--timeout-ms", "30000"),
+        *("--isolation-level", "read_committed"),
+    )
+    assert len(read.splitlines()) == 300
+    assert re.search(r"perf\S*\s+\d+\s+\d+\s+CompleteCommit", await tool("transactions", "list"))
+    described = await tool("transactions", "describe-producers", "--topic", "t", "--partition", "0")
+    assert "None" in described, "no transaction is open"
+
+
+@pytest.mark.parametrize("release", ["2.8.2", NEWEST])
+async def test_the_java_client_copies_a_topic_with_its_offsets_in_transactions(release: str) -> None:
+    """Kafka's own test program for exactly-once, with random aborts."""
+    if (problem := java_problem()) is not None:
+        missing(f"Kafka's own tools cannot run here: {problem}")
+    async with EmbeddedCluster(brokers=3, as_kafka=release) as cluster:
+        await cluster.create_topic("in", 1, 3)
+        await cluster.create_topic("out", 2, 3)
+        for number in range(200):
+            await cluster.produce("in", b"%d" % number)
+        await asyncio.to_thread(
+            run_tool,
+            NEWEST,
+            "transactional-message-copier",
+            cluster.bootstrap_servers,
+            *("--input-topic", "in", "--input-partition", "0", "--output-topic", "out", "--transaction-size", "15"),
+            *("--transactional-id", "copier", "--consumer-group", "copiers", "--max-messages", "200"),
+            *("--enable-random-aborts", "--group-mode", "--use-group-metadata"),
+        )
+        async with asyncio.timeout(DEADLINE):
+            while len(cluster.records("out")) < 200:
+                await asyncio.sleep(0.01)
+        copied = sorted(int(record.value) for record in cluster.records("out"))
+        assert copied == list(range(200))

@@ -45,8 +45,6 @@ def write_transactions(kafka: Kafka, topic: str) -> confluent_kafka.Producer:
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("size", [300, 1_000_000])
 async def test_a_reader_sees_what_its_isolation_level_lets_it_see(kafka: Kafka, isolation: str, size: int) -> None:
-    if kafka.kind == "embedded":
-        pytest.skip("the embedded cluster has no transactions")
     topic = await kafka.create_topic(partitions=1)
     # Held until the end: it would abort the open transaction when it goes.
     still_open = await asyncio.to_thread(write_transactions, kafka, topic)

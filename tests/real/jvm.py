@@ -41,6 +41,7 @@ _TOOLS = {
     "get-offsets": ("org.apache.kafka.tools.GetOffsetShell", "kafka.tools.GetOffsetShell"),
     "log-dirs": ("org.apache.kafka.tools.LogDirsCommand", "kafka.admin.LogDirsCommand"),
     "producer-perf-test": ("org.apache.kafka.tools.ProducerPerformance",),
+    "transactional-message-copier": ("org.apache.kafka.tools.TransactionalMessageCopier",),
     "transactions": ("org.apache.kafka.tools.TransactionsCommand",),
     "topics": ("org.apache.kafka.tools.TopicCommand", "kafka.admin.TopicCommand"),
 }
@@ -376,7 +377,8 @@ def run_tool(version: str, name: str, bootstrap_servers: str, *arguments: str, s
     """Run one of a Kafka release's own tools against any broker and return its standard output; RuntimeError if it
     fails."""
     home = jars(version)
-    option = "--broker-list" if name == "console-producer" and release(version) < (2, 5) else "--bootstrap-server"
+    is_old = name == "console-producer" and release(version) < (2, 5)
+    option = "--broker-list" if is_old or name == "transactional-message-copier" else "--bootstrap-server"
     command = java_command(home, _tool_class(home, name), option, bootstrap_servers, *arguments, heap=256, quiet=True)
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT, check=False)
     if done.returncode != 0:
