@@ -226,7 +226,7 @@ class EmbeddedCluster(Component):
     def records(self, topic: str, partition: int | None = None) -> list[Record[bytes, bytes]]:
         """The committed records of a topic, or of one partition, in order of partitions and offsets, without a client.
 
-        Records of open and aborted transactions are not among them. Raises ``Refused`` if the topic or the partition does
+        Records of open and aborted transactions are left out. Raises ``Refused`` if the topic or the partition does
         not exist, or if a partition has no leader.
         """
         numbers = range(len(self.controller.require(topic).partitions)) if partition is None else [partition]
