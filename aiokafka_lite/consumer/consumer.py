@@ -331,7 +331,11 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
         the new owner reads the record again, and the next ``commit()`` lists the partition in ``refused``. A partition
         whose returned records are all marked does not delay a rebalance. Records of a ``PartitionReader`` are marked
         one by one: without a record, the result is then False.
+
+        Raises ValueError for ``metadata`` without a record: metadata belongs to one offset of one partition.
         """
+        if record is None and metadata:
+            raise ValueError(f"metadata={metadata!r} needs a record: call mark(record, metadata)")
         checked = None if record is None else checked_record(record)
         group = self._core.require_group()
         if checked is None:

@@ -56,20 +56,72 @@ class Server(Protocol):
     def disconnected(self, connection: ServerConnection) -> None: ...
 
 
+class UnsentResponses:
+    """A bound on the bytes of responses that the clients of one node do not read.
+
+    A connection reads no request while its last response waits, so a client that reads nothing holds one response. If
+    all of them together exceed ``limit`` bytes, the client that has not read for longest is disconnected.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sizes: dict[ServerStream, int] = {}  # in the order in which the responses were written
+        self._sum = 0
+
+    def add(self, stream: ServerStream, size: int) -> None:
+        """A response of this stream waits until the client reads."""
+        self._sizes[stream] = size
+        self._sum += size
+        while self._sum > self._limit and len(self._sizes) > 1:
+            slowest = next(iter(self._sizes))
+            logger.info("%s is disconnected: responses of %d bytes wait for clients to read", slowest.peer, self._sum)
+            self.remove(slowest)
+            slowest.abort()
+
+    def remove(self, stream: ServerStream) -> None:
+        """The client has read, or is disconnected."""
+        self._sum -= self._sizes.pop(stream, 0)
+
+
 class ServerStream(FramedStreamReader):
     """The frames of a connection. It notifies the connection when the client disconnects.
 
     ``memory`` bounds the requests of all connections of a node: frames that are being received, that wait, and that are
-    being handled. The connection that exceeds it is closed.
+    being handled. The connection that exceeds it is closed. ``unsent`` bounds their responses.
     """
 
-    def __init__(self, server: Server, max_size: int, memory: FrameMemory) -> None:
+    def __init__(self, server: Server, max_size: int, memory: FrameMemory, unsent: UnsentResponses) -> None:
         super().__init__(max_size, "a client", memory=memory)
         self._server = server
         self._memory = memory
+        self._unsent = unsent
         self._held = 0
         self._is_released = False
+        self.incomplete_since: float | None = None
+        """The loop's time at which the large frame began that is being received."""
         self.connection: ServerConnection | None = None
+
+    def buffer_updated(self, nbytes: int) -> None:
+        super().buffer_updated(nbytes)
+        if not self._splitter.holds_memory:
+            self.incomplete_since = None
+        elif self.incomplete_since is None:
+            self.incomplete_since = _now()
+
+    def drop(self) -> None:
+        """Close at once, and free the memory of an incomplete frame now."""
+        self.abort()
+        self._splitter.end()
+        self.incomplete_since = None
+
+    async def drain(self) -> None:
+        """Wait until the client has read nearly everything. Raises ConnectionLost."""
+        if self._writing_paused and self.transport is not None:
+            self._unsent.add(self, self.transport.get_write_buffer_size())
+        try:
+            await super().drain()
+        finally:
+            self._unsent.remove(self)
 
     def frames_received(self, frames: list[Frame]) -> None:
         if self._is_released:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -20,7 +22,7 @@ from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
 from .authorizer import Authorizer
 from .cluster_config import ClusterConfig
-from .connection import ServerConnection, ServerStream
+from .connection import ServerConnection, ServerStream, UnsentResponses
 from .controller import Controller
 from .faults import Faults, History
 from .features import TRANSACTION_VERSION
@@ -42,6 +44,11 @@ from .transaction_markers import append_marker
 from .transaction_records import TRANSACTION_TOPIC
 from .transaction_requests import TransactionRequests
 from .versions import OfferedVersions, VersionRanges
+
+logger = logging.getLogger(__name__)
+
+INCOMPLETE_REQUEST = 2.0
+"""Seconds after which an incomplete large request has to make room for those of other clients."""
 
 
 class NodeState(Enum):
@@ -167,7 +174,9 @@ class BrokerNode:
         self._thawed = asyncio.Event()
         self._timers: dict[str, asyncio.TimerHandle] = {}  # by the setting that has the interval
         limit = self.settings.number("queued.max.request.bytes")
-        self._memory = FrameMemory(sys.maxsize if limit < 0 else limit, reserved=max(limit, 0) // 4)
+        limit = sys.maxsize if limit < 0 else limit
+        self._memory = FrameMemory(limit, reserved=limit // 4, make_room=self._drop_slowest_sender)
+        self._unsent = UnsentResponses(limit)
 
     def __repr__(self) -> str:
         return (
@@ -219,7 +228,18 @@ class BrokerNode:
 
     def new_stream(self) -> ServerStream:
         """The broker's end of a new connection."""
-        return ServerStream(self, self.settings.number("socket.request.max.bytes"), self._memory)
+        return ServerStream(self, self.settings.number("socket.request.max.bytes"), self._memory, self._unsent)
+
+    def _drop_slowest_sender(self) -> bool:
+        """Disconnect the client whose request has been incomplete for longest. False if all are recent."""
+        streams = [each.stream for each in self.connections]
+        waiting = [(since, each) for each in streams if (since := each.incomplete_since) is not None]
+        since, slowest = min(waiting, key=lambda each: each[0], default=(math.inf, None))
+        if slowest is None or since > self.time() - INCOMPLETE_REQUEST:
+            return False
+        logger.info("%s is disconnected: its request is incomplete, and others need the memory", slowest.peer)
+        slowest.drop()
+        return True
 
     def connected(self, stream: ServerStream) -> None:
         """A client has connected."""

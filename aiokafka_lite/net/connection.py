@@ -202,6 +202,7 @@ class Connection:
                     self._advance(ConnectionEvent.AUTHENTICATION_REQUIRED)
                     exchange = await login.exchange()
                     self.session_ends = await self._handshake.log_in(login, exchange, self.versions)
+                    self._requests.hide_secrets = exchange.hide_secrets
                     self._check_not_closed()
         except KafkaError as error:
             self.close(error)
@@ -236,6 +237,7 @@ class Connection:
             self._advance(ConnectionEvent.SESSION_EXPIRING)
             self._requests.hold_for_login()
             self.session_ends = await self._handshake.log_in(login, exchange, self.versions)
+            self._requests.hide_secrets = exchange.hide_secrets
             self._check_not_closed()
             self._advance(ConnectionEvent.AUTHENTICATED)
             self._requests.release_after_login()

@@ -127,6 +127,8 @@ class InFlightRequests:
     ) -> None:
         self.throttled_until = 0.0
         """The loop's time until which the broker throttles this client; 0.0 if it does not."""
+        self.hide_secrets: Callable[[Message], None] | None = None
+        """Hides the secrets of the login in the error texts of responses. None without a login."""
         self.last_used = 0.0
         """The loop's time of the last request."""
         self._peer = peer
@@ -237,6 +239,8 @@ class InFlightRequests:
             counters.responses += 1
             counters.bytes_received += SIZE_PREFIX + len(frame)
             request, response = protocol.receive(frame)
+            if self.hide_secrets is not None:
+                self.hide_secrets(response)
             # Before the promise is fulfilled: the caller's next request must be held back already.
             throttle_ms = response.client_throttle_ms(request.version)
             if throttle_ms > 0:

@@ -29,7 +29,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
 from ..errors import ProtocolError
 from .encode_errors import describe_encode_error
-from .schema import BLOBS, FIXED, LONGEST_STRING, MISSING, Message, Spec
+from .schema import BLOBS, FIXED, LONGEST_STRING, MISSING, Message, Request, Spec
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
@@ -91,6 +91,10 @@ def decode_versioned(cls: type[M], data: Buffer) -> tuple[M, int]:
     message, _ = decode_message(cls, min(version, cls.versions.last), data, 2)
     return message, version
 
+
+MAX_REQUESTED = 100_000
+"""Structs in each array of a request, if the array names no other bound. Three million empty names, in 6 MB, stopped an
+embedded broker for eight seconds. Numbers are decoded in one call and have no bound of their own."""
 
 _encoders: dict[tuple[type[Any], int], Encoder] = {}
 _decoders: dict[tuple[type[Any], int], Decoder] = {}
@@ -245,6 +249,7 @@ class _Source:
         self.label = cls.__name__
         self.version = version
         self.flexible = version >= cls.flexible
+        self.most = MAX_REQUESTED if issubclass(cls, Request) else None
         self.sliced = "str(data[pos:stop], 'utf-8')" if _has_records(cls) else "data[pos:stop].decode()"
         self.lines = [head]
         self.depth = 1
@@ -546,8 +551,9 @@ def _get_array(source: _Source, spec: Spec, where: str, label: str) -> None:
         source(f"pos += n * {least}")
         return
     source(f"if n * {least} > size - pos or n < 0: {check}")
-    if spec.most is not None:
-        source(f"if n > {spec.most}: refuse_count({label!r}, n, {spec.most})")
+    most = source.most if spec.most is None else spec.most
+    if most is not None:
+        source(f"if n > {most}: refuse_count({label!r}, n, {most})")
     items, item = source.name("items"), source.name("item")
     source(f"{items} = {where} = []")
     source(f"for {source.name('count')} in range(n):")

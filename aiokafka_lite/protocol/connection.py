@@ -36,6 +36,9 @@ _REQUEST_HEADER = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
+MAX_WITHOUT_RECORDS = 8 * 1024 * 1024
+"""Bytes of a request that a broker takes, other than Produce. To decode more would block its loop for seconds."""
+
 MAX_WITH_COLLECTION = 256 * 1024
 """Bytes. Larger responses are decoded with the garbage collector paused. Those with records are few objects anyway."""
 
@@ -275,6 +278,10 @@ def parse_request(frame: Buffer) -> ParsedRequest | UnknownRequest:
     cls = messages.REQUESTS.get(api_key)
     if cls is None or version not in cls.versions:
         return UnknownRequest(header)
+    if len(frame) > MAX_WITHOUT_RECORDS and cls is not messages.ProduceRequest:
+        raise ProtocolError(
+            f"a request of {header.name} has {len(frame)} bytes; only Produce may have more than {MAX_WITHOUT_RECORDS}"
+        )
     if version >= cls.flexible:
         position = _skip_tags(frame, position)
     request, _ = decode_message(cls, version, frame, position)

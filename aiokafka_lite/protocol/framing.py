@@ -16,6 +16,7 @@ A reader either passes received bytes to ``feed``, or lets the transport write i
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from ..errors import ProtocolError
 from .codec import Buffer
@@ -50,14 +51,16 @@ class FrameMemory:
 
     Owned by the component that owns the connections, and shared by their splitters. A frame counts until it is complete
     or its stream ends. The owner may count complete frames as well, and keep ``reserved`` bytes for them: otherwise two
-    peers that never complete their frames could shut out all others.
+    peers that never complete their frames could shut out all others. ``make_room`` is called when an incomplete frame
+    does not fit: it ends another stream and returns True, or returns False.
     """
 
-    __slots__ = ("held", "limit", "reserved")
+    __slots__ = ("_make_room", "held", "limit", "reserved")
 
-    def __init__(self, limit: int, *, reserved: int = 0) -> None:
+    def __init__(self, limit: int, *, reserved: int = 0, make_room: Callable[[], bool] = lambda: False) -> None:
         self.limit = limit
         self.reserved = reserved
+        self._make_room = make_room
         self.held = 0
 
     def __repr__(self) -> str:
@@ -72,7 +75,10 @@ class FrameMemory:
 
     def take_incomplete(self, count: int) -> bool:
         """The same for a frame that is not complete: the reserved bytes stay free."""
-        return self.held + count <= self.limit - self.reserved and self.take(count)
+        while self.held + count > self.limit - self.reserved:
+            if not self._make_room():
+                return False
+        return self.take(count)
 
     def give_back(self, count: int) -> None:
         """The bytes belong to a complete frame now, or are dropped."""
@@ -122,6 +128,11 @@ class FrameSplitter:
 
     def __repr__(self) -> str:
         return f"<FrameSplitter peer={self.peer} waiting={self.waiting}>"
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether a large frame is being received."""
+        return self._large is not None
 
     @property
     def waiting(self) -> int:

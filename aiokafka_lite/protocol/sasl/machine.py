@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...errors import harmless
+from ..schema import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class Exchange(Protocol):
 
     def quoted(self, text: str) -> str:
         """A broker's text for an error, with ``***`` in place of the secrets of this login."""
+
+    def hide_secrets(self, response: Message) -> None:
+        """Do the same in the error texts of a response after the login."""
 
     def begin(self) -> Step:
         """The first step."""

@@ -27,7 +27,8 @@ class OAuthBearerExchange:
             raise AuthenticationError(
                 "the token must consist of letters, digits and -._~+/, with = only at its end, as bearer tokens do"
             )
-        self.quoted = Redactor(token).quoted
+        redactor = Redactor(token)
+        self.quoted, self.hide_secrets = redactor.quoted, redactor.hide_in
         self._message = b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
         self.objection = ""
 

@@ -13,7 +13,8 @@ class PlainExchange:
     objection = ""
 
     def __init__(self, username: str, password: str) -> None:
-        self.quoted = Redactor(password).quoted
+        redactor = Redactor(password)
+        self.quoted, self.hide_secrets = redactor.quoted, redactor.hide_in
         self._message = b"\0" + username.encode() + b"\0" + password.encode()
 
     def __repr__(self) -> str:

@@ -3,12 +3,18 @@
 A peer may cut the secret short, or echo the base64 form of the message that contained it. So every run of
 ``SHORTEST_RUN`` characters of a secret is hidden (a shorter secret only as a whole), in each base64 form as well. This
 is done before a text is shortened, because a cut-off secret would no longer be found.
+
+The broker still knows the secret after the login, so the error texts of all later responses are searched as well.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
+from ..schema import Message
 from .machine import quoted
 
 HIDDEN = "***"
@@ -18,6 +24,9 @@ SHORTEST_RUN = 8
 
 _SEARCHED = 1024
 """Characters of a text that are searched. The rest is dropped; an error shows far fewer."""
+
+MOST_TEXTS = 50
+"""Different error texts in one response that are searched, each for about a millisecond. The others are dropped."""
 
 _SHORTEST_FORM = 4
 """Characters. A base64 form that is shorter would hide parts of ordinary words."""
@@ -38,6 +47,10 @@ class Redactor:
 
     def quoted(self, text: str) -> str:
         """The text for an error, with ``***`` in place of secrets. Printable and short."""
+        return quoted(self.hide(text))
+
+    def hide(self, text: str) -> str:
+        """The beginning of the text, with ``***`` in place of secrets."""
         text = text[:_SEARCHED]
         hidden = bytearray(len(text))
         for form in self._forms:
@@ -45,7 +58,33 @@ class Redactor:
             for start in range(len(text) - length + 1):
                 if text[start : start + length] in form:
                     hidden[start : start + length] = b"\1" * length
-        return quoted(_with_stars(text, hidden))
+        return _with_stars(text, hidden)
+
+    def hide_in(self, response: Message) -> None:
+        """Hide the secrets in all error texts of a response."""
+        _hide_in(response, self.hide, {})
+
+
+def _hide_in(message: Message, hide: Callable[[str], str], known: dict[str, str]) -> None:
+    cls: type[Any] = type(message)
+    texts, arrays = _error_texts(cls)
+    for name in texts:
+        text = getattr(message, name)
+        if text:
+            if text not in known:
+                known[text] = hide(text) if len(known) < MOST_TEXTS else ""
+            setattr(message, name, known[text])
+    for name in arrays:
+        for item in getattr(message, name) or ():
+            _hide_in(item, hide, known)
+
+
+@cache
+def _error_texts(cls: type[Any]) -> tuple[list[str], list[str]]:
+    """The fields of a message that are error texts, and its arrays of structs that have some."""
+    texts = [name for name in cls.specs if name.endswith("error_message")]
+    structs = {name: spec.item for name, spec in cls.specs.items() if spec.wire == "array"}
+    return texts, [name for name, item in structs.items() if hasattr(item, "specs") and any(_error_texts(item))]
 
 
 def _with_stars(text: str, hidden: bytearray) -> str:

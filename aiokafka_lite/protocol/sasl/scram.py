@@ -39,7 +39,8 @@ class ScramExchange:
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
         self._hash_name = HASHES[mechanism]
         self._password = password.encode()
-        self.quoted = Redactor(password).quoted
+        redactor = Redactor(password)
+        self.quoted, self.hide_secrets = redactor.quoted, redactor.hide_in
         self._nonce = nonce.encode()
         self._first = b"n=" + _escaped(username) + b",r=" + self._nonce
         self._messages = b""  # all messages without the proof: both sides sign them

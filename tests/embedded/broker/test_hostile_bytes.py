@@ -14,11 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
-from aiokafka_lite.embedded.connection import ServerStream
+from aiokafka_lite.embedded.connection import ServerStream, UnsentResponses
+from aiokafka_lite.embedded.node import INCOMPLETE_REQUEST
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, KafkaError
 from aiokafka_lite.protocol.connection import ClientProtocol
 from aiokafka_lite.protocol.framing import FrameMemory
-from aiokafka_lite.protocol.messages import REQUESTS, MetadataRequest, ProduceRequest
+from aiokafka_lite.protocol.messages import (
+    REQUESTS,
+    CreateTopicsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    ProduceRequest,
+)
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
@@ -192,7 +199,7 @@ async def test_requests_that_are_handled_count_until_they_are_answered_or_droppe
 def test_a_stream_that_was_released_holds_no_memory() -> None:
     cluster = EmbeddedCluster(brokers=1, tcp=False)
     memory = FrameMemory(1_000)
-    stream = ServerStream(cluster.nodes[1], 1_000, memory)
+    stream = ServerStream(cluster.nodes[1], 1_000, memory, UnsentResponses(1_000))
     stream.frames_received([b"x" * 10])
     assert memory.held == 10
     stream.release_all()
@@ -213,14 +220,62 @@ async def test_half_sent_frames_do_not_shut_out_small_requests() -> None:
             await peer.__aexit__(None, None, None)
 
 
-async def test_millions_of_names_in_a_metadata_request_do_not_stop_a_broker(cluster: EmbeddedCluster) -> None:
+async def test_a_large_request_displaces_one_that_stays_incomplete() -> None:
+    configs = {"queued.max.request.bytes": "2000000"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:
+        await cluster.create_topic("t")
+        stalled = [await Peer(cluster).__aenter__() for _ in range(5)]
+        for peer in stalled:
+            peer.stream.write([struct.pack(">i", 300_000) + bytes(290_000)])
+        await asyncio.sleep(INCOMPLETE_REQUEST + 0.1)
+        assert len(cluster.nodes[1].connections) == 5
+        async with Peer(cluster) as peer:
+            assert (await peer.produce("t", produced(b"x" * 900_000, timestamp=-1))).error_code == 0
+        assert 1 <= len(cluster.nodes[1].connections) <= 4
+        for peer in stalled:
+            await peer.__aexit__(None, None, None)
+
+
+async def test_responses_that_clients_do_not_read_share_one_bound() -> None:
+    """A client that reads is answered, however many others do not."""
+    configs = {"queued.max.request.bytes": "4000000"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:
+        await cluster.create_topic("t")
+        async with Peer(cluster) as writer:
+            await writer.produce("t", produced(b"x" * 900_000, timestamp=-1))
+        connections = cluster.nodes[1].connections
+        deaf = [await Peer(cluster).__aenter__() for _ in range(20)]
+        for peer in deaf:
+            assert peer.stream.transport is not None
+            peer.stream.transport.pause_reading()
+            peer.send(fetch_request("t", 0), 12)
+        await until(lambda: len(connections) <= 4, "the sum of the responses is bounded")
+        async with Peer(cluster) as reader:
+            assert (await reader.fetch("t", 0)).records
+        for peer in deaf:
+            await peer.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "key, version, before", [(MetadataRequest.api_key, 1, b""), (CreateTopicsRequest.api_key, 2, b""), (9, 1, b"\0\1g")]
+)
+async def test_millions_of_items_in_a_request_do_not_stop_a_broker(
+    cluster: EmbeddedCluster, key: int, version: int, before: bytes
+) -> None:
     count = 1_000_000
-    body = struct.pack(">hhihi", MetadataRequest.api_key, 1, 1, -1, count) + bytes(2 * count)
+    body = struct.pack(">hhih", key, version, 1, -1) + before + struct.pack(">i", count) + bytes(6 * count)
     async with Peer(cluster) as peer:
         began = time.process_time()
         peer.stream.write([struct.pack(">i", len(body)) + body])
         assert await ended(peer)
         assert time.process_time() - began < 1
+    await assert_alive(cluster)
+
+
+async def test_a_request_without_records_is_refused_above_eight_mebibytes(cluster: EmbeddedCluster) -> None:
+    async with Peer(cluster) as peer:
+        peer.send(MetadataRequest(topics=[MetadataRequestTopic(name="x" * 30_000)] * 300), 1)
+        assert await ended(peer)
     await assert_alive(cluster)
 
 

@@ -50,6 +50,7 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda each: each.seek(FIRST, -1), ValueError, f"offset must be {WHOLE} >= 0, got -1"),
     (lambda each: each.seek(FIRST, 2**63), ValueError, f"offset must be {WHOLE} >= 0, got 9223372036854775808"),
     (lambda each: each.mark("x"), TypeError, "record must be a Record, as reads return them, got 'x'"),
+    (lambda each: each.mark(metadata="x"), ValueError, "metadata='x' needs a record: call mark(record, metadata)"),
     (lambda each: each.mark(FIRST), TypeError, "record must be a Record, as reads return them, got TopicPartition"),
     (lambda each: each.close("5"), ConfigurationError, f"timeout must be {SECONDS}, or None, got '5'"),
     (lambda each: each.high_watermark(0), TypeError, f"{PARTITION} a TopicPartition(topic, number), got 0"),

@@ -28,6 +28,9 @@ from aiokafka_lite.protocol.messages import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -504,6 +507,36 @@ async def test_a_token_that_the_broker_echoes_is_hidden_although_it_is_cut(
     error = await refused(door, Login("OAUTHBEARER", token_provider=lambda: token))
     assert "T0K3N" not in str(error) + repr(error) + caplog.text
     assert "invalid header" in str(error)
+
+
+class Echo(Doorkeeper):
+    """Answers CreateTopics with errors that quote the password in all ways."""
+
+    def answer(self, served: Served, header: RequestHeader, request: Any) -> None:
+        if not isinstance(request, CreateTopicsRequest):
+            super().answer(served, header, request)
+            return
+        topics = [
+            CreatableTopicResult(name=f"t{number}", error_code=44, error_message=f"{said}: refused")
+            for number, said in enumerate(ECHOES)
+        ]
+        served.answer(header, CreateTopicsResponse(throttle_time_ms=0, topics=topics))
+
+
+@in_virtual_time
+async def test_a_secret_that_the_broker_echoes_after_the_login_is_hidden() -> None:
+    connection = await open_to(Peer(Echo(lifetime=60.0)))
+    for _ in range(2):
+        response = await connection.send(CreateTopicsRequest(topics=[], timeout_ms=1000))
+        assert len(response.topics) == len(ECHOES)
+        for topic in response.topics:
+            assert topic.error_message is not None
+            assert topic.error_message.endswith(": refused")
+            assert "***" in topic.error_message
+            assert "hunter2" not in topic.error_message
+            assert "aHVudGVyM" not in topic.error_message
+        await connection.reauthenticate()
+    await end(connection)
 
 
 async def test_a_scram_error_that_quotes_the_password_is_hidden() -> None:
