@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Generic, Unpack
 from ..aio.runtime import Runtime
 from ..aio.service import Component, Service
 from ..arguments import check_timeout
+from ..arguments import marked as checked_mark
 from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
-from ..arguments import record as checked_record
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
 from ..config import GroupConfig
@@ -330,13 +330,9 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
         Returns False if the record was marked before, or if its partition is no longer assigned. In the second case,
         the new owner reads the record again, and the next ``commit()`` lists the partition in ``refused``. A partition
         whose returned records are all marked does not delay a rebalance. Records of a ``PartitionReader`` are marked
-        one by one: without a record, the result is then False.
-
-        Raises ValueError for ``metadata`` without a record: metadata belongs to one offset of one partition.
+        one by one: without a record, the result is then False. Raises ValueError for ``metadata`` without a record.
         """
-        if record is None and metadata:
-            raise ValueError(f"metadata={metadata!r} needs a record: call mark(record, metadata)")
-        checked = None if record is None else checked_record(record)
+        checked = checked_mark(record, metadata)
         group = self._core.require_group()
         if checked is None:
             # Not the records of partition readers: other tasks may still process some of them.

@@ -65,8 +65,8 @@ class Redactor:
         _hide_in(response, self.hide, {})
 
 
-def _hide_in(message: Message, hide: Callable[[str], str], known: dict[str, str]) -> None:
-    cls: type[Any] = type(message)
+def _hide_in(message: Any, hide: Callable[[str], str], known: dict[str, str]) -> None:
+    cls: Any = type(message)
     texts, arrays = _error_texts(cls)
     for name in texts:
         text = getattr(message, name)
@@ -80,7 +80,7 @@ def _hide_in(message: Message, hide: Callable[[str], str], known: dict[str, str]
 
 
 @cache
-def _error_texts(cls: type[Any]) -> tuple[list[str], list[str]]:
+def _error_texts(cls: Any) -> tuple[list[str], list[str]]:
     """The fields of a message that are error texts, and its arrays of structs that have some."""
     texts = [name for name in cls.specs if name.endswith("error_message")]
     structs = {name: spec.item for name, spec in cls.specs.items() if spec.wire == "array"}
