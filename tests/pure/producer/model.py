@@ -40,10 +40,11 @@ def a_partition(
     load: Counter[int] | None = None,
     sealed: deque[Sealed] | None = None,
     now: Callable[[], float] = lambda: 0.0,
+    ids: ProducerIds | None = None,
 ) -> PartitionProducer:
     """A partition whose leader is known, unless that is None. ``introduced``: its first batch need not go alone."""
-    identities = ProducerIds(lambda: None) if idempotent else None
-    if identities is not None:
+    identities = ids if ids is not None else ProducerIds(lambda: None) if idempotent else None
+    if identities is not None and ids is None:
         identities.received(ProducerIdAndEpoch(7, 0))
     partition = PartitionProducer(
         HERE,
