@@ -46,6 +46,7 @@ COMPILED_MODULES = (
     "aiokafka_lite/producer/producer_ids.py",
     "aiokafka_lite/producer/record.py",
     "aiokafka_lite/producer/topic.py",
+    "aiokafka_lite/producer/transactional_ids.py",
     "aiokafka_lite/protocol/framing.py",
     "aiokafka_lite/protocol/records/batch.py",
     "aiokafka_lite/protocol/records/codec.py",

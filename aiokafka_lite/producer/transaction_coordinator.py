@@ -223,7 +223,8 @@ class TransactionCoordinator:
             self._is_certain = self._is_certain or code is ErrorCode.NONE
             return code
 
-        await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
+        # The lookup of the group's coordinator comes first: it creates __consumer_offsets in a new cluster.
+        await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted, group_id=group_id)
 
     # Sending.
 
@@ -278,8 +279,8 @@ class TransactionCoordinator:
     ) -> None:
         """Repeat an attempt until it succeeds, or is not wanted any more. Raises an error that no retry repairs.
 
-        ``is_outdating``: a lost answer makes the epoch outdated (rule 2). ``group_id`` is the group whose coordinator
-        gets the request, instead of the one of the transactional id.
+        ``is_outdating``: a lost answer makes the epoch outdated (rule 2). ``group_id`` is a group whose coordinator
+        must be known, instead of the coordinator of the transactional id.
         """
         backoff = self._client.retry_backoff()
         concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
