@@ -15,6 +15,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthorizationError
 from aiokafka_lite.protocol.messages import EndTxnRequest, HeartbeatRequest, ProduceRequest, TxnOffsetCommitRequest
 from tests.embedded.exactly_once.workers import STRATEGIES, bill, bills, worker, write
+from tests.waiting import until
 
 COUNT = 200
 
@@ -55,13 +56,31 @@ async def test_an_aborted_batch_is_returned_again_from_its_first_record(cluster:
 async def test_a_member_that_loses_its_partitions_during_a_batch_aborts_it(cluster: EmbeddedCluster) -> None:
     values = await write(cluster, COUNT)
     async with worker(cluster, "first") as (session, producer):
-        records = await anext(session)
-        for record in records:
+        for record in await anext(session):
             producer.send_nowait("bills", record.value)
         with cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID, times=1):
-            await asyncio.sleep(10.0)
+            await asyncio.sleep(17.0)  # it is a member again, and has the same partitions
+        for record in await anext(session):
+            producer.send_nowait("bills", record.value)
+        await session.commit()
         working = asyncio.create_task(bill(session, producer))
         assert await bills(cluster, COUNT) == Counter(values)
+        session.stop()
+        await working
+
+
+async def test_a_revocation_during_a_commit_does_not_end_the_next_batch(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, 6)
+    async with worker(cluster, "first", "cooperative", commit_interval=0.5) as (session, producer):
+        working = asyncio.create_task(bill(session, producer))
+        with cluster.on(EndTxnRequest).delay(4.0, times=1) as delayed:
+            await until(lambda: delayed.hits)
+            async with worker(cluster, "second", "cooperative") as (other, other_producer):
+                others = asyncio.create_task(bill(other, other_producer))
+                values += await write(cluster, COUNT, first=6)
+                assert await bills(cluster, len(values)) == Counter(values)
+                other.stop()
+                await others
         session.stop()
         await working
 

@@ -15,9 +15,9 @@ from aiokafka_lite.group import CooperativeStickyStrategy, RangeStrategy
 STRATEGIES = {"eager": RangeStrategy(), "cooperative": CooperativeStickyStrategy()}
 
 
-async def write(cluster: EmbeddedCluster, count: int) -> list[str]:
+async def write(cluster: EmbeddedCluster, count: int, *, first: int = 0) -> list[str]:
     """Write that many distinct orders, and return their values."""
-    values = [str(number) for number in range(count)]
+    values = [str(first + number) for number in range(count)]
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
         for delivery in await producer.send_many("orders", values, keys=values):
             assert not isinstance(delivery, Exception), delivery
