@@ -79,7 +79,7 @@ _GUARANTEES: tuple[tuple[dict[str, Any], Promises], ...] = (
 )
 
 
-_PAUSES: tuple[tuple[float, ...], ...] = ((0.0, 0.01, 0.1, 0.5), (0.0, 0.0, 2.0), (0.05,))
+_PAUSES: tuple[tuple[float, ...], ...] = ((0.0, 0.01, 0.1, 0.5), (0.0, 0.0, 0.6), (0.05,))
 _BURSTS: tuple[tuple[float, ...], ...] = ((*[0.0] * 20, 2.0), (0.01,) * 20 + (2.0,), (0.05,))
 
 
