@@ -11,11 +11,13 @@ from aiokafka_lite import Admin, EmbeddedCluster, ErrorCode, KafkaError, TopicPa
 from aiokafka_lite.admin import NewTopic, OffsetSpec
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
+from aiokafka_lite.embedded.transaction_records import TRANSACTION_TOPIC
 from aiokafka_lite.protocol import messages
 from tests.simulation.members import ConsumerMember, Member, SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import NODES, Step
-from tests.simulation.workload import FIXED, GROWING, SCRATCH
+from tests.simulation.transactor import Transactor
+from tests.simulation.workload import FIXED, GROWING, LEDGER, SCRATCH
 from tests.simulation.writer import Writer
 
 MOST_MEMBERS = 4
@@ -33,6 +35,7 @@ class Surroundings(Protocol):
     network: Network
     groups: list[SimulatedGroup]
     writers: list[Writer]
+    transactor: Transactor | None
 
     def anomaly(self, text: str) -> None: ...
 
@@ -145,9 +148,15 @@ class Faults:
         await self._cluster.move_leader(GROWING, 0)
 
     async def _move_coordinator(self, step: Step) -> None:
-        topic = self._cluster.controller.topics.get(OFFSETS_TOPIC)
+        await self._move_all(OFFSETS_TOPIC)
+
+    async def _move_transaction_coordinator(self, step: Step) -> None:
+        await self._move_all(TRANSACTION_TOPIC)
+
+    async def _move_all(self, name: str) -> None:
+        topic = self._cluster.controller.topics.get(name)
         for number in range(len(topic.partitions) if topic is not None else 0):
-            await self._cluster.move_leader(OFFSETS_TOPIC, number)
+            await self._cluster.move_leader(name, number)
 
     async def _shrink_isr(self, step: Step) -> None:
         state = self._cluster.state_of(FIXED, step.partition)
@@ -237,6 +246,24 @@ class Faults:
     async def _cancel_send(self, step: Step) -> None:
         for writer in self._world.writers:
             writer.cancel_some()
+
+    # Transactions, which only some seeds have.
+
+    async def _hold_markers(self, step: Step) -> None:
+        held = self._cluster.hold_markers(LEDGER, 0)
+        asyncio.get_running_loop().call_later(step.amount, held.release)
+
+    async def _transaction_cancelled(self, step: Step) -> None:
+        if transactor := self._world.transactor:
+            transactor.cancel()
+
+    async def _transaction_slow(self, step: Step) -> None:
+        if transactor := self._world.transactor:
+            transactor.slow = step.amount
+
+    async def _producer_replaced(self, step: Step) -> None:
+        if transactor := self._world.transactor:
+            transactor.is_replaced = True
 
     # Admin calls, which run while the next steps are done.
 

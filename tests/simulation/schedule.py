@@ -37,6 +37,10 @@ CODES = {
     "OffsetFetch": ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "UNSTABLE_OFFSET_COMMIT"),
     "ListOffsets": ("LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE"),
     "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
+    "AddPartitionsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
+    "AddOffsetsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
+    "TxnOffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
+    "EndTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
     "CreateTopics": ("NOT_CONTROLLER", "REQUEST_TIMED_OUT"),
     "DeleteTopics": ("NOT_CONTROLLER", "REQUEST_TIMED_OUT"),
     "CreatePartitions": ("NOT_CONTROLLER",),
@@ -45,6 +49,9 @@ CODES = {
     "ApiVersions": (),
 }  # fmt: skip
 """The requests that faults hit, and the error codes that a healthy cluster may answer each with at any time."""
+
+_TRANSACTION_REQUESTS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+_USUAL_REQUESTS = tuple(each for each in CODES if each not in _TRANSACTION_REQUESTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +82,13 @@ class Theme(Enum):
     ALL = "all kinds of steps"
     FEW = "a few kinds of steps, chosen by the seed"
     WRITING = "steps that hit producers, which write in bursts"
+    TRANSACTIONS = "steps that hit a transactional producer, which only these seeds have"
 
 
 def theme(seed: int) -> Theme:
     """The theme of a seed."""
+    if Random(seed ^ 0x7A).random() < 0.25:
+        return Theme.TRANSACTIONS
     return Random(seed ^ 0x7E3E).choice((Theme.ALL, Theme.FEW, Theme.WRITING))
 
 
@@ -91,7 +101,7 @@ def schedule(seed: int) -> list[Step]:
 
 def _kinds(random: Random, wanted: Theme) -> list[tuple[str, _Arguments]]:
     """The kinds of steps of a theme, each as many times as its frequency says."""
-    steps = _WRITING_STEPS if wanted is Theme.WRITING else _STEPS
+    steps = {Theme.WRITING: _WRITING_STEPS, Theme.TRANSACTIONS: _TRANSACTION_STEPS}.get(wanted, _STEPS)
     if wanted is Theme.FEW:
         steps = random.sample(_STEPS, random.randrange(2, 7))
     return [(kind, arguments) for times, kind, arguments in steps for _ in range(times)]
@@ -128,11 +138,16 @@ def _node_and(*amounts: float) -> Callable[[Random], dict[str, object]]:
 
 
 def _request(random: Random) -> dict[str, object]:
-    return _fault_of(random, random.choice(tuple(CODES)), fails=2)
+    return _fault_of(random, random.choice(_USUAL_REQUESTS), fails=2)
 
 
 def _writing_request(random: Random) -> dict[str, object]:
     return _fault_of(random, random.choice(("Produce", "Produce", "Produce", "InitProducerId", "Metadata")), fails=6)
+
+
+def _transaction_request(random: Random) -> dict[str, object]:
+    others = ("Produce", "InitProducerId", "FindCoordinator")
+    return _fault_of(random, random.choice((*_TRANSACTION_REQUESTS, *others)), fails=4)
 
 
 def _fault_of(random: Random, request: str, *, fails: int) -> dict[str, object]:
@@ -196,6 +211,27 @@ _WRITING_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
     (1, "block_loop", _amount(0.2, 3.0, 15.0)),
     (1, "cancel_send", _nothing),
     (1, "add_partition", _nothing),
+)
+
+_TRANSACTION_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
+    (9, "request", _transaction_request),
+    (2, "cut_connections", _node_and(0, 1, 5, 40, 200, 1000)),
+    (1, "latency", _node_and(0.0, 0.02, 0.3, 2.0)),
+    (1, "kill", _node),
+    (1, "start", _nothing),
+    (1, "freeze", _node),
+    (1, "thaw", _nothing),
+    (1, "move_leader", _partition),
+    (1, "move_coordinator", _nothing),
+    (3, "move_transaction_coordinator", _nothing),
+    (1, "cut_network", _node),
+    (1, "heal_network", _nothing),
+    (1, "block_loop", _amount(0.2, 3.0, 15.0)),
+    (1, "jump_clock", _amount(-3600.0, 3600.0)),
+    (2, "hold_markers", _amount(0.5, 3.0, 12.0)),
+    (2, "transaction_cancelled", _nothing),
+    (2, "transaction_slow", _amount(0.5, 3.0, 12.0)),
+    (2, "producer_replaced", _nothing),
 )
 
 

@@ -18,7 +18,7 @@ from tests.simulation.schedule import Step, schedule, shrink
 from tests.simulation.world import simulate
 
 SEEDS = range(6)
-"""A few seeds for every run of the tests. ``.ci/run`` takes known seeds and new ones, ``make soak`` more new ones."""
+"""A few seeds for every run of the tests. ``.ci/run`` takes the first fifty and known ones, ``make soak`` new ones."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

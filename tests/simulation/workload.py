@@ -18,7 +18,12 @@ GROWING = "grown"
 SCRATCH = "scratch"
 """The prefix of topics that are created and deleted during the run."""
 
+LEDGER = "ledger"
+"""A topic that is written in transactions."""
+LEDGER_PARTITIONS = 2
+
 RECORDS = 110
+TRANSACTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +55,28 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionPlan:
+    """A transactional producer: its settings, its pauses, and the generation of the cluster's transactions."""
+
+    settings: Mapping[str, Any]
+    pauses: tuple[float, ...]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Everything that runs."""
 
     writers: tuple[WriterPlan, ...]
     groups: tuple[GroupPlan, ...]
+    transactions: TransactionPlan | None = None
 
 
 def workload(seed: int) -> Workload:
     """The workload of a seed. The same seed always gives the same workload."""
     random = Random(seed ^ 0x30B)
+    if theme(seed) is Theme.TRANSACTIONS:
+        return Workload((_writer(random, "a", _PAUSES),), (_group(random, 0),), _transactions(random))
     pauses = _BURSTS if theme(seed) is Theme.WRITING else _PAUSES
     return Workload(
         tuple(_writer(random, name, pauses) for name in ("a", "b")),
@@ -99,6 +116,18 @@ def _writer(random: Random, name: str, pauses: Sequence[tuple[float, ...]]) -> W
         call=random.choice(("send", "send", "put", "send_nowait")),
         pauses=random.choice(pauses),
         user_code=random.choice(("", "", "serializer", "callback", "interceptor")),
+    )
+
+
+def _transactions(random: Random) -> TransactionPlan:
+    return TransactionPlan(
+        settings={
+            "linger": random.choice((0.0, 0.02)),
+            "delivery_timeout": random.choice((6.0, 30.0)),
+            "transaction_timeout": random.choice((10.0, 60.0)),
+        },
+        pauses=random.choice(((0.0,), (0.0, 0.3, 2.0))),
+        generation=random.choice((1, 2)),
     )
 
 

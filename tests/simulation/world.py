@@ -28,7 +28,8 @@ from tests.simulation.journal import commit_anomalies, log_anomalies, may_share,
 from tests.simulation.members import SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import PARTITIONS, Step, schedule
-from tests.simulation.workload import FIXED, GROWING, Workload, workload
+from tests.simulation.transactor import Transactor
+from tests.simulation.workload import FIXED, GROWING, LEDGER, LEDGER_PARTITIONS, Workload, workload
 from tests.simulation.writer import Writer
 
 HEAL_TIMEOUT = 600.0
@@ -159,6 +160,9 @@ class World:
             self.network = Network(self.cluster.connector)
             await self.cluster.create_topic(FIXED, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
             await self.cluster.create_topic(GROWING, 1, 3, configs={"min.insync.replicas": "2"})
+            if self._plan.transactions is not None:
+                self.cluster.set_feature("transaction.version", self._plan.transactions.generation)
+                await self.cluster.create_topic(LEDGER, LEDGER_PARTITIONS, 3, configs={"min.insync.replicas": "2"})
             await self._live()
             if self.network.open_links:
                 await asyncio.sleep(1.0)
@@ -176,7 +180,7 @@ class World:
         self._anomalies += [f"an error that no code handled: {complaint}" for complaint in complaints]
         trace = hashlib.sha256("\n".join(exchanges).encode()).hexdigest()[:16]
         seconds = loop.time()
-        self.__dict__.update(cluster=None, groups=(), writers=(), faults=None, network=None)
+        self.__dict__.update(cluster=None, groups=(), writers=(), faults=None, network=None, transactor=None)
         return Result(self._anomalies, trace, seconds, exchanges if self._with_exchanges else [])
 
     async def _live(self) -> None:
@@ -184,13 +188,19 @@ class World:
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(self.client(Admin, metadata_max_age=10.0))
             self.writers = [Writer(self, plan) for plan in self._plan.writers]
+            self.transactor = None if self._plan.transactions is None else Transactor(self, self._plan.transactions)
             self.faults = Faults(self, admin)
             for group in self.groups:
                 group.start_member()
                 group.start_member()
             for writer in self.writers:
                 await stack.enter_async_context(writer.producer)
+            if self.transactor is not None:
+                await self.transactor.start()
+                stack.push_async_callback(self.transactor.close)
             async with asyncio.TaskGroup() as writing:
+                if self.transactor is not None:
+                    writing.create_task(self.transactor.run())
                 for writer in self.writers:
                     writing.create_task(writer.run())
                 for step in self._steps:
@@ -203,6 +213,9 @@ class World:
                 await self.cluster.until_in_sync(topic, 120.0)
             for writer in self.writers:
                 await writer.probe()
+            if self.transactor is not None:
+                await self.cluster.until_in_sync(LEDGER, 120.0)
+                await self.transactor.finish()
             await self.faults.finish()
             logs = {each: values_of(self.cluster, each.topic, each.partition) for each in self.partitions()}
             for writer in self.writers:

@@ -1,0 +1,68 @@
+"""What the transactions of a simulation were, and whether their readers saw them whole. Pure: reads no cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from aiokafka_lite import TopicPartition
+
+
+class Outcome(Enum):
+    """How a transaction ended, as far as its caller knows."""
+
+    ABORTED = "it failed before its commit, or was aborted"
+    UNKNOWN = "its commit began and raised"
+    COMMITTED = "its commit returned"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction: the place of each value, of which it has at least one.
+
+    ``offset`` is the offset that it commits for the group, None if it commits none.
+    """
+
+    number: int
+    values: dict[bytes, TopicPartition] = field(default_factory=dict)
+    outcome: Outcome = Outcome.ABORTED
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        return f"transaction {self.number}, {self.outcome.name}"
+
+
+Seen = Mapping[TopicPartition, Sequence[bytes]]
+"""The values that a reader of committed records returned, by partition."""
+
+
+def ledger_anomalies(
+    transactions: Sequence[Transaction], whole: Seen, live: Seen, committed_offset: int | None
+) -> Iterator[str]:
+    """What a reader after the end (``whole``) and one that read meanwhile (``live``) saw, and the group's offset."""
+    counts = Counter((partition, value) for partition, values in whole.items() for value in values)
+    for transaction in transactions:
+        found = [counts.pop((partition, value), 0) for value, partition in transaction.values.items()]
+        if any(count > 1 for count in found):
+            yield f"{transaction} was written twice: {found}"
+        elif transaction.outcome is Outcome.ABORTED and any(found):
+            yield f"{transaction} was read: {found}"
+        elif transaction.outcome is Outcome.COMMITTED and not all(found):
+            yield f"{transaction} lost records: {found}"
+        elif any(found) and not all(found):
+            yield f"{transaction} was read in part: {found}"
+        elif any(found):
+            transaction.outcome = Outcome.COMMITTED  # the log shows it
+    for partition, value in counts:
+        yield f"{value!r} of {partition} was never sent"
+    for partition, values in whole.items():
+        if list(values) != sorted(values):
+            yield f"{partition} is out of order: {values}"
+        if list(live.get(partition, ())) != list(values):
+            yield f"the reader of {partition} saw {live.get(partition)}, committed is {values}"
+    offsets = [each.offset for each in transactions if each.outcome is Outcome.COMMITTED and each.offset is not None]
+    expected = offsets[-1] if offsets else None
+    if committed_offset != expected:
+        yield f"the group's offset is {committed_offset}, the last committed transaction had {expected}"

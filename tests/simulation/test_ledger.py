@@ -1,0 +1,58 @@
+"""The check of transactions finds each kind of broken promise, and nothing in a history that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from aiokafka_lite import TopicPartition
+from tests.simulation.ledger import Outcome, Transaction, ledger_anomalies
+
+HERE, THERE = TopicPartition("ledger", 0), TopicPartition("ledger", 1)
+
+
+def transactions(*outcomes: Outcome) -> list[Transaction]:
+    """Transactions that write ``a0`` here and ``b0`` there, then ``a1`` and ``b1``, and so on."""
+    return [
+        Transaction(number, {b"a%d" % number: HERE, b"b%d" % number: THERE}, outcome, number + 1)
+        for number, outcome in enumerate(outcomes)
+    ]
+
+
+A, U, C = Outcome.ABORTED, Outcome.UNKNOWN, Outcome.COMMITTED
+
+
+@pytest.mark.parametrize(
+    "outcomes, here, there, offset, found",
+    [
+        ([C, A, C], [b"a0", b"a2"], [b"b0", b"b2"], 3, ""),
+        ([C, U, C], [b"a0", b"a2"], [b"b0", b"b2"], 3, ""),
+        ([C, U], [b"a0", b"a1"], [b"b0", b"b1"], 2, ""),
+        ([C, U], [b"a0"], [b"b0"], 1, ""),
+        ([A], [], [], None, ""),
+        ([C, U], [b"a0", b"a1"], [b"b0"], 1, "read in part"),
+        ([C, C], [b"a0"], [b"b0", b"b1"], 2, "lost records"),
+        ([C, A], [b"a0", b"a1"], [b"b0"], 1, "was read"),
+        ([C], [b"a0", b"a0"], [b"b0"], 1, "written twice"),
+        ([C], [b"a0", b"x"], [b"b0"], 1, "never sent"),
+        ([C, C], [b"a1", b"a0"], [b"b0", b"b1"], 2, "out of order"),
+        ([C, A], [b"a0"], [b"b0"], 2, "the group's offset"),
+        ([C, C], [b"a0", b"a1"], [b"b0", b"b1"], 1, "the group's offset"),
+    ],
+)
+def test_each_broken_promise_of_transactions_is_found(
+    outcomes: Sequence[Outcome], here: list[bytes], there: list[bytes], offset: int | None, found: str
+) -> None:
+    seen = {HERE: here, THERE: there}
+    anomalies = list(ledger_anomalies(transactions(*outcomes), seen, seen, offset))
+    assert len(anomalies) == bool(found)
+    assert all(found in each for each in anomalies)
+
+
+@pytest.mark.parametrize("live", [[], [b"a0", b"a1"]])
+def test_a_reader_that_saw_something_else_meanwhile_is_found(live: list[bytes]) -> None:
+    whole = {HERE: [b"a0"], THERE: [b"b0"]}
+    anomalies = list(ledger_anomalies(transactions(C, A), whole, {HERE: live, THERE: [b"b0"]}, 1))
+    assert len(anomalies) == 1
+    assert "the reader of" in anomalies[0]
