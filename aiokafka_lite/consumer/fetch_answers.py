@@ -1,6 +1,7 @@
 """Applying the answers of one broker to partitions: records, new offsets after a truncation, and errors.
 
-Everything here happens in one turn of the loop, for all partitions of an answer; then the reader is notified once.
+An answer is applied in one turn of the loop, and then the reader is notified once. Only a large answer takes a turn for
+each ``TURN_BYTES``: the checks of a partition are made in the turn in which its records are buffered.
 
 Invariants that once broke:
 
@@ -17,11 +18,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from mmap import mmap
 
 from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..config import ConsumerConfig
 from ..errors import CorruptRecord, ErrorCode, ProtocolError, error_for
+from ..protocol.codec import Buffer
 from ..protocol.messages import (
     FetchResponse,
     FetchResponsePartition,
@@ -42,6 +45,10 @@ logger = logging.getLogger(__name__)
 
 LOGGED_ATTEMPTS = 5
 """From this number of failures in a row, a partition has an outage. The first failures follow each move of a leader."""
+
+
+TURN_BYTES = 4 << 20
+"""Bytes of records that are buffered, and perhaps copied, in one turn of the loop."""
 
 
 class FetchAnswers:
@@ -74,12 +81,24 @@ class FetchAnswers:
 
     # Fetch.
 
-    def apply(self, plan: FetchPlan, response: FetchResponse) -> bool:
+    async def apply(self, plan: FetchPlan, response: FetchResponse) -> bool:
         """Apply an answer to Fetch. False if it has nothing for any partition, not even an error."""
         total = sum(len(each.records) for topic in response.responses for each in topic.partitions if each.records)
         anything = is_readable = False
+        left = TURN_BYTES
         for topic in response.responses:
             for given in topic.partitions:
+                if left <= 0:
+                    left = TURN_BYTES
+                    if is_readable:
+                        self._subscription.notify_ready()
+                    await asyncio.sleep(0)
+                if given.records:
+                    # A slice keeps the whole frame in memory. That is fine for most of a frame; a small slice of a
+                    # paused partition would keep megabytes for as long as the pause lasts, so it is copied.
+                    if 2 * len(given.records) < total:
+                        given.records = await _copied(given.records)
+                    left -= len(given.records)
                 share = self._planner.find(topic.topic, topic.topic_id, given.partition_index)
                 if share is None:
                     continue
@@ -92,7 +111,7 @@ class FetchAnswers:
                     anything = True
                     continue
                 is_full = total >= plan.max_bytes
-                anything = self._apply_partition(assigned, given, response, total, is_full) or anything
+                anything = self._apply_partition(assigned, given, response, is_full) or anything
                 self._subscription.update_ready(assigned)
                 is_readable = is_readable or assigned.readable
         # Once for the whole answer: a reader that wakes up for the first partition should find all of them.
@@ -108,7 +127,6 @@ class FetchAnswers:
         assigned: AssignedPartition,
         given: FetchResponsePartition,
         response: FetchResponse,
-        total: int,
         is_full: bool,
     ) -> bool:
         code = ErrorCode.of(given.error_code)
@@ -121,7 +139,7 @@ class FetchAnswers:
             return True
         match outcome:
             case Outcome.DATA:
-                return self._apply_data(assigned, given, total, is_full)
+                return self._apply_data(assigned, given, is_full)
             case Outcome.REFRESH:
                 leader = given.current_leader
                 is_news = leader.leader_id >= 0 and self._client.update_leader(
@@ -172,9 +190,7 @@ class FetchAnswers:
             self._subscription.update_ready(assigned)
         self._subscription.notify_ready()
 
-    def _apply_data(
-        self, assigned: AssignedPartition, given: FetchResponsePartition, total: int, is_full: bool
-    ) -> bool:
+    def _apply_data(self, assigned: AssignedPartition, given: FetchResponsePartition, is_full: bool) -> bool:
         assigned.high_watermark = given.high_watermark if given.high_watermark >= 0 else None
         assigned.last_stable_offset = given.last_stable_offset if given.last_stable_offset >= 0 else None
         if given.preferred_read_replica >= 0 and given.preferred_read_replica != self._node_id:
@@ -185,14 +201,12 @@ class FetchAnswers:
         if given.diverging_epoch.epoch >= 0:
             self._truncate(assigned, given.diverging_epoch.end_offset)
             return True
-        return self._buffer(assigned, given, total, is_full)
+        return self._buffer(assigned, given, is_full)
 
-    def _buffer(
-        self, assigned: AssignedPartition, given: FetchResponsePartition, total: int, is_full: bool
-    ) -> bool:
+    def _buffer(self, assigned: AssignedPartition, given: FetchResponsePartition, is_full: bool) -> bool:
         """Append a partition's records to its buffer. False if there are none.
 
-        ``total`` is the size of all records of the answer; ``is_full``: the request allowed no more.
+        ``is_full``: the request allowed no more.
         """
         data = given.records
         if not data:
@@ -202,10 +216,8 @@ class FetchAnswers:
             self._recovered(assigned)
             return False
         self._subscription.count_answer(assigned)
-        # A slice keeps the whole frame in memory. That is fine for most of a frame; a small slice of a paused partition
-        # would keep megabytes for as long as the pause lasts, so it is copied.
         try:
-            batches = split_batches(data if 2 * len(data) >= total else bytes(data))
+            batches = split_batches(data)
         except CorruptRecord as error:
             self._back_off(assigned)
             assigned.fail_corrupt(str(error))
@@ -338,3 +350,14 @@ class FetchAnswers:
 
     def _back_off(self, assigned: AssignedPartition) -> None:
         assigned.back_off(self._now() + self._backoff.after(assigned.attempts))
+
+
+async def _copied(data: Buffer) -> Buffer:
+    """A copy of the records, made in one turn of the loop for each ``TURN_BYTES``."""
+    if len(data) <= TURN_BYTES:
+        return bytes(data)
+    copy = memoryview(mmap(-1, len(data)))  # a bytearray would be filled with zeros first
+    for start in range(0, len(data), TURN_BYTES):
+        copy[start : start + TURN_BYTES] = data[start : start + TURN_BYTES]
+        await asyncio.sleep(0)
+    return copy

@@ -74,6 +74,7 @@ class Chunk:
         "next_offset",
         "offsets",
         "partition",
+        "size",
         "start",
         "timestamp_type",
         "timestamps",
@@ -92,6 +93,8 @@ class Chunk:
         self.timestamp_type: TimestampType = batch.timestamp_type
         self.leader_epoch: int | None = batch.leader_epoch if batch.leader_epoch >= 0 else None
         self.start = position
+        self.size = batch.size
+        """Bytes of the whole batch, as it came."""
         self.next_offset = columns.offsets[-1] + 1 if columns.offsets else position
         # Brokers send whole batches, so the first one may begin before the position.
         self.index = bisect_left(self.offsets, position)

@@ -141,7 +141,7 @@ class BrokerFetcher:
             logger.debug("broker %s ended the fetch session: %s", self.node_id, code.name)
             await asyncio.sleep(self._backoff.next())
             return
-        if self._answers.apply(plan, response):
+        if await self._answers.apply(plan, response):
             self._backoff.reset()
             self._short_waits.reset()
         elif loop.time() - began < max_wait / 2:

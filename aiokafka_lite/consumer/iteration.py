@@ -30,7 +30,7 @@ from .reader import Cursor, Reader, SelectedPartitions
 if TYPE_CHECKING:
     import pyarrow
 
-ARROW_BYTES = 4 << 20
+ARROW_BYTES = 2 << 20
 """Packed bytes of the log in one Arrow record batch, at most, unless one batch of the log has more."""
 
 T = TypeVar("T")

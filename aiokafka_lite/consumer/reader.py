@@ -38,6 +38,9 @@ TURN = 500
 YIELD_BUDGET = 2_000
 """Records after which a read yields to the event loop although more are buffered: fetching ahead needs the loop."""
 
+READ_BYTES = 8 << 20
+"""Packed bytes after which a read returns what it has: copying and decompressing them takes some ten milliseconds."""
+
 NOTHING: Iterator[Record] = iter(())
 
 R = TypeVar("R")
@@ -170,12 +173,13 @@ class Reader:
     def take(self, max_records: int, only: Only = None) -> list[Record]:
         """Up to ``max_records`` of what is buffered, of as many partitions as that takes.
 
-        There are fewer if they have ``MAX_HEADERS`` headers together: a header costs as much as a record.
+        There are fewer if they have ``MAX_HEADERS`` headers together, because a header costs as much as a record, or if
+        their batches have ``READ_BYTES``.
         Raises the error of a partition, unless there are records to return first: then the next call raises it.
         """
         records: list[Record] = []
-        headers = 0
-        while len(records) < max_records and headers < MAX_HEADERS:
+        headers = size = 0
+        while len(records) < max_records and headers < MAX_HEADERS and size < READ_BYTES:
             chunk = self._next_after(records, only)
             if chunk is None:
                 break
@@ -185,14 +189,15 @@ class Reader:
             self._hand_out(chunk)
             records += batch
             headers += of_batch
+            size += chunk.size
         return records
 
     def take_batch(self, max_records: int) -> Batch | None:
         """Up to ``max_records`` of one partition; None if nothing is buffered. Raises as ``take``."""
         batches: list[Batch] = []
         left = max_records
-        headers = 0
-        while left > 0 and headers < MAX_HEADERS:
+        headers = size = 0
+        while left > 0 and headers < MAX_HEADERS and size < READ_BYTES:
             chunk = self._next_after(batches)
             # A batch of columns has one partition, leader epoch and timestamp type; another chunk begins the next
             # batch.
@@ -202,6 +207,7 @@ class Reader:
             self._hand_out(chunk)
             left -= len(batches[-1])
             headers += _headers_of(chunk, len(batches[-1]))
+            size += chunk.size
         if not batches:
             return None
         self._count(max_records - left + headers)

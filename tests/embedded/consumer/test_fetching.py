@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.consumer import Consumer
+from aiokafka_lite.consumer import Consumer, fetch_answers
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ErrorCode, ProtocolError
@@ -650,3 +650,27 @@ async def test_one_read_returns_a_bounded_number_of_headers(cluster: EmbeddedClu
                 headers = [len(each) for each in (await anext(consumer.batches())).headers]
             assert 0 < sum(headers) <= MAX_HEADERS
             read += len(headers)
+
+
+async def test_a_large_answer_is_applied_in_turns_and_a_seek_between_them_counts(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.create_topic("orders", partitions=9)
+    leader_of_first = cluster.leader_of("orders", 0)
+    numbers = [number for number in range(9) if cluster.leader_of("orders", number) == leader_of_first]
+    assert len(numbers) >= 3
+    for number in numbers:
+        for _ in range(4):
+            write(cluster, TopicPartition("orders", number), [b"v" * 1_000] * 10)
+    monkeypatch.setattr(fetch_answers, "TURN_BYTES", 1_000)
+    async with consumer_of(cluster) as consumer:
+        consumer.assign(TopicPartition("orders", number) for number in numbers)
+        first = (await take(consumer, 1))[0]
+        buffers = {each.partition.partition: each.buffer for each in consumer._core.subscription}
+        waiting = [number for number in numbers if not buffers[number].has_data and number != first.partition]
+        assert waiting  # the answer is not applied yet
+        consumer.seek(TopicPartition("orders", waiting[-1]), 39)
+        records = [first, *await take(consumer, 40 * (len(numbers) - 1))]
+    for number in numbers:
+        expected = [39] if number == waiting[-1] else list(range(40))
+        assert [each.offset for each in records if each.partition == number] == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from mmap import mmap
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from aiokafka_lite.errors import ProtocolError
 from aiokafka_lite.protocol.framing import (
     FIRST_CHUNK,
     GROWTH,
+    MAPPED,
     FrameMemory,
     FrameSplitter,
     close_frame,
@@ -105,6 +107,17 @@ def test_frames_around_the_sizes_of_growth_are_whole(size: int) -> None:
     body = body[:size]
     found = splitter().feed(frame(body) + frame(b"next"))
     assert [bytes(each) for each in found] == [body, b"next"]
+
+
+def test_a_frame_in_mapped_memory_is_whole_and_stays() -> None:
+    body = bytes(range(256)) * (3 * MAPPED // 256)
+    target = splitter()
+    [found] = target.feed(frame(body))
+    assert isinstance(found, memoryview)
+    assert found.readonly
+    assert isinstance(found.obj, mmap)  # a bytearray is filled with zeros first, in one turn of the event loop
+    target.end()
+    assert found == body
 
 
 def test_a_size_alone_allocates_no_more_than_a_first_chunk() -> None:
