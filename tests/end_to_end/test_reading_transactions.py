@@ -1,4 +1,4 @@
-"""Transactions that librdkafka wrote, as readers of both isolation levels see them."""
+"""Transactions that librdkafka and Java wrote, as readers of both isolation levels see them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from aiokafka_lite import Consumer
 from aiokafka_lite.types import IsolationLevel
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.reading import DEADLINE
+from tests.end_to_end.reading import DEADLINE, take
+from tests.end_to_end.test_admin import newest_tool
 
 
 def a_producer(kafka: Kafka, name: str) -> confluent_kafka.Producer:
@@ -67,3 +68,22 @@ async def test_a_reader_sees_what_its_isolation_level_lets_it_see(kafka: Kafka, 
     for name in {value.rpartition("-")[0] for value in values}:  # in order, none missing, none twice
         assert [value for value in values if value.startswith(f"{name}-")] == [f"{name}-{i}" for i in range(5)]
     await asyncio.to_thread(still_open.abort_transaction, DEADLINE)
+
+
+async def test_transactions_of_javas_producer_are_read_whole(kafka: Kafka) -> None:
+    if not kafka.speaks("2.1"):
+        pytest.skip("Kafka's newest tools need brokers since 2.1")
+    topic = await kafka.create_topic(partitions=2)
+    said = await newest_tool(
+        kafka,
+        "producer-perf-test",
+        *("--topic", topic, "--num-records", "2000", "--record-size", "100", "--throughput", "4000"),
+        *("--transactional-id", f"perf-{topic}", "--transaction-duration-ms", "50"),
+    )
+    assert "2000 records sent" in said
+    async with Consumer(kafka.bootstrap_servers, topics=[topic]) as consumer:
+        assert len(await take(consumer, 2000)) == 2000
+        assert await consumer.poll(timeout=1.0) == []
+        assert set((await consumer.lag()).values()) == {0}
+        # The markers of some transactions have offsets, too.
+        assert sum((await consumer.end_offsets(consumer.assignment)).values()) > 2005
