@@ -181,7 +181,6 @@ class PollTracker:
         """The positions were moved, or the partitions revoked: records in the user's hands are never marked."""
         for partition in partitions:
             self._handed.pop(partition, None)
-            self._marked.pop(partition, None)
             self._read.discard(partition)
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:

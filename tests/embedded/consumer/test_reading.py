@@ -359,3 +359,14 @@ async def test_a_read_of_one_record_does_not_pay_for_the_headers_of_its_batch(cl
             assert len(await consumer.poll(1)) == 1
         counting.cancel()
         assert turns <= 1
+
+
+async def test_a_callback_that_fails_ends_a_read_that_waits(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("orders")
+    async with consumer_of(cluster, topics=["orders"]) as consumer:
+        reading = asyncio.create_task(consumer.poll(timeout=60.0))
+        await asyncio.sleep(1.0)
+        consumer._core.on_callback_error(ValueError("the callback failed"))
+        with pytest.raises(ValueError, match="the callback failed"):
+            await asyncio.wait_for(reading, 1.0)
+        assert await consumer.poll() == [], "it is raised once"

@@ -60,14 +60,17 @@ async def test_a_group_reads_on_without_a_deleted_topic(
         assert sorted((*first.assignment, *second.assignment)) == [*ORDERS, OTHER, TopicPartition("other", 1)]
 
 
-async def test_a_broker_that_does_not_know_a_topic_for_a_moment_causes_no_rebalance(cluster: EmbeddedCluster) -> None:
+async def test_a_broker_that_does_not_know_a_topic_for_a_moment_causes_no_rebalance(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     async with member_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False) as consumer:
         await read_all(consumer, 10)
         generation = consumer.group_metadata().generation_id
-        cluster.on(MetadataRequest, topic="other").fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, times=1)
-        with pytest.raises(UnknownTopic):
-            await consumer.partitions_for("missing", timeout=1.0)  # asks for metadata
+        unknown = cluster.on(MetadataRequest, topic="other").fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, times=1)
+        await consumer._core.client.refresh()
+        assert unknown.hits == 1
         assert await consumer.poll(timeout=30.0) == []
+        assert not [each for each in caplog.records if "continues without" in each.getMessage()]
         assert consumer.group_metadata().generation_id == generation
         assert len(cluster.history.of(JoinGroupRequest)) == 2
 

@@ -21,7 +21,9 @@ from aiokafka_lite.consumer import (
 )
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
-from aiokafka_lite.errors import ConfigurationError, CorruptRecord, IllegalStateError, KafkaTimeout
+from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ErrorCode, IllegalStateError, KafkaTimeout
+from aiokafka_lite.group import CommitResult
+from aiokafka_lite.protocol.messages import HeartbeatRequest
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Record, TopicPartition
 from tests.cases import seeds
@@ -52,6 +54,36 @@ async def test_a_handler_of_plain_functions_is_refused(cluster: EmbeddedCluster)
 class Failing(ConsumerGroupHandler[bytes, bytes]):
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]) -> None:
         raise RuntimeError("all of them")
+
+
+class MarksInItsFirstSession(ConsumerGroupHandler[bytes, bytes]):
+    """Marks a record in the first session, and commits in the second."""
+
+    def __init__(self) -> None:
+        self.sessions = 0
+        self.marked = asyncio.Event()
+        self.result: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
+
+    async def setup(self, session: ConsumerGroupSession) -> None:
+        self.sessions += 1
+        if self.sessions == 2:
+            self.result.set_result(await session.commit())
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]) -> None:
+        async for record in claim:
+            if self.sessions == 1:
+                session.mark(record)
+                self.marked.set()
+
+
+async def test_a_session_does_not_report_marks_of_the_session_before(cluster: EmbeddedCluster) -> None:
+    fill(cluster, ORDERS[0], 1)
+    handler = MarksInItsFirstSession()
+    running = Running(cluster, handler, auto_commit=False, **QUICK)
+    await handler.marked.wait()
+    cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert (await handler.result).refused == {}
+    await running.cancel()
 
 
 async def test_claims_that_all_fail_alike_are_reported_once(

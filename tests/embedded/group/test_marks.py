@@ -169,6 +169,18 @@ async def test_a_mark_before_the_loss_is_refused_too(cluster: EmbeddedCluster) -
         assert await committed(cluster) is None
 
 
+async def test_a_refusal_that_a_commit_has_returned_is_not_returned_again_after_the_loss(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with member_of(cluster, max_poll_interval=20.0, auto_commit=False) as consumer:
+        records = await consumer.poll(3, timeout=10.0)
+        consumer.mark(records[0])
+        cluster.on(OffsetCommitRequest, times=None).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        assert set((await consumer.commit()).refused) == {FIRST}
+        await evicted(cluster, consumer)
+        assert await consumer.commit()
+
+
 async def test_the_automatic_commit_does_not_hide_a_refusal(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, max_poll_interval=20.0, auto_commit_interval=1.0) as consumer:
         records = await consumer.poll(3, timeout=10.0)
