@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from ..errors import BrokerError, ErrorCode
+from .batch import Batch
 
 
 class Outcome(Enum):
@@ -71,3 +72,10 @@ def may_be_written(error: BaseException) -> bool:
     and its followers may have copied it.
     """
     return not (isinstance(error, BrokerError) and error.code in _NOT_APPENDED)
+
+
+def frees_numbers(error: BaseException, batch: Batch) -> bool:
+    """Whether the leader expects the sequence numbers of a failed batch next, because it refused the batch."""
+    if batch.may_be_written or not isinstance(error, BrokerError):
+        return False
+    return not error.code.retriable and error.code not in _UNKNOWN_SEQUENCE

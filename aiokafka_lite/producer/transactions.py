@@ -34,6 +34,7 @@ from .delivery import FailureLog
 from .dispatch import Dispatcher
 from .failures import FailureStreams
 from .metrics import TransactionMetrics
+from .outcome import frees_numbers
 from .producer_ids import NO_SEQUENCE
 from .sender import Senders
 from .settle import Settlement
@@ -330,9 +331,11 @@ class Transactions:
 
     def _record_failed(self, error: Exception, batch: Batch | None) -> None:
         """Records have failed. Runs while a batch is settled, so what follows is left to the next iteration."""
-        # The sequence has a gap now, which in generation 1 only a new epoch repairs.
+        # The sequence may have a gap now, which in generation 1 only a new epoch repairs. The numbers of a batch that
+        # its leader refused for itself are free again, unless the leader refused the numbers.
         if batch is not None and batch.sequence != NO_SEQUENCE:
-            self._ids.is_outdated = True
+            is_aborting = self.state is _S.ABORTING
+            self._ids.is_outdated = self._ids.is_outdated or is_aborting or not frees_numbers(error, batch)
         # The answer to the abort says whether an outdated epoch (INVALID_PRODUCER_EPOCH) is final.
         self._fail(error, fatal=isinstance(error, ProducerFenced) and error.code is ErrorCode.PRODUCER_FENCED)
 

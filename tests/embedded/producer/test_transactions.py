@@ -456,6 +456,20 @@ async def test_brokers_before_2_5_cannot_continue_after_a_lost_answer(cluster: E
     await check_three(cluster, [0, 1])
 
 
+@each_generation
+async def test_a_refused_batch_needs_no_new_epoch(cluster: EmbeddedCluster, generation: int) -> None:
+    await use_generation(cluster, generation)
+    for node in cluster.nodes:
+        cluster.cap_versions(node, InitProducerIdRequest, 1)
+    async with transactional(cluster) as producer:
+        await write(producer, 0)
+        with cluster.on(ProduceRequest, times=1).fail(ErrorCode.INVALID_RECORD), pytest.raises(BrokerError):
+            await write(producer, 1)
+        await write(producer, 2)
+        assert len(cluster.history.of(InitProducerIdRequest)) == 1
+    await check_three(cluster, [0, 2])
+
+
 # The calls of the user.
 
 
