@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+import aiokafka
+import confluent_kafka
 import pytest
 
 from aiokafka_lite import Consumer, OffsetAndMetadata, Producer, TopicPartition
@@ -72,6 +74,53 @@ async def test_a_committed_transaction_is_read_and_an_aborted_one_is_not(kafka: 
     assert committed_values == sorted([b"committed %d" % number for number in range(5)] * 2)
     everything = await values_of(kafka, topic, "read_uncommitted")
     assert everything.count(b"aborted 0") >= 1
+
+
+def read_by_confluent_kafka(kafka: Kafka, topic: str, count: int) -> list[bytes]:
+    settings = {"group.id": new_id(), "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    try:
+        values: list[bytes] = []
+        while len(values) < count:
+            message = consumer.poll(DEADLINE)
+            assert message is not None
+            assert message.error() is None
+            values.append(message.value())
+        assert consumer.poll(1.0) is None
+        return values
+    finally:
+        consumer.close()
+
+
+async def read_by_aiokafka(kafka: Kafka, topic: str, count: int) -> list[bytes]:
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    try:
+        partition = aiokafka.TopicPartition(topic, 0)
+        consumer.assign([partition])
+        values: list[bytes] = []
+        async with asyncio.timeout(DEADLINE):
+            while len(values) < count:
+                values.append((await consumer.getone()).value)
+        assert await consumer.getmany(timeout_ms=1000) == {}
+        return values
+    finally:
+        await consumer.stop()
+
+
+async def test_other_clients_read_the_committed_records_only(kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=1)
+    async with producer_of(kafka) as producer:
+        for number in range(6):
+            await producer.begin_transaction()
+            await producer.send_many(topic, [b"%d-%d" % (number, each) for each in range(3)])
+            await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
+    expected = [b"%d-%d" % (number, each) for number in (0, 2, 4) for each in range(3)]
+    assert await asyncio.to_thread(read_by_confluent_kafka, kafka, topic, len(expected)) == expected
+    assert await read_by_aiokafka(kafka, topic, len(expected)) == expected
 
 
 async def test_offsets_are_committed_with_the_transaction_only(kafka: Kafka) -> None:

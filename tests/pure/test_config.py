@@ -46,6 +46,10 @@ from aiokafka_lite.types import Compression
         (ProducerConfig, {"linger": 2.0, "delivery_timeout": 2.0}, "linger"),
         (ProducerConfig, {"compression": "brotli"}, "compression"),
         (ProducerConfig, {"acks": 1, "idempotence": True}, "idempotence"),
+        (ProducerConfig, {"transactional_id": ""}, "transactional_id"),
+        (ProducerConfig, {"transactional_id": 7}, "transactional_id"),
+        (ProducerConfig, {"transaction_timeout": 0}, "transaction_timeout"),
+        (ProducerConfig, {"transaction_timeout": 60_000_000}, "transaction_timeout"),
         (ProducerConfig, {"max_in_flight_requests_per_connection": 6}, "max_in_flight_requests_per_connection"),
         (ProducerConfig, {"batch_size": 0}, "batch_size"),
         (ProducerConfig, {"linger": "5"}, "linger"),
@@ -155,6 +159,22 @@ def test_compression_has_kafkas_names() -> None:
 )
 def test_a_duration_is_read_in_javas_form(written: str | timedelta, seconds: float | None) -> None:
     assert ConsumerConfig(auto_offset_reset=written).reset_duration == seconds
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "says"),
+    [
+        ("acks", 1, 'requires acks="all", got acks=1'),
+        ("idempotence", False, "requires idempotence=True or None, got False"),
+        ("retries", 0, "requires retries >= 1, got retries=0"),
+    ],
+)
+def test_transactions_imply_idempotence_and_all_acknowledgements(setting: str, value: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^transactional_id {says}$"):
+        ProducerConfig(transactional_id="orders-1", **{setting: value})
+    config = ProducerConfig(transactional_id="orders-1")
+    assert config.idempotence is True
+    assert config.waits_for_all
 
 
 def test_without_retries_idempotence_is_off() -> None:
