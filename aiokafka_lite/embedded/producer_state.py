@@ -59,11 +59,16 @@ class Marker(NamedTuple):
 
 
 class Verification:
-    """The question to the coordinator whether a partition is in the transaction of one producer epoch."""
+    """The question to the coordinator whether a partition is in the transaction of one producer epoch.
 
-    __slots__ = ("epoch", "lowest_sequence")
+    ``lowest_sequence`` is the first sequence of the batches that it was asked for. ``adds`` is generation 2, whose
+    transactions begin with sequence 0.
+    """
 
-    def __init__(self, epoch: int, lowest_sequence: int) -> None:
+    __slots__ = ("adds", "epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, lowest_sequence: int, *, adds: bool = False) -> None:
+        self.adds = adds
         self.epoch = epoch
         self.lowest_sequence = lowest_sequence
 
@@ -139,13 +144,13 @@ class ProducerStates:
                 f"producer {producer_id} has epoch {entry.epoch}, got a batch of the older epoch {epoch}",
             )
 
-    def start_verification(self, producer_id: int, epoch: int, first_sequence: int) -> Verification:
+    def start_verification(self, producer_id: int, epoch: int, first_sequence: int, *, adds: bool) -> Verification:
         """Register that the coordinator is asked about a batch. ``ONGOING`` if that is not necessary."""
         if self._is_open(producer_id, epoch):
             return ONGOING
         known = self._verifications.get(producer_id)
         if known is None or known.epoch < epoch:
-            known = self._verifications[producer_id] = Verification(epoch, first_sequence)
+            known = self._verifications[producer_id] = Verification(epoch, first_sequence, adds=adds)
         known.lowest_sequence = min(known.lowest_sequence, first_sequence)
         return known
 
@@ -168,11 +173,13 @@ class ProducerStates:
             raise SequenceRejected(
                 ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} does not have this partition"
             )
-        if batch.base_sequence > verification.lowest_sequence:
+        first = verification.lowest_sequence
+        if verification.adds and producer_id not in self.entries:
+            first = 0
+        if batch.base_sequence > first:
             raise SequenceRejected(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} must begin with sequence {verification.lowest_sequence}, "
-                f"got {batch.base_sequence}",
+                f"producer {producer_id} must begin with sequence {first}, got {batch.base_sequence}",
             )
 
     def _is_open(self, producer_id: int, epoch: int) -> bool:

@@ -61,7 +61,7 @@ async def verify_partitions(
         verification = ONGOING  # without a leader here the append fails
         if partition is not None and partition.is_leader:
             verification = partition.producers.start_verification(
-                batch.producer_id, batch.producer_epoch, batch.base_sequence
+                batch.producer_id, batch.producer_epoch, batch.base_sequence, adds=adds
             )
         if verification is ONGOING:
             answers[key] = Answer(ErrorCode.NONE, ONGOING)

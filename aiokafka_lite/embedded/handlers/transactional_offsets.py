@@ -10,7 +10,6 @@ from __future__ import annotations
 from ...errors import ErrorCode
 from ...protocol.messages import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -40,7 +39,7 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
     for topic in request.topics:
         for partition in topic.partitions:
             key = (topic.name, partition.partition_index)
-            results[key] = error or _check_partition(context, key, partition)
+            results[key] = error or _check_partition(context, key)
             if results[key] is ErrorCode.NONE:
                 offsets[key] = CommittedOffset(
                     partition.committed_offset,
@@ -49,8 +48,12 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
                     context.broker.now_ms(),
                 )
     if offsets:
-        written = await _commit(context, request, offsets)
+        # As in Kafka, metadata that is too large is refused only if the group accepts the commit.
+        too_large = {key for key, committed in offsets.items() if is_too_large(committed.metadata)}
+        written = await _commit(context, request, {key: each for key, each in offsets.items() if key not in too_large})
         results |= dict.fromkeys(offsets, written)
+        if written is ErrorCode.NONE:
+            results |= dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     return TxnOffsetCommitResponse(
         throttle_time_ms=0,
         topics=[
@@ -69,15 +72,12 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
     )
 
 
-def _check_partition(
-    context: RequestContext, key: PartitionKey, partition: TxnOffsetCommitRequestPartition
-) -> ErrorCode:
+def _check_partition(context: RequestContext, key: PartitionKey) -> ErrorCode:
     if not context.allows_topic(Operation.READ, key[0]):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if context.broker.metadata.partition_state(key) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    too_large = is_too_large(partition.committed_metadata)
-    return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE
+    return ErrorCode.NONE
 
 
 async def _commit(
@@ -93,7 +93,7 @@ async def _commit(
     error = groups.check_commit(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, transactional=True
     )
-    if error is not ErrorCode.NONE:
+    if error is not ErrorCode.NONE or not offsets:
         return error
     producer = (request.producer_id, request.producer_epoch)
     return await groups.transactional.commit(request.group_id, producer, offsets, verification)

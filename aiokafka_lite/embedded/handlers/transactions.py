@@ -90,9 +90,6 @@ async def _add_for_broker(
             errors,
             verify_only=transaction.verify_only,
         )
-        if context.version < AddPartitionsToTxnRequest.TRANSACTION_ABORTABLE:
-            invalid = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
-            errors = {key: invalid.get(error, error) for key, error in errors.items()}
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id, topic_results=_by_topic(transaction.topics, errors)
     )
@@ -247,7 +244,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
     try:
         pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
     except re.error:
-        response.error_code = ErrorCode.INVALID_REGULAR_EXPRESSION
+        response.error_code, response.unknown_state_filters = ErrorCode.INVALID_REGULAR_EXPRESSION, []
         return response
     now = context.broker.now_ms()
     response.transaction_states = [

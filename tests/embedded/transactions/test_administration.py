@@ -147,7 +147,7 @@ async def test_a_partition_of_brokers_versions_adds_and_verifies(second: Transac
         return ErrorCode.of(result.partition_error_code)
 
     assert await ask(0, verify_only=True) is ErrorCode.TRANSACTION_ABORTABLE
-    assert await ask(0, verify_only=True, version=4) is ErrorCode.INVALID_TXN_STATE
+    assert await ask(0, verify_only=True, version=4) is ErrorCode.TRANSACTION_ABORTABLE
     assert await ask(0, verify_only=False) is OK
     assert await ask(0, verify_only=True) is OK
     assert await ask(1, verify_only=True) is ErrorCode.TRANSACTION_ABORTABLE

@@ -16,7 +16,7 @@ from tests.end_to_end.differential.sides import Side
 def produce(scenario: Scenario) -> None:
     random = scenario.random
     acks = random.choice([-1, -1, -1, 1, 1, 0, 2])
-    transactional_id = None  # a transaction needs a coordinator, which the embedded broker does not have
+    transactional_id = None  # transactions.py has the batches of transactions
     chosen: dict[str, dict[int, bytes | None]] = {}
     notes = []
     for _ in range(random.choice([1, 1, 1, 2, 4])):

@@ -13,7 +13,7 @@ from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import Request
 from tests.end_to_end.differential.scenario import TOPIC, Scenario, Step, common_versions
-from tests.end_to_end.differential.sides import Difference, Outcome, Side, comparable, differences
+from tests.end_to_end.differential.sides import STRANGER, Difference, Outcome, Side, comparable, differences
 from tests.waiting import DEADLINE
 
 _CONFIG_CHANGES = (m.AlterConfigsRequest, m.IncrementalAlterConfigsRequest, m.AlterClientQuotasRequest)
@@ -23,6 +23,7 @@ _REFERENCE_VERSION = 12
 _LISTS = {
     m.MetadataRequest: ("topics", "name"),
     m.ListGroupsRequest: ("groups", "group_id"),
+    m.ListTransactionsRequest: ("transaction_states", "transactional_id"),
     m.ApiVersionsRequest: ("api_keys", "api_key"),
 }
 _COMMON = common_versions()
@@ -66,10 +67,11 @@ async def disagreements(
     After the first one the two brokers may be in different states: later differences may only follow from it.
     """
     for number, step in enumerate(scenario.steps):
+        if step.settles:
+            for side in (embedded, real):
+                await _until_complete(side, step.settles)
         requests = [step.make(side) for side in (embedded, real)]
-        answers = [
-            await side.try_to_ask(request, step.version) for side, request in zip((embedded, real), requests)
-        ]
+        answers = [await side.try_to_ask(request, step.version) for side, request in zip((embedded, real), requests)]
         if step.only_of_scenario:
             for answer in answers:
                 _keep_own(step, answer, scenario.prefix)
@@ -113,6 +115,14 @@ async def clean_up(scenario: Scenario, real: Side) -> None:
     answer = await real.ask(m.MetadataRequest(topics=None), _REFERENCE_VERSION)
     names = [topic.name for topic in answer.topics if topic.name and topic.name.startswith(scenario.prefix)]
     await real.ask(m.DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5)
+
+
+async def _until_complete(side: Side, transactional_id: str) -> None:
+    """Wait until no markers of a transaction are being written."""
+    request = m.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    async with asyncio.timeout(DEADLINE):
+        while (await side.ask(request, 0)).transaction_states[0].transaction_state.startswith("Prepare"):
+            await asyncio.sleep(0.01)
 
 
 # Changes: a real broker applies them a moment after its response.
@@ -196,13 +206,22 @@ async def _until_served(side: Side, names: list[str], *, all_of_them: bool = Fal
 
 async def until_ready(side: Side) -> None:
     """Create what a broker creates on the first request: the topic of group offsets, and a block of producer ids."""
-    find = m.FindCoordinatorRequest(coordinator_keys=["stranger"])
-    offsets = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="stranger", topics=[])])
+    find = m.FindCoordinatorRequest(coordinator_keys=[STRANGER])
+    offsets = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id=STRANGER, topics=[])])
     identity = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    transactional = m.InitProducerIdRequest(transactional_id=STRANGER, transaction_timeout_ms=1000)
     async with asyncio.timeout(DEADLINE):
         while (await side.ask(find, 4)).coordinators[0].error_code:
             pass
         while (await side.ask(offsets, 8)).groups[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
             pass
         while (await side.ask(identity, 0)).error_code:
+            pass
+        while (
+            (await side.ask(m.FindCoordinatorRequest(key_type=1, coordinator_keys=[STRANGER]), 4))
+            .coordinators[0]
+            .error_code
+        ):
+            pass
+        while (await side.ask(transactional, 4)).error_code:
             pass

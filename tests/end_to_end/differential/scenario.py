@@ -30,7 +30,10 @@ def common_versions() -> dict[int, range]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request for both brokers. ``changes`` names the topics whose state it may change."""
+    """A request for both brokers. ``changes`` names the topics whose state it may change.
+
+    ``settles`` is the transactional id whose markers must be written before the request is sent.
+    """
 
     kind: type[Request[Any]]
     version: int
@@ -39,6 +42,7 @@ class Step:
     only_of_scenario: bool = False
     """Whether the response contains everything on the broker, so that only this scenario's part is compared."""
     note: str = ""
+    settles: str = ""
 
 
 class Scenario:

@@ -22,9 +22,14 @@ from aiokafka_lite.protocol.connection import ClientProtocol
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     JoinGroupResponse,
     MetadataResponse,
     ProduceRequest,
+    ProduceResponse,
 )
 from aiokafka_lite.protocol.records import HEADER_SIZE, decompress, split_batches
 from aiokafka_lite.protocol.schema import ZERO_UUID, Request
@@ -34,6 +39,8 @@ R = TypeVar("R")
 PRODUCERS = range(9000, 9100)
 """Producer ids that no broker has assigned."""
 CLIENT_ID = "differential"
+STRANGER = "stranger"
+"""A group and a transactional id of no scenario."""
 ANSWER_TIMEOUT = 30.0
 UNKNOWN_TOPIC_ID = bytes(range(16))
 
@@ -59,6 +66,8 @@ class Side:
         self.members: list[str] = []
         self.generation = -1
         self.session_id = 0
+        self.producer = (PRODUCERS[0], 0)
+        self._sequences: dict[tuple[str, int], int] = {}
 
     def __repr__(self) -> str:
         return f"<Side {self.name} {self._address[0]}:{self._address[1]}>"
@@ -100,6 +109,7 @@ class Side:
         answer: R | Outcome = await self._answer(stream)
         if not isinstance(answer, Outcome):
             self._learn(answer)
+            self._learn_of_producer(request, answer)
         return answer
 
     async def _outcome_of_silence(self, stream: FramedStreamReader) -> Outcome:
@@ -142,6 +152,33 @@ class Side:
             if name and topic_id != ZERO_UUID:
                 self.topic_ids[name] = topic_id
 
+    def _learn_of_producer(self, request: Any, answer: Any) -> None:
+        """The id and the epoch of the transactional producer, and its next sequences."""
+        match request, answer:
+            case InitProducerIdRequest(transactional_id=str() as name), InitProducerIdResponse(error_code=0):
+                if name == STRANGER:
+                    return
+                identity = (answer.producer_id, answer.producer_epoch)
+            case EndTxnRequest(), EndTxnResponse(error_code=0) if answer.producer_id >= 0:
+                identity = (answer.producer_id, answer.producer_epoch)
+            case ProduceRequest(), ProduceResponse():
+                for asked, topic in zip(request.topic_data, answer.responses):
+                    for data, part in zip(asked.partition_data, topic.partition_responses):
+                        batches = split_batches(data.records) if part.error_code == 0 and data.records else []
+                        if batches and (batches[0].producer_id, batches[0].producer_epoch) == self.producer:
+                            name = topic.name or self.name_of_topic_id(topic.topic_id).removeprefix("id of ")
+                            self._sequences[name, part.index] = batches[0].base_sequence + batches[0].count
+                return
+            case _:
+                return
+        if identity != self.producer:
+            self._sequences.clear()
+        self.producer = identity
+
+    def sequence(self, topic: str, partition: int) -> int:
+        """The next sequence of the transactional producer."""
+        return self._sequences.get((topic, partition), 0)
+
     # ---- names for what only this broker knows
 
     def topic_id(self, name: str) -> bytes:
@@ -170,6 +207,7 @@ _MEMBERS = frozenset({"member_id", "leader"})
 _IDENTITY = (
     "name", "topic", "topic_id", "resource_type", "resource_name", "group_id", "key", "index", "partition_index",
     "partition", "api_key", "node_id", "broker_id", "member_id", "source", "producer_id", "entity_type", "entity",
+    "transactional_id",
 )  # fmt: skip
 _PARTITIONS = ("partitions", "partition_responses")
 _AROUND_NOW_MS = 3_000_000
@@ -252,7 +290,11 @@ def _batch(side: Side, batch: Any) -> Any:
         "attributes": batch.attributes,
         "base_timestamp": _plain(side, batch.base_timestamp, ""),
         "max_timestamp": _plain(side, batch.max_timestamp, ""),
-        "producer": (batch.producer_id, batch.producer_epoch, batch.base_sequence),
+        "producer": (
+            _plain(side, batch.producer_id, "producer_id"),
+            batch.producer_epoch,
+            batch.base_sequence,
+        ),
         "count": batch.count,
         "checksum": _checksum(batch),
         "content": _content(batch),

@@ -1,10 +1,11 @@
-"""What the scenario of a seed is about: records, topics, or a group.
+"""What the scenario of a seed is about: records, topics, a group, or transactions.
 
 A scenario is made from its seed alone.
 """
 
 from __future__ import annotations
 
+from tests.end_to_end.differential import transactions
 from tests.end_to_end.differential.cluster import (
     alter_client_quotas,
     api_versions,
@@ -119,7 +120,24 @@ def _group(scenario: Scenario) -> None:
     delete_groups(scenario, group)
 
 
-_THEMES = (_records, _topics, _group)
+def _transactions(scenario: Scenario) -> None:
+    random = scenario.random
+    # A marker is years younger than the records: it would begin a segment, and Kafka reads one segment at a time.
+    create(scenario, "plain", 2, _KEEP | {"segment.ms": str(2**63 - 1)})
+    create(scenario, "other", 1, _KEEP | {"segment.ms": str(2**63 - 1)})
+    ids = transactions.Ids(scenario)
+    transactions.begin(scenario, ids)
+    choices = [transactions.produce_transactional] * 6 + [transactions.add_partitions] * 4 + [transactions.end] * 4
+    choices += [transactions.initialize] * 2 + [transactions.add_offsets, transactions.commit_offsets] * 2
+    choices += [transactions.describe, transactions.list_all, transactions.fetch_committed] * 2
+    choices += [transactions.committed_offsets, transactions.write_markers]
+    for _ in range(60):
+        random.choice(choices)(scenario, ids)
+    transactions.end(scenario, ids)
+    transactions.initialize(scenario, ids)
+
+
+_THEMES = (_records, _topics, _group, _transactions)
 
 
 def scenario_of(seed: int, prefix: str) -> Scenario:
