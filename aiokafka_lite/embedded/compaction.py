@@ -2,7 +2,8 @@
 
 As in Kafka, only closed segments below the last stable offset are compacted, here all of them at once, and only when
 ``is_due`` says so. Offsets stay: batches keep their first and last offsets, records keep theirs, and removed records
-leave gaps. Records of aborted transactions are removed, and do not count as the last ones of their keys.
+leave gaps. Records of aborted transactions are removed. Neither they nor those of open ones count as the last ones of
+their keys.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def compact(
     closed = _cleanable(log, now_ms, min_lag_ms, stable_offset)
     log.compacted_up_to = log.segments[closed].base_offset
     dirty = [batch for segment in log.segments[:closed] for batch in segment.batches]
-    valid = [batch for batch in log.batches() if not is_aborted(batch.view())]
+    end = log.high_watermark if stable_offset is None else stable_offset
+    valid = [batch for batch in log.batches() if batch.last_offset < end and not is_aborted(batch.view())]
     latest, horizon = _latest_offsets(valid), now_ms - delete_retention_ms
     kept = [
         after

@@ -15,11 +15,17 @@ def produced(
     sequence: int = -1,
     compression: Compression = Compression.NONE,
     key: bytes | None = b"k",
+    transactional: bool = False,
 ) -> bytes:
     """A batch as a producer sends it, of one record for each value."""
     rows = [(timestamp + index, key, value, ()) for index, value in enumerate(values or (b"v",))]
     return encode_batch(
-        rows, compression=compression, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        rows,
+        compression=compression,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
     )
 
 
