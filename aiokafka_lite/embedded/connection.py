@@ -169,7 +169,6 @@ class ServerConnection:
         self.server = server
         self.stream = stream
         self.principal = "User:ANONYMOUS"
-        self.client_software = ("", "")
         self.idle_since: float | None = _now()  # None while a request is being handled
         self._waiting: anyio.CancelScope | None = None  # around the await of a request that has to wait
         self._client_disconnected = False

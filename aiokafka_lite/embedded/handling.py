@@ -65,7 +65,6 @@ class Client(Protocol):
     """The client of a connection."""
 
     principal: str
-    client_software: tuple[str, str]
 
     @property
     def client_host(self) -> str: ...

@@ -251,15 +251,11 @@ class ParsedRequest:
 class UnknownRequest:
     """A request of an unknown API, or of an unknown version; its body cannot be decoded.
 
-    A broker closes the connection, unless ``is_api_versions``: the response to that is UNSUPPORTED_VERSION in version 0
+    A broker closes the connection. Only to ApiVersions it responds, with UNSUPPORTED_VERSION in version 0
     (``encode_unsupported_api_versions``), so that clients can find a common version.
     """
 
     header: RequestHeader
-
-    @property
-    def is_api_versions(self) -> bool:
-        return self.header.api_key == ApiVersionsRequest.api_key
 
 
 def parse_request(frame: Buffer) -> ParsedRequest | UnknownRequest:

@@ -24,7 +24,6 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(text) for text in software):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-        context.client.client_software = software
     features = context.broker.controller.features
     # v4 may say that a feature begins at level 0. Kafka leaves such features out of v3.
     least = 0 if context.version >= ApiVersionsRequest.FEATURES_FROM_ZERO else 1
