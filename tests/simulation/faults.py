@@ -167,10 +167,14 @@ class Faults:
     async def _cut_network(self, step: Step) -> None:
         if self._all_run:
             await self._cluster.partition_network([step.node])
-            self._cut_off = {step.node: float("inf")}
+            self._end_cuts()  # this cut replaces the one before it
+            self._cut_off[step.node] = float("inf")
 
     async def _heal_network(self, step: Step) -> None:
         await self._cluster.heal_network()
+        self._end_cuts()
+
+    def _end_cuts(self) -> None:
         now = asyncio.get_running_loop().time()
         self._cut_off = {node: min(until, now) for node, until in self._cut_off.items()}
 
