@@ -525,6 +525,27 @@ async def test_a_call_that_waited_for_room_does_not_write_to_the_next_transactio
 
 
 @each_generation
+async def test_an_abort_waits_for_requests_in_flight_in_generation_1_only(
+    cluster: EmbeddedCluster, generation: int
+) -> None:
+    """A batch that a broker appends behind the marker would belong to the next transaction, or hang."""
+    await use_generation(cluster, generation)
+    async with transactional(cluster) as producer:
+        await write(producer, 0)
+        await producer.begin_transaction()
+        cluster.on(ProduceRequest, times=1).delay(3.0)
+        delivery = producer.send_nowait("t", b"1", partition=0)
+        await asyncio.sleep(1.0)
+        began = asyncio.get_running_loop().time()
+        await producer.abort_transaction()
+        took = asyncio.get_running_loop().time() - began
+        assert took >= 1.9 if generation == 1 else took < 1.0
+        assert delivery.done()
+        await write(producer, 2)
+    await check_three(cluster, [0, 2])
+
+
+@each_generation
 async def test_an_abort_drops_records_that_wait_for_their_topic(cluster: EmbeddedCluster, generation: int) -> None:
     await use_generation(cluster, generation)
     async with transactional(cluster) as producer:
