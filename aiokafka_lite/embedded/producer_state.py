@@ -159,7 +159,7 @@ class ProducerStates:
 
         Without a ``verification`` the broker does not ask the coordinator, as Kafka before 3.6.
         """
-        producer_id, is_open = batch.producer_id, self._is_open(batch.producer_id, batch.producer_epoch)
+        producer_id = batch.producer_id
         if not batch.is_transactional:
             if producer_id in self.transactions.open:
                 raise SequenceRejected(
@@ -167,7 +167,7 @@ class ProducerStates:
                     f"producer {producer_id} has an open transaction, got a batch outside of it",
                 )
             return
-        if verification is None or is_open:
+        if verification is None or self._is_open(producer_id, batch.producer_epoch):
             return
         if self._verifications.get(producer_id) is not verification:
             raise SequenceRejected(
