@@ -156,13 +156,16 @@ class BatchResult:
 
     def wait(self) -> asyncio.Future[None]:
         """A future for one waiter, done when this result is settled. It never carries an error."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiters:
+            # The loop is looked up once for all waiters: on Python 3.11 that asks the system for the process id.
+            waiter: asyncio.Future[None] = self._waiters[0].get_loop().create_future()
+            self._waiters.append(waiter)
+            return waiter
+        waiter = asyncio.get_running_loop().create_future()
         if self.settled:
             waiter.set_result(None)
-        elif self._waiters is None:
-            self._waiters = [waiter]
         else:
-            self._waiters.append(waiter)
+            self._waiters = [waiter]
         return waiter
 
     def stop_waiting(self, waiter: asyncio.Future[None]) -> None:
@@ -302,7 +305,9 @@ class Delivery:
             if result.moved is not None:
                 result = self._follow()
             if result.settled:
-                return self.result()
+                if result.error is not None:
+                    return self.result()  # raises it
+                return metadata_of(result, self._index, self._timestamp, self._key_size, self._value_size)
             waiter = result.wait()
             try:
                 yield from waiter
