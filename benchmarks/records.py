@@ -86,7 +86,7 @@ def our_encode(rows: list[Row], codec: Compression = Compression.NONE) -> bytes:
     append = builder.append
     for timestamp, key, value, headers in rows:
         append(timestamp, key, value, headers)
-    return builder.build()
+    return bytes(builder.build())
 
 
 def their_encode(peer: Peer, rows: list[Row], codec: Compression = Compression.NONE) -> bytes:

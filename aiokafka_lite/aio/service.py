@@ -215,8 +215,8 @@ class Service:
 
     def check(self) -> None:
         """Raise unless the component is usable in this loop: its failure, or IllegalStateError."""
-        # Hot: runs for each record. If the loop of ``start()`` runs, and this is the thread in which it started, it is the
-        # loop that runs here. To ask for the running loop takes three times as long on Python 3.11.
+        # Hot: runs for each record. If the loop of ``start()`` runs, and this is the thread in which it started, it is
+        # the loop that runs here. To ask for the running loop takes three times as long on Python 3.11.
         if self._thread == get_ident() and self._loop is not None and self._loop.is_running():
             return
         # The private function avoids the RuntimeError that the public one raises without a loop, made for nothing here.

@@ -96,8 +96,8 @@ class Batch(BatchResult):
         """Whether the batch was sent, but never to the topic with this id."""
         return self.sent_to not in (None, ZERO_UUID, topic_id)
 
-    def encode(self, transactional: bool = False) -> bytes:
-        """The batch in wire format. The records are encoded and compressed only once."""
+    def encode(self, transactional: bool = False) -> bytearray:
+        """The batch in wire format: the builder's own buffer. The records are encoded and compressed only once."""
         return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence, transactional)
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
+from typing import Any
 
 from ...errors import CorruptRecord
 from ...types import Compression, TimestampType
@@ -326,13 +327,13 @@ class BatchBuilder:
     """
 
     __slots__ = (
+        "_attributes",
         "_base_timestamp",
         "_buffer",
         "_compression",
         "_level",
         "_limit",
         "_max_timestamp",
-        "_packed",
         "_ratio",
         "_raw_size",
         "count",
@@ -352,8 +353,8 @@ class BatchBuilder:
         self._limit = HEADER_SIZE + int((max_size - HEADER_SIZE) / ratio)
         self._buffer = bytearray(HEADER_SIZE)
         self._base_timestamp = self._max_timestamp = -1
-        self._packed: bytes | None = None
-        self._raw_size = 0  # set when the records are compressed, which drops the buffer
+        self._attributes = 0  # the codec, once the records are compressed
+        self._raw_size = 0  # bytes before compression, once the batch was built
         self.count = 0
 
     def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
@@ -404,7 +405,7 @@ class BatchBuilder:
     def drop(self) -> None:
         """Drop the records, because the batch is settled. ``count`` stays; the batch cannot be built again."""
         self._limit = 0
-        self._buffer, self._packed = bytearray(), None
+        self._buffer, self._raw_size = bytearray(), 0
 
     @property
     def max_timestamp(self) -> int:
@@ -419,9 +420,7 @@ class BatchBuilder:
     @property
     def size(self) -> int:
         """Bytes on the wire: an estimate by the ratio until the batch is built, exact after that."""
-        if self._packed is not None:
-            return HEADER_SIZE + len(self._packed)
-        if self._compression is Compression.NONE:
+        if self._raw_size or self._compression is Compression.NONE:
             return len(self._buffer)
         return HEADER_SIZE + int((len(self._buffer) - HEADER_SIZE) * self._ratio)
 
@@ -434,38 +433,40 @@ class BatchBuilder:
         control: bool = False,
         leader_epoch: int = -1,
         base_offset: int = 0,
-    ) -> bytes:
+    ) -> bytearray:
         """The encoded batch. No record can be added after it. Building again with other ids only changes the header.
 
-        Records that compression does not make smaller stay uncompressed. Raises ConfigurationError for snappy without
-        cramjam.
+        Records that compression does not make smaller stay uncompressed. They are not copied: the result is the
+        builder's own buffer, which the next ``build`` changes. Raises ConfigurationError for snappy without cramjam.
         """
         self._limit = 0
-        packed = self._pack()
-        attributes = self._compression if packed is not None else Compression.NONE
-        return _with_header(
-            memoryview(self._buffer)[HEADER_SIZE:] if packed is None else packed,
+        self._pack()
+        buffer = self._buffer
+        buffer[:HEADER_SIZE] = _header(
+            memoryview(buffer)[HEADER_SIZE:],
             base_offset=base_offset,
             leader_epoch=leader_epoch,
-            attributes=attributes | _TRANSACTIONAL * transactional | _CONTROL * control,
+            attributes=self._attributes | _TRANSACTIONAL * transactional | _CONTROL * control,
             last_offset_delta=max(self.count - 1, 0),
             base_timestamp=self._base_timestamp,
             max_timestamp=self._max_timestamp,
             producer=(producer_id, producer_epoch, base_sequence),
             count=self.count,
         )
+        return buffer
 
-    def _pack(self) -> bytes | None:
-        """The compressed records, made on the first call. None if they stay uncompressed."""
-        if self._packed is None and self._compression is not Compression.NONE:
+    def _pack(self) -> None:
+        """Compress the records, on the first call. They stay uncompressed if that does not make them smaller."""
+        if self._raw_size:
+            return
+        self._raw_size = len(self._buffer)
+        if self._compression is not Compression.NONE:
             with memoryview(self._buffer)[HEADER_SIZE:] as records:
                 packed = compress(self._compression, records, self._level)
             if len(packed) < len(self._buffer) - HEADER_SIZE:
-                self._packed = packed
-                self._raw_size, self._buffer = len(self._buffer), bytearray()
-            else:
-                self._compression = Compression.NONE
-        return self._packed
+                self._attributes = int(self._compression)
+                self._buffer = bytearray(HEADER_SIZE)
+                self._buffer += packed
 
 
 def encode_batch(
@@ -517,7 +518,12 @@ def encode_batch(
     )
 
 
-def _with_header(
+def _with_header(records: Buffer, **fields: Any) -> bytes:
+    """A batch of these records. ``fields`` are those of ``_header``."""
+    return b"".join((_header(records, **fields), records))
+
+
+def _header(
     records: Buffer,
     *,
     base_offset: int,
@@ -529,15 +535,11 @@ def _with_header(
     producer: tuple[int, int, int],
     count: int,
 ) -> bytes:
+    """The header of a batch of these records, with its checksum."""
     covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count)
-    return b"".join(
-        (
-            _BEFORE_CRC.pack(base_offset, HEADER_SIZE - _LOG_OVERHEAD + len(records), leader_epoch, 2),
-            _CRC.pack(crc32c(records, crc32c(covered))),
-            covered,
-            records,
-        )
-    )
+    length = HEADER_SIZE - _LOG_OVERHEAD + len(records)
+    checksum = crc32c(records, crc32c(covered))
+    return b"".join((_BEFORE_CRC.pack(base_offset, length, leader_epoch, 2), _CRC.pack(checksum), covered))
 
 
 def replace_records(

@@ -113,8 +113,8 @@ class TestBuilding:
         builder = BatchBuilder(codec)
         for number in range(200):
             builder.append(T, None, b"value %d" % number)
-        first = builder.build(1, 2, 3)
-        second = builder.build(9, 8, 7, transactional=True, leader_epoch=6, base_offset=5)
+        first = bytes(builder.build(1, 2, 3))
+        second = bytes(builder.build(9, 8, 7, transactional=True, leader_epoch=6, base_offset=5))
         assert builder.build(1, 2, 3) == first
         assert len(first) == builder.size
         assert builder.uncompressed_size > 2000

@@ -106,7 +106,7 @@ def test_our_batch_is_read_by_them(peer: Peer, codec: Compression) -> None:
     builder = BatchBuilder(codec)
     for row in ROWS:
         assert builder.append(*row)
-    built = builder.build(77, 3, 9, transactional=True, base_offset=1000)
+    built = bytes(builder.build(77, 3, 9, transactional=True, base_offset=1000))
     assert split_batches(built)[0].compression is codec
     assert read_by(peer, built) == ROWS
     encoded = encode_batch(ROWS[:100], base_offset=1000, compression=codec)
