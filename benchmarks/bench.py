@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -211,7 +211,7 @@ def measure(cell: Cell, servers: str, rounds: int) -> None:
         asyncio.run(fill(servers, topic, cell))
     by_label = {each.label: each for each in cell.candidates}
     cell.results = {label: [] for label in by_label}
-    run(cell, cell.candidates[0], servers, topic)  # warms up the broker
+    run(replace(cell, count=max(20, cell.count // 10)), cell.candidates[0], servers, topic)  # warms up the broker
     for number in range(rounds):
         for label in in_turn(by_label, number):
             try:
@@ -249,12 +249,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compare aiokafka_lite with other clients on Apache Kafka.")
     parser.add_argument("--quick", action="store_true", help="3 rounds of fewer records: about 8 minutes")
     parser.add_argument("--rounds", type=int, help="rounds (7, or 3 with --quick)")
-    parser.add_argument("--scale", type=float, help="factor of the numbers of records (1, or 0.4 with --quick)")
+    parser.add_argument("--scale", type=float, help="factor of the numbers of records (1, or 0.25 with --quick)")
     parser.add_argument("--only", default="", help="run only the cells whose title contains this text")
     parser.add_argument("--output", type=Path, default=ROOT, help="directory to write benchmarks/ and docs/ below")
     options = parser.parse_args()
     rounds = options.rounds or (3 if options.quick else 7)
-    scale = options.scale or (0.4 if options.quick else 1.0)
+    scale = options.scale or (0.25 if options.quick else 1.0)
     began = time.monotonic()
     with apache_kafka() as (servers, kafka):
         facts = setup(kafka, rounds, scale)

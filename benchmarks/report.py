@@ -1,4 +1,4 @@
-"""The report of ``make bench``: tables in RESULTS.md between two marks, the figures as JSON, and charts.
+"""The report of ``make bench``: tables in RESULTS.md and charts in the README, each between two marks, and JSON.
 
 ``python -m benchmarks.report`` writes them again from ``benchmarks/results.json``.
 """
@@ -28,10 +28,28 @@ def write_report(results: dict[str, Any], directory: Path, *, whole: bool) -> No
         return
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    page = directory / "RESULTS.md"
-    before = page.read_text() if page.exists() else f"# Figures\n\n{BEGIN}\n{END}\n"
+    _fill(directory / "RESULTS.md", text)
+    _fill(directory.parent / "README.md", _charts(results["setup"]))
+
+
+def _fill(page: Path, text: str) -> None:
+    """Replace what is between the marks of a page, which may be missing in another directory."""
+    before = page.read_text() if page.exists() else f"{BEGIN}\n{END}\n"
     head, rest = before.split(BEGIN, 1)
     page.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.split(END, 1)[1]}")
+
+
+def _charts(setup: dict[str, str]) -> str:
+    names = {"produce": "writing", "consume": "reading", "latency": "the time of an awaited send"}
+    charts = "\n".join(
+        f"![Beside other clients: {what}](docs/images/bench-{name}.png)\n" for name, what in names.items()
+    )
+    return (
+        "## How fast it is\n\n"
+        f"{charts}\n"
+        f"One run of `make bench` on {setup['date']}, {setup['build']}, {setup['kafka']}, {setup['machine']};\n"
+        f"{setup['peers']}. [All figures](benchmarks/RESULTS.md), [where the time goes](docs/performance.md).\n"
+    )
 
 
 def report(results: dict[str, Any]) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,6 +209,23 @@ def test_an_answer_costs_the_partitions_that_it_concerns_however_many_are_idle()
     assert fetched.plan().updated == 1
     fetched.view = view(5_000, epoch=6)
     assert fetched.plan().updated == 5_000  # new metadata
+
+
+def test_an_idle_partition_takes_at_most_a_kilobyte() -> None:
+    Fetched(10).plan()  # what is made once
+    gc.collect()
+    tracemalloc.start()
+    try:
+        fetched = Fetched(2_000)
+        of_metadata = sys.getsizeof(fetched.view.topics["orders"].partitions[0]) + 100
+        fetched.plan()
+        fetched.planner.session.next()
+        fetched.planner.session.answered(7)
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / 2_000 - of_metadata < 1_024
 
 
 STEPS = st.tuples(
