@@ -210,7 +210,9 @@ class Buffer:
             except ProtocolError as error:
                 if taken:
                     break
-                raise corrupt(self._partition, self.start, str(error), batch) from error
+                failure = corrupt(self._partition, self.start, str(error), batch)
+                failure.__cause__ = error  # compiled code ignores the "from" of a raise
+                raise failure from error
             self._pop()
             if not hidden:
                 taken.append(PackedBatch(self._partition, batch, self.start, OFFSET_END))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -71,6 +72,32 @@ def test_every_hot_module_is_compiled_and_its_source_is_installed_beside_it() ->
 
 def test_every_hot_module_exists() -> None:
     assert [module for module in build_backend.COMPILED_MODULES if not Path(build_backend.ROOT, module).exists()] == []
+
+
+each_hot_module = pytest.mark.parametrize("module", build_backend.COMPILED_MODULES)
+
+
+@each_hot_module
+def test_a_hot_module_sets_the_cause_of_an_error_itself(module: str) -> None:
+    """mypyc ignores the ``from`` of a raise, so ``__cause__`` would be None where the module is compiled."""
+    tree = ast.parse(Path(build_backend.ROOT, module).read_text())
+    assigned = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
+    lost = [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise) and isinstance(node.cause, ast.Name) and node.exc is not None
+        if f"{ast.unparse(node.exc)}.__cause__ = {node.cause.id}" not in assigned
+    ]
+    assert lost == []
+
+
+@each_hot_module
+def test_a_hot_module_defines_no_protocol(module: str) -> None:
+    """A class of a user cannot inherit from a compiled protocol."""
+    tree = ast.parse(Path(build_backend.ROOT, module).read_text())
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    bases = {each.name: [ast.unparse(base).partition("[")[0] for base in each.bases] for each in classes}
+    assert [name for name in bases if "Protocol" in bases[name]] == []
 
 
 def test_a_source_is_found_beside_an_extension_module_of_the_same_name(tmp_path: Path) -> None:
