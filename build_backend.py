@@ -47,7 +47,6 @@ COMPILED_MODULES = (
     "aiokafka_lite/producer/record.py",
     "aiokafka_lite/producer/topic.py",
     "aiokafka_lite/producer/transactional_ids.py",
-    "aiokafka_lite/protocol/framing.py",
     "aiokafka_lite/protocol/records/batch.py",
     "aiokafka_lite/protocol/records/codec.py",
     "aiokafka_lite/protocol/records/legacy.py",
@@ -55,7 +54,7 @@ COMPILED_MODULES = (
     "aiokafka_lite/protocol/records/scan.py",
     "aiokafka_lite/protocol/records/varint.py",
 )
-"""The hot modules, which run once or more per record or per frame."""
+"""The hot modules, which run once or more per record."""
 
 SHARED_LIBRARY = "aiokafka_lite.compiled"
 """mypyc makes one shared library, ``compiled__mypyc``, and a small extension module for each compiled module."""

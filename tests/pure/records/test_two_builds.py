@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import aiokafka_lite.protocol
 from aiokafka_lite.compiled import COMPILED, SourceFinder
 from aiokafka_lite.errors import KafkaError
-from aiokafka_lite.protocol import framing, records
+from aiokafka_lite.protocol import records
 from aiokafka_lite.protocol.records import scan, varint
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="no module is compiled here; `make build` compiles them")
@@ -32,24 +32,22 @@ class Build(NamedTuple):
     records: ModuleType
     scan: ModuleType
     varint: ModuleType
-    framing: ModuleType
 
 
-THIS = Build(records, scan, varint, framing)
+THIS = Build(records, scan, varint)
 
 
 @cache
 def plain() -> Build:
     """The same modules as plain Python: loaded from their sources under other names, in this process."""
-    package, frames = "aiokafka_lite.protocol.plain_records", "aiokafka_lite.protocol.plain_framing"
+    package = "aiokafka_lite.protocol.plain_records"
     sys.meta_path.insert(0, SourceFinder(package))
-    for name, path in ((package, "records/__init__.py"), (frames, "framing.py")):
-        spec = spec_from_file_location(name, PROTOCOL / path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    build = Build(*map(import_module, (package, f"{package}.scan", f"{package}.varint", frames)))
+    spec = spec_from_file_location(package, PROTOCOL / "records" / "__init__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[package] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[package])
+    build = Build(*map(import_module, (package, f"{package}.scan", f"{package}.varint")))
     assert all(str(module.__file__).endswith(".py") for module in (*build, build.records.batch, build.records.codec))
     return build
 
@@ -160,30 +158,3 @@ def test_both_builds_encode_the_same_numbers(number: int) -> None:
         return [outcome(lambda: build.varint.encode_varint(number)), outcome(lambda: build.varint.ENCODINGS[number])]
 
     assert encode(THIS) == encode(plain())
-
-
-@given(
-    st.lists(st.binary(min_size=4, max_size=200), max_size=6),
-    st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=2),
-    st.lists(st.integers(1, 300), max_size=8),
-)
-def test_both_builds_split_the_same_frames(
-    bodies: list[bytes], damages: list[tuple[int, int]], pieces: list[int]
-) -> None:
-    stream = b"".join(map(framing.frame, bodies))
-    if stream:
-        stream = damaged(stream, damages)
-
-    def feed(splitter: Any, part: bytes) -> object:
-        return [bytes(each) for each in splitter.feed(part)]
-
-    def split(build: Build) -> list[Outcome]:
-        splitter = build.framing.FrameSplitter(150, "peer", intake_size=128)
-        found, position = [], 0
-        for piece in [*pieces, len(stream)]:
-            part = stream[position : position + piece]
-            position += piece
-            found.append(outcome(partial(feed, splitter, part)))
-        return found
-
-    assert split(THIS) == split(plain())
