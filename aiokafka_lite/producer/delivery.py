@@ -36,23 +36,38 @@ SHOWN = 10
 class FailureLog:
     """Groups of records that fail together, as when a producer closes: one log line for all of them, at ``level``.
 
-    The line is written when the last group is garbage, and names the topics of the groups whose error was not raised to
-    any caller.
+    The line is written when no more groups can come and the last one is garbage. It names the topics of the groups
+    whose error was not raised to any caller.
     """
 
-    __slots__ = ("_error", "_level", "_topics")
+    __slots__ = ("_error", "_groups", "_is_complete", "_level", "_topics")
 
     def __init__(self, error: Exception, level: int = logging.ERROR) -> None:
         self._error = error
+        self._groups = 0
+        # Groups are counted: the garbage collector finalizes a log and the groups of a cycle in any order.
+        self._is_complete = False
         self._level = level
         self._topics: dict[str, None] = {}
 
-    def add(self, name: str, topic: str, error: Exception) -> None:
-        """Records of this topic failed, and no caller saw the error."""
-        self._topics[topic] = None
+    def begin(self) -> None:
+        """A group has failed."""
+        self._groups += 1
+
+    def end(self, name: str, topic: str, error: Exception, *, is_observed: bool) -> None:
+        """A failed group is garbage. ``is_observed``: a caller saw its error."""
+        self._groups -= 1
+        if not is_observed:
+            self._topics[topic] = None
+        if self._is_complete:
+            self._write()
 
     def __del__(self) -> None:
-        if self._topics:
+        self._is_complete = True
+        self._write()
+
+    def _write(self) -> None:
+        if self._topics and not self._groups:
             text = "records for %s were not delivered: %r"
             logger.log(self._level, text, _listed(self._topics), self._error)
 
@@ -66,8 +81,13 @@ class ExpiryLog:
         self._batches = 0
         self._topics: dict[str, None] = {}
 
-    def add(self, name: str, topic: str, error: Exception) -> None:
-        """A batch expired, and no caller saw the error."""
+    def begin(self) -> None:
+        """A batch has expired. It counts when it is garbage, if no caller saw its error."""
+
+    def end(self, name: str, topic: str, error: Exception, *, is_observed: bool) -> None:
+        """An expired batch is garbage. ``is_observed``: a caller saw its error."""
+        if is_observed:
+            return
         self._batches += 1
         self._topics[topic] = None
         if self._batches == 1:
@@ -95,13 +115,13 @@ class _Failure:
         self._error = error
         self._log = log
         self.is_observed = False
+        if log is not None:
+            log.begin()
 
     def __del__(self) -> None:
-        if self.is_observed:
-            return
         if self._log is not None:
-            self._log.add(self._name, self._topic, self._error)
-        else:
+            self._log.end(self._name, self._topic, self._error, is_observed=self.is_observed)
+        elif not self.is_observed:
             logger.error("records for %s were not delivered: %r", self._name, self._error)
 
 

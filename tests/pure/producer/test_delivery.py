@@ -107,6 +107,23 @@ def test_records_that_fail_together_are_logged_together(caplog: pytest.LogCaptur
     ]
 
 
+def test_records_that_the_garbage_collector_frees_with_their_log_are_logged_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = KafkaTimeout("closed")
+    cycle: list[object] = [log := FailureLog(error)]
+    for topic in ("t", "u"):
+        cycle.append(result := BatchResult(topic, 0))
+        result.fail(error, log)
+    cycle.append(cycle)
+    with caplog.at_level(logging.ERROR):
+        del log, result, cycle
+        gc.collect()
+    assert [record.getMessage() for record in caplog.records] == [
+        "records for t, u were not delivered: KafkaTimeout('closed')"
+    ]
+
+
 def test_a_failure_before_a_partition_was_chosen_names_the_topic_only(caplog: pytest.LogCaptureFixture) -> None:
     BatchResult("orders", -1).fail(KafkaTimeout("too late"))
     assert "records for orders were not delivered" in caplog.text
