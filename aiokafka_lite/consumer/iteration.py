@@ -71,30 +71,18 @@ class Records(Generic[K, V]):
         raise StopAsyncIteration
 
 
-class Batches:
-    """The iteration over batches that ``Consumer.batches`` returns."""
+class _NextBatch:
+    """Waits for the next batch of a consumer, in any form."""
 
     __slots__ = ("__weakref__", "_core", "_max_records", "_timeout")
 
     def __init__(self, core: ConsumerCore, max_records: int, timeout: float) -> None:
-        whole("max_records", max_records, 1)
-        check_wait(timeout)
         self._core = core
         self._max_records = max_records
         self._timeout = timeout
 
-    def __aiter__(self) -> Self:
-        self._core.service.check()
-        return self
-
-    async def __anext__(self) -> Batch:
-        return await self.next(self._take)
-
-    def _take(self, reader: Reader) -> Batch | None:
-        return reader.take_batch(self._max_records)
-
-    async def next(self, take: Callable[[Reader], T | None]) -> T:
-        """The next batch, in the form that ``take`` makes."""
+    async def take(self, take: Callable[[Reader], T | None]) -> T:
+        """The next batch, in the form that ``take`` makes. Raises StopAsyncIteration when the consumer is closed."""
         core, reader = self._core, self._core.reader
         with core.reading(self):
             if self._timeout > 0 and not reader.is_full(self._max_records):
@@ -106,16 +94,6 @@ class Batches:
                 await _until_closed(core, reader.wait())
         raise StopAsyncIteration
 
-    def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> ArrowBatches:
-        """Iterate over Arrow record batches instead, with the columns of ``Batch.to_arrow(columns, headers=headers)``.
-
-        No Python object is made for a record, so this is the cheapest way to read. Batches of the log are not split: a
-        record batch has about ``max_records`` rows. Raises ConfigurationError for an unknown column, and without NumPy
-        and pyarrow.
-        """
-        max_size = self._core.options.consumer.max_decompressed_size
-        return ArrowBatches(self, self._max_records, max_size, column_names(columns, headers=headers))
-
     async def _fill(self) -> None:
         """Wait until a batch is full, or the time is over."""
         core, reader = self._core, self._core.reader
@@ -124,28 +102,61 @@ class Batches:
                 await _until_closed(core, reader.wait(more=True))
 
 
+class Batches:
+    """The iteration over batches that ``Consumer.batches`` returns."""
+
+    __slots__ = ("__weakref__", "_core", "_max_records", "_next")
+
+    def __init__(self, core: ConsumerCore, max_records: int, timeout: float) -> None:
+        whole("max_records", max_records, 1)
+        check_wait(timeout)
+        self._core = core
+        self._max_records = max_records
+        self._next = _NextBatch(core, max_records, timeout)
+
+    def __aiter__(self) -> Self:
+        self._core.service.check()
+        return self
+
+    async def __anext__(self) -> Batch:
+        return await self._next.take(self._take)
+
+    def _take(self, reader: Reader) -> Batch | None:
+        return reader.take_batch(self._max_records)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> ArrowBatches:
+        """Iterate over Arrow record batches instead, with the columns of ``Batch.to_arrow(columns, headers=headers)``.
+
+        No Python object is made for a record, so this is the cheapest way to read. Batches of the log are not split: a
+        record batch has about ``max_records`` rows. Raises ConfigurationError for an unknown column, and without NumPy
+        and pyarrow.
+        """
+        return ArrowBatches(self._core, self._next, self._max_records, column_names(columns, headers=headers))
+
+
 class ArrowBatches:
     """The iteration over Arrow record batches that ``Batches.to_arrow`` returns."""
 
-    __slots__ = ("__weakref__", "_batches", "_decoder", "_max_records")
+    __slots__ = ("__weakref__", "_core", "_decoder", "_max_records", "_next")
 
-    def __init__(self, batches: Batches, max_records: int, max_decompressed_size: int, columns: list[str]) -> None:
-        self._batches = batches
+    def __init__(self, core: ConsumerCore, next_batch: _NextBatch, max_records: int, columns: list[str]) -> None:
+        self._core = core
+        self._next = next_batch
         self._max_records = max_records
         self._decoder = ArrowDecoder(
             columns,
             max_rows=max_records,
             max_bytes=ARROW_BYTES,
-            max_decompressed_size=max_decompressed_size,
+            max_decompressed_size=core.options.consumer.max_decompressed_size,
             corrupt=_corrupt,
         )
 
     def __aiter__(self) -> Self:
-        aiter(self._batches)
+        self._core.service.check()
         return self
 
     async def __anext__(self) -> pyarrow.RecordBatch:
-        return await self._batches.next(self._take)
+        return await self._next.take(self._take)
 
     def _take(self, reader: Reader) -> pyarrow.RecordBatch | None:
         return reader.take_packed(self._max_records, ARROW_BYTES, self._decoder.decode)

@@ -14,9 +14,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import pyarrow
 import pytest
 
 from aiokafka_lite.consumer import (
+    ArrowBatches,
     Batches,
     Claim,
     Consumer,
@@ -90,6 +92,8 @@ def offsets_of(found: object) -> list[tuple[int, int]]:
         return [(found.partition, found.offset)]
     if isinstance(found, list):
         return [(record.partition, record.offset) for record in found]
+    if isinstance(found, pyarrow.RecordBatch):
+        return list(zip(*(found.column(name).to_pylist() for name in ("partition", "offset")), strict=True))
     assert found is not None
     return [(found.partition, offset) for offset in found.offsets]  # type: ignore[attr-defined]
 
@@ -99,11 +103,12 @@ READS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
     "iterate": lambda consumer: anext(consumer),
     "iterate over it": lambda consumer: anext(aiter(consumer)),
     "batches": lambda consumer: anext(consumer.batches(max_records=3)),
+    "Arrow": lambda consumer: anext(consumer.batches(max_records=3).to_arrow(["partition", "offset"])),
     "batches that wait": lambda consumer: anext(consumer.batches(max_records=3, timeout=0.5)),
 }
 
 
-@covers("Consumer.poll", "Consumer.__anext__", "Batches.__anext__")
+@covers("Consumer.poll", "Consumer.__anext__", "Batches.__anext__", "ArrowBatches.__anext__")
 @pytest.mark.parametrize(
     "settings", [{}, {"value_deserializer": doubled}, {"group_id": None}], ids=["bytes", "deserialized", "alone"]
 )
@@ -427,7 +432,7 @@ async def test_calls_of_a_listener_can_be_cancelled(cluster: EmbeddedCluster) ->
     assert results
 
 
-CLASSES = (Consumer, Batches, ConsumerGroup, ConsumerGroupSession, Claim, RebalanceHandle, Offsets)
+CLASSES = (Consumer, Batches, ArrowBatches, ConsumerGroup, ConsumerGroupSession, Claim, RebalanceHandle, Offsets)
 ELSEWHERE = {"Offsets.run"}
 """Coroutines that only the package itself calls."""
 
