@@ -3,7 +3,8 @@
 A reader either passes received bytes to ``feed``, or lets the transport write into ``get_buffer()`` and then calls
 ``received``, which saves one copy of a large frame. The rules:
 
-1. Small frames are copied out of one intake buffer. A frame larger than half of it is received in its own buffer.
+1. Small frames are copied out of one intake buffer. A frame larger than half of it is received in its own buffer. The
+   intake begins with ``FIRST_INTAKE`` and grows when the peer fills it, so that an idle connection has little memory.
 2. The size of a frame is only a claim. Memory grows with the received bytes: a peer that announces 100 MB costs
    ``FIRST_CHUNK``, then ``SECOND_CHUNK``, and after that never more than ``GROWTH`` times what it has sent.
 3. After a wrong size the stream is unusable: frames before it are still returned, then every call raises ``error``.
@@ -26,14 +27,17 @@ SIZE_PREFIX = 4
 LEAST_FRAME = 4
 """Bytes. Every header has at least a correlation id."""
 
+FIRST_INTAKE = 2 * 1024
+"""Bytes of the intake buffer of a new stream. The responses that an idle client gets are smaller."""
 INTAKE_SIZE = 64 * 1024
+"""Bytes of the intake buffer at most."""
 FIRST_CHUNK = 64 * 1024
 """Bytes of the first buffer of a large frame of which little has come."""
 SECOND_CHUNK = 1024 * 1024
 """Bytes of the buffer when half of ``FIRST_CHUNK`` has come. Most fetch responses then need no other buffer: freeing
 two of some hundred KiB each time makes the allocator return their pages, which takes ten times as long as the copy."""
 GROWTH = 4
-"""The buffer of a larger frame grows by this factor, so all copying together is at most a third of its size."""
+"""Buffers grow by this factor. So all copying of a large frame together is at most a third of its size."""
 
 MAPPED = 8 * 1024 * 1024
 """Bytes from which on a buffer is mapped memory, which is not filled with zeros first: that took 40 ms for 64 MiB, in
@@ -104,6 +108,7 @@ class FrameSplitter:
         "_end",
         "_filled",
         "_intake",
+        "_intake_size",
         "_intake_view",
         "_large",
         "_large_size",
@@ -123,7 +128,8 @@ class FrameSplitter:
         self._memory = memory
         self.error: ProtocolError | None = None
         self._limit = -1  # so that the first size is checked for other protocols; max_size after that
-        self._intake = bytearray(max(intake_size, 64))
+        self._intake_size = max(intake_size, 64)
+        self._intake = bytearray(min(FIRST_INTAKE, self._intake_size))
         self._intake_view = memoryview(self._intake)
         self._end = 0
         self._large: bytearray | mmap | None = None  # the buffer of the large frame that is being received
@@ -192,9 +198,11 @@ class FrameSplitter:
 
     # Hot: 725,000 frames of 100 bytes a second on the machine where benchmarks/framing was first run.
     def _received_in_intake(self, count: int) -> list[bytes | memoryview]:
+        start, end = 0, self._end + count
+        if end == len(self._intake) < self._intake_size:
+            self._widen_intake()
         intake, view, limit = self._intake, self._intake_view, self._limit
         frames: list[bytes | memoryview] = []
-        start, end = 0, self._end + count
         while end - start >= SIZE_PREFIX:
             (size,) = _read_size(intake, start)
             if not LEAST_FRAME <= size <= limit:
@@ -221,6 +229,12 @@ class FrameSplitter:
         else:
             self._end = end
         return frames
+
+    def _widen_intake(self) -> None:
+        """The peer has filled the intake buffer: continue in a larger one."""
+        widened = bytearray(min(self._intake_size, len(self._intake) * GROWTH))
+        widened[: len(self._intake)] = self._intake
+        self._intake, self._intake_view = widened, memoryview(widened)
 
     def _receive_in_place(self, size: int, begun: memoryview) -> None:
         self._large_size = size

@@ -8,6 +8,7 @@ of each request. Other layers only ask whether a feature is supported, by the na
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any
 
 from ..errors import ErrorCode, ProtocolError, UnsupportedVersion
@@ -29,7 +30,7 @@ class VersionTable:
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, peer: str) -> VersionTable:
         """The table in a response to ApiVersions. ``peer`` names the broker in error texts."""
-        ranges = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
+        ranges = _shared_ranges(tuple((api.api_key, api.min_version, api.max_version) for api in response.api_keys))
         finalized = response.finalized_features if response.finalized_features_epoch >= 0 else []
         return cls(ranges, peer, {feature.name: feature.max_version_level for feature in finalized})
 
@@ -94,6 +95,12 @@ class VersionTable:
             f"no common version of {name} (API key {cls.api_key}): this client supports {ours}, "
             f"{self.peer} supports {_range_text(offered)}"
         )
+
+
+# The brokers of a cluster offer the same versions, so their tables share one dict of some 10 KB.
+@lru_cache(maxsize=8)
+def _shared_ranges(offered: tuple[tuple[int, int, int], ...]) -> dict[int, Versions]:
+    return {key: Versions(first, last) for key, first, last in offered}
 
 
 def _range_text(versions: Versions) -> str:

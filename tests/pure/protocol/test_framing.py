@@ -43,6 +43,20 @@ def feed_in_place(target: FrameSplitter, stream: bytes, cut: int) -> list[bytes 
     return frames
 
 
+def test_a_stream_with_small_frames_has_a_small_buffer() -> None:
+    target = splitter()
+    for _ in range(100):
+        target.feed(frame(b"x" * 500))
+    assert len(target.get_buffer()) <= 2048
+
+
+def test_the_buffer_of_a_busy_stream_grows_to_its_limit() -> None:
+    target = splitter()
+    sent = frame(b"x" * 500) * 1000
+    assert len(target.feed(sent)) == 1000
+    assert len(target.get_buffer()) > 60 * 1024
+
+
 @pytest.mark.parametrize("intake_size", [SMALL_INTAKE, 64 * 1024])
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 64, 100, 4096, 10**6])
 def test_frames_are_whole_for_every_split_of_the_stream(cut: int, intake_size: int) -> None:
@@ -93,6 +107,7 @@ def test_a_frame_does_not_change_when_more_bytes_arrive() -> None:
 def test_a_large_frame_is_received_in_place() -> None:
     """Once a share of the frame has come, the buffer is the remaining part of the frame."""
     target = splitter()
+    target.feed(frame(b"x" * 500) * 1000)  # the stream is busy, so its intake buffer has its full size
     target.feed(struct.pack(">i", 200_000) + b"x" * 50_000)
     room = target.get_buffer()
     assert len(room) == 200_000 - 50_000

@@ -184,6 +184,11 @@ def test_the_client_pauses_only_if_the_broker_did_not_delay_the_response() -> No
     assert SaslHandshakeResponse(error_code=0, mechanisms=[]).client_throttle_ms(1) == 0
 
 
+def test_brokers_with_the_same_versions_share_the_memory_of_their_tables() -> None:
+    first, second = table(produce=(3, 13)), table(produce=(3, 13))
+    assert first.offered(ProduceRequest) is second.offered(ProduceRequest)
+
+
 def test_a_table_has_the_levels_of_finalized_features() -> None:
     feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=1)
     agreed = ApiVersionsResponse(
