@@ -332,7 +332,7 @@ class ProducerFenced(BrokerError):
 
 
 class TransactionAborted(KafkaError):
-    """A record was not written, because its transaction was aborted first. The ``__cause__`` is the first failure."""
+    """A record or offset was not written, because its transaction was aborted, or can only be aborted."""
 
 
 class CommitFailed(KafkaError):

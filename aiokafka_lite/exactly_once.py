@@ -337,9 +337,10 @@ class ExactlyOnce(Generic[K, V]):
         """Try to commit. Returns False, and sets the failure, if the transaction has to be aborted."""
         try:
             if not transaction.has_sent_offsets:
-                group = self._consumer.group_metadata()  # rule 2
-                if group.generation_id < 0:
-                    raise _ReadAgain("the consumer is not a member of its group now")
+                try:
+                    group = self._consumer.group_metadata()  # rule 2
+                except IllegalStateError as error:
+                    raise _ReadAgain(str(error)) from None
                 await self._producer.send_offsets_to_transaction(transaction.offsets, group)
                 transaction.has_sent_offsets = True
             while True:

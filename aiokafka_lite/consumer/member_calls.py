@@ -20,7 +20,12 @@ class MemberCalls:
     _core: ConsumerCore
 
     def group_metadata(self) -> GroupMetadata:
-        """The member's identity, for commits in a transaction. Raises IllegalStateError without a ``group_id``."""
+        """The member's identity, for commits in a transaction. Read it when ``poll`` has returned the records.
+
+        The coordinator refuses an identity that is older than the last rebalance. Raises IllegalStateError without a
+        ``group_id``, and while the consumer is not a member: before its first assignment, and after it has lost its
+        partitions.
+        """
         return self._core.require_group().metadata()
 
     @property

@@ -16,11 +16,12 @@ import anyio
 
 from ..cluster.client import Client
 from ..config import GroupConfig
+from ..errors import IllegalStateError
 from ..group.coordinator import Coordinator
 from ..group.events import Identity
 from ..group.strategies import AssignmentStrategy
 from ..group.topic_watcher import Topics
-from ..types import OffsetAndMetadata, TopicPartition
+from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .callbacks import call
 from .group_side import GroupSide
 from .partition import AssignedPartition
@@ -59,9 +60,7 @@ class Membership(GroupSide):
         self._position_timeout = min(client.config.api_timeout, config.time_to_revoke)
         self._started = False
         self._assigned = asyncio.Event()
-        self.coordinator = Coordinator(
-            client, config, client.config, strategies=strategies, reading=self, spawn=spawn
-        )
+        self.coordinator = Coordinator(client, config, client.config, strategies=strategies, reading=self, spawn=spawn)
         self.offsets = self.coordinator.offsets
 
     # The consumer's calls.
@@ -77,6 +76,12 @@ class Membership(GroupSide):
     @property
     def identity(self) -> Identity:
         return self.coordinator.member.identity
+
+    def metadata(self) -> GroupMetadata:
+        """The identity for a transaction. Without a membership a coordinator would accept any offset (KIP-447)."""
+        if self.identity.generation < 0:
+            raise IllegalStateError("the consumer is not a member of its group now, so its offsets cannot be committed")
+        return super().metadata()
 
     def subscribe(self, topics: Topics) -> None:
         """Read other topics from now on; before ``start``, begin with them."""

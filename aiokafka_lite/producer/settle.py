@@ -45,6 +45,7 @@ from .outcome import Outcome, classify
 from .partition import PartitionProducer, PartitionState
 from .split import Parts, halves, without
 from .timers import Timers
+from .transaction_requests import FENCED, write_refused
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,8 @@ class Settlement:
         self._failures = failures
         self._delivery_timeout = config.delivery_timeout
         self._retries = config.retries
-        self._is_transactional = config.transactional_id is not None
+        self._transactional_id = config.transactional_id
+        self._transaction_timeout = config.transaction_timeout
         self._partitions: dict[Batch, PartitionProducer] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._is_ordered = True
@@ -151,10 +153,10 @@ class Settlement:
             count=batch.count,
             refused=len(refused),
             idempotent=idempotent,
-            transactional=self._is_transactional,
+            transactional=self._transactional_id is not None,
         )
         # A transaction has one epoch, so a gap in the sequence of its first batch can only end the transaction.
-        if outcome is Outcome.UNKNOWN_SEQUENCE and self._is_transactional and partition.is_first(batch):
+        if outcome is Outcome.UNKNOWN_SEQUENCE and self._transactional_id and partition.is_first(batch):
             outcome = Outcome.REFUSED
         if outcome is Outcome.DELIVERED:
             self._note_missing_offset(in_flight, answer, peer)
@@ -165,9 +167,13 @@ class Settlement:
         if batch.is_written and outcome not in (Outcome.RETRY, Outcome.FATAL):
             self.delivered(in_flight, UNKNOWN_OFFSET, -1)
             return
-        attempt = f"writing {batch.count} records to {partition.topic_partition} on {peer}"
-        text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
-        error = error_for(answer.error_code, text)
+        records = "1 record" if batch.count == 1 else f"{batch.count} records"
+        attempt = f"writing {records} to {partition.topic_partition} on {peer}"
+        if self._transactional_id is not None and code in FENCED:
+            error = write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
+        else:
+            text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
+            error = error_for(answer.error_code, text)
         if outcome in (Outcome.RETRY, Outcome.UNKNOWN_SEQUENCE):
             # A hint of the answer saves the round trip for metadata.
             if code.stale_metadata and not self._take_leader_hint(partition, answer, endpoints):

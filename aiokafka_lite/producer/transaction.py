@@ -10,9 +10,9 @@ from typing import Protocol, Self, TypedDict, Unpack
 
 import anyio
 
-from ..arguments import check_timeout, must_be
+from ..arguments import check_timeout, must_be, text, whole
 from ..arguments import offsets as checked_offsets
-from ..errors import IllegalStateError, KafkaError
+from ..errors import IllegalStateError, KafkaError, ProducerFenced
 from ..types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
@@ -120,6 +120,8 @@ class Transaction:
         try:
             with anyio.CancelScope(shield=True), anyio.move_on_after(ABORT_TIMEOUT):
                 await self._transactions.abort(ABORT_TIMEOUT)
+        except ProducerFenced:
+            pass  # the abort found that it is final, which Settlement has logged
         except KafkaError as failure:
             if failure is not error:
                 logger.warning("a transaction was not aborted after %r: %s", error, failure)
@@ -186,11 +188,20 @@ async def send_offsets(
 ) -> None:
     """Check the arguments, and commit the offsets in the open transaction."""
     check_timeout(timeout)
-    await transactions.send_offsets(checked_offsets(offsets), _checked_group(group_metadata), timeout)
+    checked = checked_offsets(offsets)
+    for each in checked.values():
+        text("metadata", each.metadata)
+    await transactions.send_offsets(checked, _checked_group(group_metadata), timeout)
 
 
 def _checked_group(given: object) -> GroupMetadata:
     if isinstance(given, GroupMetadata):
+        text("group_metadata.group_id", given.group_id)
+        whole("group_metadata.generation_id", given.generation_id, -1)
+        if not isinstance(given.member_id, str):
+            raise TypeError(must_be("group_metadata.member_id", "a string", given.member_id))
+        if given.group_instance_id is not None:
+            text("group_metadata.group_instance_id", given.group_instance_id)
         return given
     what = "a GroupMetadata, as consumer.group_metadata() returns it (or GroupMetadata('group') without a member)"
     raise TypeError(must_be("group_metadata", what, given))

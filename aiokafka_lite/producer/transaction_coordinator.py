@@ -9,6 +9,9 @@ later transaction. So it marks the epoch as outdated, and the producer takes a n
 
 Rule 3: the tasks of the producer send these requests, never the task of a caller. So no cancellation makes the producer
 forget a request that the coordinator may execute.
+
+Rule 4: a request with offsets whose answer was lost may still arrive later in the same transaction, where no epoch
+refuses it. Then no other offset of its partitions is added, because the late request would replace it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from ..errors import (
     ErrorCode,
     KafkaError,
     ProtocolError,
+    TransactionAborted,
     UnsupportedVersion,
 )
 from ..net.connection import Purpose
@@ -81,6 +85,7 @@ class TransactionCoordinator:
         self.has_started = False
         self.last_error: KafkaError | None = None
         self._is_certain = True
+        self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # whose answers were lost
         self._client = client
         self._transactional_id = transactional_id
         self._transaction_timeout = transaction_timeout
@@ -102,6 +107,7 @@ class TransactionCoordinator:
         """A transaction begins. The coordinator does not know it yet."""
         self.has_started = False
         self._is_certain = True
+        self._late_offsets.clear()
 
     # Requests to the coordinator of the transactional id.
 
@@ -145,7 +151,9 @@ class TransactionCoordinator:
             return self._noted(decisive(codes.values()), node_id)
 
         while ids.wanted and is_wanted():
-            await self._repeat(f"adding {len(ids.wanted)} partitions to the transaction", attempt, is_wanted)
+            count = len(ids.wanted)
+            what = f"adding {count} {'partition' if count == 1 else 'partitions'} to the transaction"
+            await self._repeat(what, attempt, is_wanted)
 
     async def end(self, *, committed: bool) -> None:
         """Commit or abort, and take the new epoch that generation 2 returns."""
@@ -177,6 +185,7 @@ class TransactionCoordinator:
         is_wanted: Callable[[], bool],
     ) -> None:
         """Commit offsets in the transaction, unless ``is_wanted`` returns False before."""
+        self._check_replaceable(offsets, group.group_id)
         if self._ids.generation < 2:
             await self._add_group(group.group_id, is_wanted)
         if not is_wanted():
@@ -203,15 +212,30 @@ class TransactionCoordinator:
             channel.record(codes.values(), node_id)
             final = {each: code for each, code in codes.items() if code is not ErrorCode.NONE and not code.retriable}
             if final:
-                raise offsets_refused(final, group)
+                raise offsets_refused(final, group, self._transactional_id, self._transaction_timeout)
             self._is_certain = True
             for partition, code in codes.items():
                 if code is ErrorCode.NONE:
                     del open_offsets[partition]
             return next((codes[each] for each in open_offsets), ErrorCode.NONE)
 
+        def lost() -> None:
+            late = {(group.group_id, partition): offset for partition, offset in open_offsets.items()}
+            self._late_offsets.update(late)
+
         what = f"committing offsets of group {group.group_id!r} in the transaction"
-        await self._repeat(what, attempt, is_wanted, group_id=group.group_id)
+        await self._repeat(what, attempt, is_wanted, group_id=group.group_id, on_lost=lost)
+
+    def _check_replaceable(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
+        """Raise TransactionAborted if a late request could replace one of these offsets by an older one (rule 4)."""
+        for partition, offset in offsets.items():
+            earlier = self._late_offsets.get((group_id, partition), offset)
+            if earlier != offset:
+                raise TransactionAborted(
+                    f"offset {offset.offset} of {partition} was not added to the transaction: the answer to a request"
+                    f" with offset {earlier.offset} was lost, and that request could still arrive and replace it; abort"
+                    " and repeat the transaction"
+                )
 
     async def _add_group(self, group_id: str, is_wanted: Callable[[], bool]) -> None:
         async def attempt() -> ErrorCode:
@@ -276,11 +300,12 @@ class TransactionCoordinator:
         *,
         is_outdating: bool = True,
         group_id: str | None = None,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """Repeat an attempt until it succeeds, or is not wanted any more. Raises an error that no retry repairs.
 
-        ``is_outdating``: a lost answer makes the epoch outdated (rule 2). ``group_id`` is a group whose coordinator
-        must be known, instead of the coordinator of the transactional id.
+        ``is_outdating``: a lost answer makes the epoch outdated (rule 2), and calls ``on_lost``. ``group_id`` is a
+        group whose coordinator must be known, instead of the coordinator of the transactional id.
         """
         backoff = self._client.retry_backoff()
         concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
@@ -296,6 +321,7 @@ class TransactionCoordinator:
             except KafkaError as error:
                 if is_outdating and is_sent and not (isinstance(error, ConnectionLost) and not error.sent):
                     self._ids.is_outdated = True
+                    on_lost()
                 if not is_retriable(error):
                     raise
                 failure: KafkaError = error

@@ -36,7 +36,9 @@ LAST_ADD_PARTITIONS = AddPartitionsToTxnRequest.MANY_TRANSACTIONS - 1
 LAST_END_OF_GENERATION_1 = EndTxnRequest.EPOCH_BUMP - 1
 LAST_OFFSETS_OF_GENERATION_1 = TxnOffsetCommitRequest.ADDS_GROUP - 1
 
-_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+_FENCED_ADVICE = "abort the transaction, and close this producer if the abort raises ProducerFenced"
 
 _ABORTABLE = (
     ErrorCode.TRANSACTION_ABORTABLE,
@@ -79,12 +81,9 @@ def refused(code: ErrorCode, what: str, transactional_id: str, transaction_timeo
 
 
 def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) -> str:
-    if code in _FENCED:
-        return (
-            f": another producer with transactional_id={transactional_id!r} has started, or the transaction was open"
-            f" for longer than transaction_timeout={transaction_timeout:g} s and the coordinator aborted it; close this"
-            " producer, and create a new one if this instance is to continue"
-        )
+    if code in FENCED:
+        reason = fenced_reason(transactional_id, transaction_timeout)
+        return f": {reason}; close this producer, and create a new one if this instance is to continue"
     if code is ErrorCode.INVALID_TXN_STATE:
         return (
             ": the coordinator has no such transaction open; most likely it was open for longer than"
@@ -103,6 +102,20 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
             " transactional.id.expiration.ms; create a new producer"
         )
     return ""
+
+
+def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
+    """What brokers mean when they refuse the epoch of a transactional producer."""
+    return (
+        f"another producer with transactional_id={transactional_id!r} has started, or the transaction was open for"
+        f" longer than transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
+    )
+
+
+def write_refused(code: int, attempt: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
+    """The error of a batch whose epoch its leader refused. The answer to the abort says whether that is final."""
+    reason = fenced_reason(transactional_id, transaction_timeout)
+    return error_for(code, f"{attempt}: {reason}; {_FENCED_ADVICE}")
 
 
 def init_request(
@@ -218,11 +231,20 @@ def read_offsets(
     return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in offsets}
 
 
-def offsets_refused(codes: Mapping[TopicPartition, ErrorCode], group: GroupMetadata) -> CommitFailed:
+def offsets_refused(
+    codes: Mapping[TopicPartition, ErrorCode], group: GroupMetadata, transactional_id: str, transaction_timeout: float
+) -> CommitFailed:
     """The error for offsets that the coordinator of their group refused."""
+
+    def text(code: ErrorCode) -> str:
+        what = f"offsets of group {group.group_id!r}"
+        if code in FENCED:
+            return f"{what}: {fenced_reason(transactional_id, transaction_timeout)}; {_FENCED_ADVICE}"
+        return f"{what}{_group_hint(code)}"
+
     return CommitFailed(
         {
-            partition: error_for(code, f"offsets of group {group.group_id!r}{_group_hint(code)}", at=partition)
+            partition: error_for(code, text(code), at=partition)
             for partition, code in codes.items()
             if code is not ErrorCode.NONE
         }

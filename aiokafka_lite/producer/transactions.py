@@ -195,7 +195,7 @@ class Transactions:
         ending = self._ending
         if ending is None or ending.committed:
             if self.state is _S.COMMITTING:
-                raise IllegalStateError("the transaction is being committed: its outcome is not known yet")
+                raise IllegalStateError("the transaction is being committed: await commit_transaction() instead")
             if self.state is not _S.ABORTABLE_ERROR:
                 self._check_open()
             ending = self._start_ending(committed=False)
@@ -244,7 +244,8 @@ class Transactions:
 
         def describe() -> str:
             count = len(self._settlement.unsettled)
-            return f"the transaction was not committed: {count} batches were not acknowledged in time; abort it"
+            batches = "1 batch was" if count == 1 else f"{count} batches were"
+            return f"the transaction was not committed: {batches} not acknowledged in time; abort it"
 
         try:
             with deadline.at(end, describe), anyio.CancelScope() as self._flushing:

@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import ErrorCode, KafkaError, Record
+from aiokafka_lite import Consumer, ErrorCode, KafkaError, Record
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import AuthorizationError
-from aiokafka_lite.protocol.messages import EndTxnRequest, HeartbeatRequest, ProduceRequest, TxnOffsetCommitRequest
+from aiokafka_lite.errors import AuthorizationError, IllegalStateError
+from aiokafka_lite.protocol.messages import (
+    EndTxnRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
 from tests.embedded.exactly_once.workers import STRATEGIES, bill, bills, worker, write
 from tests.waiting import until
 
@@ -217,3 +223,19 @@ async def test_a_session_survives_its_stop(cluster: EmbeddedCluster) -> None:
     async with worker(cluster, "first") as (session, _):
         session.stop()
         assert [records async for records in session] == []
+
+
+async def test_a_consumer_that_lost_its_membership_has_no_identity_to_commit_with(cluster: EmbeddedCluster) -> None:
+    """A coordinator accepts any offset of a transaction that comes without a member (KIP-447)."""
+    await write(cluster, COUNT)
+    settings: dict[str, Any] = {"connector": cluster.connector, "group_id": "billing", "auto_commit": False}
+    async with Consumer(cluster.bootstrap_servers, topics=["orders"], **settings) as consumer:
+        with pytest.raises(IllegalStateError, match="not a member of its group now"):
+            consumer.group_metadata()
+        assert await consumer.poll(10, timeout=10.0)
+        assert consumer.group_metadata().generation_id > 0
+        cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID, times=1)
+        cluster.on(JoinGroupRequest).drop()
+        await until(lambda: not consumer.assignment)
+        with pytest.raises(IllegalStateError, match="not a member of its group now"):
+            consumer.group_metadata()

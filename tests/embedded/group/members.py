@@ -110,11 +110,11 @@ async def until_stable(*consumers: Consumer, within: float = 30.0) -> None:
     """Wait until all members are stable in one generation, and each partition is assigned to one of them."""
     async with asyncio.timeout(within):
         while True:
-            generations = {consumer.group_metadata().generation_id for consumer in consumers}
-            settled = all(consumer.membership is MemberState.STABLE for consumer in consumers)
             owned = [partition for consumer in consumers for partition in consumer.assignment]
-            if settled and len(generations) == 1 and sorted(owned) == ORDERS:
-                return
+            if all(consumer.membership is MemberState.STABLE for consumer in consumers) and sorted(owned) == ORDERS:
+                generations = {consumer.group_metadata().generation_id for consumer in consumers}
+                if len(generations) == 1:
+                    return
             await asyncio.sleep(0.05)  # virtual time
 
 

@@ -312,7 +312,7 @@ async def test_a_commit_without_acknowledgements_is_certainly_not_committed(
     await use_generation(cluster, generation)
     async with transactional(cluster, request_timeout=3.0) as producer:
         cluster.on(ProduceRequest, times=1).drop()
-        with pytest.raises(KafkaTimeout, match="was not committed: 1 batches were not acknowledged"):
+        with pytest.raises(KafkaTimeout, match="was not committed: 1 batch was not acknowledged"):
             async with producer.transaction(timeout=1.0) as transaction:
                 transaction.send_nowait("t", b"1", partition=0)
         async with producer.transaction() as transaction:
@@ -338,6 +338,25 @@ async def test_an_older_producer_is_fenced_for_good(cluster: EmbeddedCluster, ge
             older.send_nowait("t", b"1")
         await write(newer, 2)
     await check_three(cluster, [0, 2])
+
+
+@each_generation
+async def test_a_send_after_fencing_says_why_it_was_refused_and_what_to_do(
+    cluster: EmbeddedCluster, generation: int
+) -> None:
+    await use_generation(cluster, generation)
+    async with transactional(cluster) as older:
+        await older.begin_transaction()
+        await older.send("t", b"1", partition=0)
+        async with transactional(cluster):
+            with pytest.raises(ProducerFenced) as caught:
+                await older.send("t", b"2", partition=0)
+            with pytest.raises(ProducerFenced, match="close this producer, and create a new one"):
+                await older.abort_transaction()
+    text = str(caught.value)
+    assert text.startswith("writing 1 record to t-0 on ")
+    assert "another producer with transactional_id='orders-1' has started, or the transaction was open for" in text
+    assert "close this producer if the abort raises ProducerFenced" in text
 
 
 @each_request
@@ -435,6 +454,24 @@ async def test_a_former_member_cannot_commit_offsets(cluster: EmbeddedCluster, g
             await write(producer, 1)
         await write(producer, 2)
     await check_three(cluster, [2])
+
+
+@each_generation
+async def test_an_offset_is_not_replaced_while_a_late_request_could_restore_it(
+    cluster: EmbeddedCluster, generation: int
+) -> None:
+    await use_generation(cluster, generation)
+    async with transactional(cluster) as producer:
+        with pytest.raises(TransactionAborted, match=r"offset 2 of t-0 .* with offset 1 was lost"):
+            async with producer.transaction() as transaction:
+                cluster.on(TxnOffsetCommitRequest, times=1).apply_then_disconnect()
+                await transaction.send_offsets({HERE: OffsetAndMetadata(1)}, GROUP)
+                await transaction.send_offsets({HERE: OffsetAndMetadata(1), THERE: OffsetAndMetadata(5)}, GROUP)
+                await transaction.send_offsets({HERE: OffsetAndMetadata(7)}, GroupMetadata("other"))
+                await transaction.send_offsets({HERE: OffsetAndMetadata(2)}, GROUP)
+        assert await committed_offset(cluster) is None
+        await write(producer, 3)
+    await check_three(cluster, [3])
 
 
 async def test_a_timeout_above_the_brokers_limit_names_the_setting(cluster: EmbeddedCluster) -> None:
@@ -704,3 +741,34 @@ async def test_offsets_without_a_member_need_only_a_group_id(cluster: EmbeddedCl
         await transaction.send_offsets({HERE: OffsetAndMetadata(3)}, GroupMetadata("billing"))
         await transaction.send_offsets({HERE: OffsetAndMetadata(4)}, GroupMetadata("billing"))
     assert await committed_offset(cluster) == 4
+
+
+@each_generation
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        (GroupMetadata(None), "group_metadata.group_id must be"),  # type: ignore[arg-type]
+        (GroupMetadata("\ud800"), "group_metadata.group_id must be"),
+        (GroupMetadata("g", "1"), "group_metadata.generation_id must be"),  # type: ignore[arg-type]
+        (GroupMetadata("g", 2**31), "group_metadata.generation_id must be"),
+        (GroupMetadata("g", 1, None), "group_metadata.member_id must be"),  # type: ignore[arg-type]
+        (GroupMetadata("g", 1, "m", 5), "group_metadata.group_instance_id must be"),  # type: ignore[arg-type]
+    ],
+)
+async def test_wrong_group_metadata_is_refused_and_the_transaction_goes_on(
+    cluster: EmbeddedCluster, generation: int, group: GroupMetadata, text: str
+) -> None:
+    await use_generation(cluster, generation)
+    async with transactional(cluster) as producer, producer.transaction() as transaction:
+        with pytest.raises((TypeError, ValueError), match=text):
+            await transaction.send_offsets({HERE: OffsetAndMetadata(1)}, group)
+        await transaction.send("t", b"1", partition=0)
+    assert await committed_values(cluster) == [1]
+
+
+async def test_metadata_that_no_request_can_carry_is_refused(cluster: EmbeddedCluster) -> None:
+    await use_generation(cluster, 2)
+    async with transactional(cluster) as producer, producer.transaction() as transaction:
+        for metadata in ("\ud800", "m" * 40_000):
+            with pytest.raises(ValueError, match="metadata must be"):
+                await transaction.send_offsets({HERE: OffsetAndMetadata(1, metadata)}, GROUP)

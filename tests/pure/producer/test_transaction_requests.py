@@ -62,12 +62,12 @@ def test_these_codes_end_the_producer(code: ErrorCode) -> None:
 )
 def test_these_codes_end_the_transaction_only(code: ErrorCode) -> None:
     assert not is_fatal(BrokerError(code))
-    assert not is_fatal(offsets_refused({A: code, B: ErrorCode.NONE}, GROUP))
+    assert not is_fatal(offsets_refused({A: code, B: ErrorCode.NONE}, GROUP, "orders-1", 60.0))
 
 
 def test_offsets_of_an_outdated_epoch_leave_the_decision_to_the_abort() -> None:
-    assert not is_fatal(offsets_refused({A: ErrorCode.INVALID_PRODUCER_EPOCH}, GROUP))
-    assert is_fatal(offsets_refused({A: ErrorCode.PRODUCER_FENCED}, GROUP))
+    assert not is_fatal(offsets_refused({A: ErrorCode.INVALID_PRODUCER_EPOCH}, GROUP, "orders-1", 60.0))
+    assert is_fatal(offsets_refused({A: ErrorCode.PRODUCER_FENCED}, GROUP, "orders-1", 60.0))
     assert not is_fatal(KafkaTimeout("late"))
 
 
@@ -125,7 +125,7 @@ def test_an_omitted_offset_is_retried() -> None:
 
 
 def test_refused_offsets_are_named() -> None:
-    error = offsets_refused({A: ErrorCode.ILLEGAL_GENERATION, B: ErrorCode.NONE}, GROUP)
+    error = offsets_refused({A: ErrorCode.ILLEGAL_GENERATION, B: ErrorCode.NONE}, GROUP, "orders-1", 60.0)
     assert isinstance(error, CommitFailed)
     assert list(error.refused) == [A]
     assert "group 'billing': the member has lost its partitions" in str(error)
