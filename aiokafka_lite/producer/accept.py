@@ -166,12 +166,15 @@ class Acceptor:
                 target = self._topics.get(topic)
                 surplus = (
                     0
-                    if target is not None and target.is_open and (partition is None or partition in target.partitions)
+                    if target is not None
+                    and target.is_open
+                    # ``type``: the compiled accumulator, whose partition is an int, would take True for 1.
+                    and (partition is None or (type(partition) is int and partition in target.partitions))
                     else self._surplus(topic, partition, size)
                 )
-            except TypeError:  # an object without a hash is neither a str nor an int
+            except TypeError:  # an object without a hash is no str
                 check_topic_name(topic)
-                raise wrong_partition(topic, (), partition) from None
+                raise
         except KafkaError as error:
             self._refused(topic, partition, error)
             raise

@@ -132,8 +132,7 @@ class Accumulator:
             if listed is None:
                 return self._add_unplaced(topic, record._replace(partition=chosen), sent_at)
             partition = listed
-        # ``type``, not ``isinstance``: True is no partition.
-        elif type(number) is int and number in topic.partitions:
+        elif number in topic.partitions:
             partition, may_move = topic.partitions[number], False
         else:
             return self._add_unplaced(topic, record, sent_at)
@@ -379,7 +378,7 @@ class Accumulator:
         Raises UnknownTopic for a number that no partition can have, and when ``max_block`` has passed since the send.
         """
         number, now = record.partition, self._timers.now()
-        if type(number) is not int or not 0 <= number <= INT32_MAX:
+        if number is None or not 0 <= number <= INT32_MAX:
             raise wrong_partition(topic.name, topic.partitions, number)
         if sent_at is not None and sent_at + self._longest_wait <= now:
             raise wrong_partition(topic.name, topic.partitions, number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import re
 import tracemalloc
 from typing import Any
 
@@ -281,7 +282,7 @@ async def test_a_partitioner_that_raises_fails_the_record_and_nothing_else(clust
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_known: bool) -> None:
-    await cluster.create_topic("t", 1)
+    await cluster.create_topic("t", 2)  # with a partition 1, which is equal to True
     calls: list[tuple[type[Exception], str, Any, dict[str, Any]]] = [
         (InvalidTopic, r"topic must be a string, got \['t'\]", ["t"], {}),
         (InvalidTopic, "topic must be a string, got b't'", b"t", {}),
@@ -301,6 +302,7 @@ async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_
                 await producer.send(topic, b"v", **arguments)
             (result,) = await producer.send_many(topic, [b"v"], **arguments)
             assert isinstance(result, kind)
+            assert re.search(text, str(result))
         for timeout in ("5", True, float("nan")):
             for call in (
                 producer.send("t", timeout=timeout),  # type: ignore[arg-type]
@@ -311,6 +313,7 @@ async def test_arguments_of_a_wrong_type_are_named(cluster: EmbeddedCluster, is_
                     await call
         assert producer.metrics().buffered_bytes == 0
         assert (await producer.send("t", b"v")).offset == 0
+        assert producer.metrics().records_delivered == 1
 
 
 async def test_the_delivery_timeout_of_pending_records_counts_from_the_send(
