@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Flag, IntEnum, auto
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from .types import TopicPartition
@@ -195,6 +195,16 @@ _BY_CODE: dict[int, ErrorCode] = {int(member): member for member in ErrorCode}
 
 class KafkaError(Exception):
     """Base of all errors that this package raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python calls the constructor with ``args``, which is the finished text. For some errors it needs more.
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(kind: type[KafkaError], args: tuple[object, ...]) -> KafkaError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class ConfigurationError(KafkaError, ValueError):

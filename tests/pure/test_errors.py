@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
-from aiokafka_lite.errors import AuthorizationError, BrokerError, ErrorCode, UnknownTopic, error_for
+from aiokafka_lite.errors import (
+    AuthorizationError,
+    BrokerError,
+    CommitFailed,
+    ConnectionLost,
+    CorruptRecord,
+    DeserializationError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeout,
+    UnknownTopic,
+    error_for,
+)
+from aiokafka_lite.types import TopicPartition
 
 
 def test_the_table_has_every_code_of_kafka_4_3_without_a_gap() -> None:
@@ -52,3 +68,26 @@ def test_text_of_a_broker_cannot_forge_or_fill_a_log() -> None:
     assert text.isprintable()
     assert text.startswith("no:\ufffd\ufffd2026")
     assert len(text) < 1200
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 't'", topic="t", partition=3),
+        error_for(12345, "odd"),
+        DeserializationError("no", topic="t", partition=1, offset=2),
+        CorruptRecord("bad", topic="t", partition=1, offset=2, next_offset=3),
+        ConnectionLost("gone", sent=False),
+        KafkaTimeout("late"),
+        CommitFailed({TopicPartition("t", 0): BrokerError(ErrorCode.ILLEGAL_GENERATION)}),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_can_be_pickled_and_copied(error: KafkaError) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert again.args == error.args
+        assert {name: repr(value) for name, value in vars(again).items()} == {
+            name: repr(value) for name, value in vars(error).items()
+        }
