@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from ..types import Node
 
@@ -144,6 +143,6 @@ def snapshot(
         records_per_batch_average=average(counters.records_sent, counters.batches_sent),
         records_per_request_average=average(counters.records_sent, counters.requests_sent),
         throttle_time=sum(broker.throttle_time for broker in brokers.values()),
-        brokers=MappingProxyType(brokers),
+        brokers=brokers,
         transactions=transactions,
     )
