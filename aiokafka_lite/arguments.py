@@ -82,7 +82,8 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 def whole(name: str, value: object, low: int = 0, high: int = INT32_MAX) -> int:
     """A whole number from ``low`` to ``high``, both included."""
-    at_most = "" if high in (INT32_MAX, INT64_MAX) else f" and <= {high}"
+    is_above = is_whole(value) and value > high
+    at_most = f" and <= {high}" if is_above or high not in (INT32_MAX, INT64_MAX) else ""
     what = f"a whole number >= {low}{at_most}"
     if not is_whole(value):
         raise TypeError(must_be(name, what, value))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from ..aio.deadline import deadline
 from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import Component
-from ..arguments import must_be
+from ..arguments import must_be, text, whole
 from ..errors import ConfigurationError, ErrorCode
 from ..protocol.schema import Request
 from ..types import Record
@@ -214,14 +214,20 @@ class EmbeddedCluster(Component):
         """Write one record without a client, with acks=all. Returns its offset.
 
         A topic that does not exist is created. Without ``partition``, the key chooses it as in Kafka's clients; a
-        record without a key goes to partition 0. Raises ``Refused`` with the broker's code.
+        record without a key goes to partition 0. Raises ``Refused`` with the broker's code, and TypeError and
+        ValueError for arguments of another type.
         """
         self._service.check()
+        key_bytes, value_bytes = direct.encoded("key", key), direct.encoded("value", value)
+        header_list = direct.headers_of(headers)
+        if partition is not None:
+            whole("partition", partition)
+        text("topic", topic)
         described = self.controller.topics.get(topic) or self.controller.create_topic(topic)
         if partition is None:
-            partition = direct.partition_for(key, len(described.partitions))
+            partition = direct.partition_for(key_bytes, len(described.partitions))
         leader = self._leader(topic, partition)
-        return await direct.produce(leader, topic, partition, value, key, direct.headers_of(headers or {}))
+        return await direct.produce(leader, topic, partition, value_bytes, key_bytes, header_list)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record[bytes, bytes]]:
         """The committed records of a topic, or of one partition, in order of partitions and offsets, without a client.
@@ -229,6 +235,8 @@ class EmbeddedCluster(Component):
         Records of open and aborted transactions are left out. Raises ``Refused`` if the topic or the partition does
         not exist, or if a partition has no leader.
         """
+        if partition is not None:
+            whole("partition", partition)
         numbers = range(len(self.controller.require(topic).partitions)) if partition is None else [partition]
         replicas = [self._leader(topic, each).replica_manager.require((topic, each)) for each in numbers]
         return [record for replica in replicas for record in direct.records_of(replica)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from ..arguments import mapping, must_be, text
 from ..errors import ErrorCode
 from ..protocol.records import encode_batch, partition_for_key, split_batches
 from ..types import Header, Record
@@ -16,16 +15,18 @@ from .replica_manager import ProducedBatch
 TIMEOUT = 10.0
 """Seconds that a write waits for the in-sync replicas."""
 
-Bytes = bytes | str | None
-"""A key or a value; a str is encoded in UTF-8."""
-
 
 async def produce(
-    leader: BrokerNode, topic: str, partition: int, value: Bytes, key: Bytes, headers: tuple[Header, ...]
+    leader: BrokerNode,
+    topic: str,
+    partition: int,
+    value: bytes | None,
+    key: bytes | None,
+    headers: tuple[Header, ...],
 ) -> int:
     """Append one record with acks=all. Returns its offset. Raises ``Refused`` with the code of the broker."""
     now = leader.now_ms()
-    data = encode_batch([(now, _encoded(key), _encoded(value), headers)])
+    data = encode_batch([(now, key, value, headers)])
     entries = {(topic, partition): ProducedBatch(data, split_batches(data)[0])}
     answer = (await leader.replica_manager.append_records(TIMEOUT, -1, entries, now))[topic, partition]
     if answer.error is not ErrorCode.NONE:
@@ -33,9 +34,9 @@ async def produce(
     return answer.base_offset
 
 
-def partition_for(key: Bytes, count: int) -> int:
+def partition_for(key: bytes | None, count: int) -> int:
     """The partition that Kafka's clients choose for a key; 0 without a key."""
-    return 0 if key is None else partition_for_key(_encoded(key) or b"", count)
+    return 0 if key is None else partition_for_key(key, count)
 
 
 def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
@@ -58,10 +59,20 @@ def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
     return found
 
 
-def headers_of(headers: Mapping[str, bytes | None]) -> tuple[Header, ...]:
-    """The headers of a mapping, in its order."""
+def headers_of(given: object) -> tuple[Header, ...]:
+    """The headers of a mapping, in its order. Raises TypeError for another type, and for a value that is a str."""
+    headers = mapping("headers", {} if given is None else given, "names")
+    for name, value in headers.items():
+        text("the name of a header", name)
+        if value is not None and not isinstance(value, bytes):
+            raise TypeError(must_be(f"the value of header {name!r}", "bytes or None", value))
     return tuple(Header(name, value) for name, value in headers.items())
 
 
-def _encoded(text: Bytes) -> bytes | None:
-    return text.encode() if isinstance(text, str) else text
+def encoded(name: str, given: object) -> bytes | None:
+    """The bytes of a key or a value. Raises TypeError for other types than bytes, str and None."""
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    raise TypeError(must_be(name, "bytes, a str or None", given))

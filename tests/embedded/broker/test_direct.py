@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiokafka_lite import Consumer, EmbeddedCluster, ErrorCode, Producer
@@ -65,3 +67,21 @@ async def test_produce_reports_the_code_of_the_broker() -> None:
         with pytest.raises(Refused) as refused:
             await cluster.produce("orders", b"x" * 1000)
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"value": 5}, "value must be bytes, a str or None, got 5"),
+        ({"key": 5}, "key must be bytes, a str or None, got 5"),
+        ({"headers": [("a", b"b")]}, r"headers must be .*, got \[\('a', b'b'\)\]"),
+        ({"headers": {"a": "b"}}, "the value of header 'a' must be bytes or None, got 'b'"),
+        ({"partition": "0"}, "partition must be a whole number >= 0, got '0'"),
+        ({"topic": 5}, "topic must be a string, got 5"),
+    ],
+)
+async def test_produce_names_an_argument_of_a_wrong_type(arguments: dict[str, Any], text: str) -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        with pytest.raises(TypeError, match=text):
+            await cluster.produce(**{"topic": "orders", "value": b"v", **arguments})
+        assert not cluster.controller.topics
