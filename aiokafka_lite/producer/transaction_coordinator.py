@@ -247,8 +247,7 @@ class TransactionCoordinator:
             self._is_certain = self._is_certain or code is ErrorCode.NONE
             return code
 
-        # The lookup of the group's coordinator comes first: it creates __consumer_offsets in a new cluster.
-        await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted, group_id=group_id)
+        await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
 
     # Sending.
 

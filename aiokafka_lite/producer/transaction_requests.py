@@ -122,7 +122,7 @@ def init_request(
     transactional_id: str, transaction_timeout: float, present: ProducerIdAndEpoch | None
 ) -> InitProducerIdRequest:
     """Ask for a producer id and epoch. ``present`` is the identity whose epoch has to be raised (KIP-360)."""
-    timeout = round(transaction_timeout * 1000)
+    timeout = max(1, round(transaction_timeout * 1000))  # brokers refuse 0
     if present is None:
         return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout)
     return InitProducerIdRequest(

@@ -41,7 +41,7 @@ from ...protocol.messages import (
     WriteTxnMarkersResponse,
 )
 from ..authorizer import Operation
-from ..group_records import OFFSETS_TOPIC
+from ..group_records import OFFSETS_TOPIC, partition_of
 from ..handling import RequestContext, handles
 from ..producer_state import Marker
 from ..topics import PartitionKey
@@ -125,14 +125,14 @@ def _by_topic(
 
 @handles(AddOffsetsToTxnRequest)
 async def add_offsets(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    index = context.broker.groups.log.partition_for(request.group_id)
     if not context.allows_transaction(Operation.WRITE, request.transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif not context.allows_group(Operation.READ, request.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    elif index is None:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     else:
+        index = context.broker.groups.log.partition_for(request.group_id)
+        if index is None:  # as in Kafka, the topic need not exist yet
+            index = partition_of(request.group_id, context.broker.settings.number("offsets.topic.num.partitions"))
         error = await context.broker.transactions.add_partitions(
             request.transactional_id,
             (request.producer_id, request.producer_epoch),

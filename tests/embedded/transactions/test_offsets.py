@@ -24,6 +24,17 @@ async def test_offsets_count_when_their_transaction_commits(producer: Transactio
     assert await producer.committed("g", "t", stable=True) == (7, OK)
 
 
+async def test_a_group_can_be_added_before_the_topic_of_offsets_exists(first: TransactionalPeer) -> None:
+    """As Apache Kafka 4.3.1 does: the coordinator of transactions only computes the partition of the group."""
+    request = m.AddOffsetsToTxnRequest(group_id="g", **first.identity)
+    assert ErrorCode.of((await first.to_coordinator(request, 3)).error_code) is OK
+    assert (await first.describe()).topics == [
+        m.DescribedTransactionTopic(topic=OFFSETS, partitions=[partition_of("g", 3)])
+    ]
+    assert await first.commit() is OK
+    assert await first.until_complete() == "CompleteCommit"
+
+
 async def test_offsets_of_an_aborted_transaction_never_count(producer: TransactionalPeer) -> None:
     await producer.commit_offsets("g", "t", 7)
     await producer.commit()

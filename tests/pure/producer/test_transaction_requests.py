@@ -134,5 +134,6 @@ def test_refused_offsets_are_named() -> None:
 def test_initializing_names_the_present_identity_only_to_raise_its_epoch() -> None:
     request = init_request("orders-1", 1.5, None)
     assert (request.transaction_timeout_ms, request.producer_id, request.producer_epoch) == (1500, -1, -1)
+    assert init_request("orders-1", 0.0001, None).transaction_timeout_ms == 1
     request = init_request("orders-1", 1.5, IDENTITY)
     assert (request.producer_id, request.producer_epoch) == IDENTITY
