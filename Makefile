@@ -153,4 +153,6 @@ docs: .venv/.docs
 	@echo "site/index.html"
 
 clean: unbuild
-	rm -rf .venv site build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv site build dist demo-output *.egg-info .coverage
+	rm -rf .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
