@@ -281,6 +281,27 @@ async def too_few_replicas(cluster: EmbeddedCluster, servers: str) -> None:
         await producer.send("orders", b"two coffees")
 
 
+@case(WRITING, "Two producers with one transactional id")
+async def fenced_producer(cluster: EmbeddedCluster, servers: str) -> None:
+    """The last producer that started with this id has taken over, and no other one can write. Each instance that runs
+    at the same time needs a `transactional_id` of its own.
+    """
+    first = Producer(servers, transactional_id="billing-1")
+    second = Producer(servers, transactional_id="billing-1")
+    async with first, second, first.transaction():
+        await first.send("orders", b"two coffees")
+
+
+@case(WRITING, "A transaction that was aborted")
+async def aborted(cluster: EmbeddedCluster, servers: str) -> None:
+    """The record is not written, because its transaction was aborted before. Repeat the transaction."""
+    async with Producer(servers, transactional_id="billing-1", linger=1.0) as producer:
+        await producer.begin_transaction()
+        delivery = producer.send_nowait("orders", b"two coffees")
+        await producer.abort_transaction()
+        await delivery
+
+
 @case(WRITING, "A codec that is not installed")
 async def no_snappy(cluster: EmbeddedCluster, servers: str) -> None:
     """Snappy requires an extra. gzip, lz4 and zstd come with the package."""

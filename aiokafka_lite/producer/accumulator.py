@@ -295,18 +295,18 @@ class Accumulator:
 
     async def _ask_for(self, topic: TopicProducer, pending: PendingRecords) -> None:
         """Ask metadata for a topic until it is there, and these records have moved to batches, or were aborted."""
-        while topic.pending is pending:
+        while _are_pending(topic, pending):
             try:
                 await self._client.topic(topic.name, self._longest_wait)
             except KafkaError as error:
-                if topic.pending is pending:
+                if _are_pending(topic, pending):
                     if not topic.partitions:
                         del self.topics[topic.name]  # rule 3: before the callers are woken
                     self._fail_pending(topic, pending, error)
                 return
             self._update(topic, self._client.view)
             # The producer may have ended while metadata was awaited; in batches the records would fail one by one.
-            if topic.pending is pending and self._settlement.fatal is not None:
+            if _are_pending(topic, pending) and self._settlement.fatal is not None:
                 self._fail_pending(topic, pending, self._settlement.fatal)
             else:
                 await self._move_pending(topic, pending)
@@ -317,7 +317,7 @@ class Accumulator:
         A slice has ``SLICE`` more records than arrived since the last slice, so this ends although newer records wait.
         """
         before = len(pending.records)
-        while topic.pending is pending and topic.is_known and self._settlement.fatal is None:
+        while _are_pending(topic, pending) and topic.is_known and self._settlement.fatal is None:
             for _ in range(SLICE + len(pending.records) - before):
                 # Checked before each record, so ``end_pending`` comes in the same iteration of the loop as the last
                 # move: no newer record can slip in between.
@@ -450,3 +450,12 @@ def _refusal(name: str, view: ClusterView) -> KafkaError | None:
     if topic is None or topic.error is ErrorCode.NONE or topic.error.retriable:
         return None
     return error_for(topic.error, f"topic {name!r} cannot be used", topic=name)
+
+
+def _are_pending(topic: TopicProducer, pending: PendingRecords) -> bool:
+    """Whether the topic still has these pending records.
+
+    A function, because mypy narrows ``topic.pending`` where it is compared, and does not undo that at an ``await``. The
+    compiled build would then raise TypeError for a None.
+    """
+    return topic.pending is pending

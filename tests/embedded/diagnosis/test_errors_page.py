@@ -57,7 +57,6 @@ def test_every_error_class_has_an_entry(page: str) -> None:
     rarely = {
         "BrokerError",  # its subclasses, and codes without a class of their own
         "ConnectionLost",  # is tried again until it is a KafkaTimeout
-        "ProducerFenced",  # needs a transaction
         "WrongProtocol",
     }
     classes = {

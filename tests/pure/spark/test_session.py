@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,14 @@ pytest.importorskip("pyspark")
 from aiokafka_lite.spark.session import PACKAGE, SparkCluster, pack
 
 
+def run(program: str) -> str:
+    """The output of a program. The package in the zip is plain Python, so the compiled build is not required there."""
+    environment = {name: value for name, value in os.environ.items() if name != "AIOKAFKA_LITE_PURE"}
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    ).stdout
+
+
 def test_the_package_can_be_imported_from_the_zip(tmp_path: Path) -> None:
     shipped = pack(tmp_path)
     with zipfile.ZipFile(shipped) as archive:
@@ -21,8 +30,7 @@ def test_the_package_can_be_imported_from_the_zip(tmp_path: Path) -> None:
     modules = {module.relative_to(PACKAGE.parent) for module in PACKAGE.rglob("*.py")}
     assert names == {str(module.with_suffix(suffix)) for module in modules for suffix in (".py", ".pyc")}
     program = f"import sys; sys.path.insert(0, {str(shipped)!r}); import aiokafka_lite as a; print(a.__file__)"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.startswith(str(shipped))
+    assert run(program).startswith(str(shipped))
 
 
 def test_a_worker_compiles_no_module_of_the_zip(tmp_path: Path) -> None:
@@ -32,8 +40,7 @@ def test_a_worker_compiles_no_module_of_the_zip(tmp_path: Path) -> None:
         "zipimport._compile_source = None\n"  # its call would be a TypeError
         "import aiokafka_lite.spark.reading as a; print(a.__file__)"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.strip().endswith("reading.pyc")
+    assert run(program).strip().endswith("reading.pyc")
 
 
 @pytest.mark.parametrize(
