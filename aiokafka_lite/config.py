@@ -7,7 +7,6 @@ from the Java client.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import os
 import re
@@ -232,6 +231,8 @@ class ClientConfig:
 
 
 def _check_ip_address(name: str, value: object) -> None:
+    import ipaddress  # 2 ms, and few clients set a local address
+
     try:
         if isinstance(value, str):
             ipaddress.ip_address(value)

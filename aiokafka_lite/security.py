@@ -12,7 +12,6 @@ import os
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Self
 
 from .errors import ConfigurationError
@@ -106,7 +105,8 @@ def _read(setting: str, source: str) -> str:
     if is_pem(source):
         return source
     try:
-        content = Path(source).read_bytes()
+        with open(source, "rb") as file:  # not pathlib, which takes 3 ms to import
+            content = file.read()
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"cannot read {setting}={source!r}: {_reason(error)}") from None
     if content[:4] == b"\xfe\xed\xfe\xed":

@@ -29,10 +29,10 @@ from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
 from .batch import Batch, BatchFactory
 from .bulk import Chooser
+from .counters import Counters
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .failures import FailureStreams
-from .metrics import Counters
 from .partition import PartitionProducer
 from .partition_batches import Sealed
 from .partitioner import CheckedPartitioner

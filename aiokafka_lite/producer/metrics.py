@@ -1,7 +1,7 @@
-"""Counters of a producer, which cost next to nothing, and snapshots of them.
+"""Snapshots of a producer's counters.
 
-Counting is per batch and per request, never per record. Averages are over the producer's life. For the average of an
-interval, take two snapshots and divide the differences of their counters.
+Averages are over the producer's life. For the average of an interval, take two snapshots and divide the differences of
+their counters. Imported at the first snapshot.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..types import Node
+from .counters import Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +83,6 @@ class ProducerMetrics:
     throttle_time: float
     brokers: Mapping[int, BrokerMetrics]
     transactions: TransactionMetrics | None = None
-
-
-class Counters:
-    """Counters over all brokers: requests are counted by the senders, results by ``Settlement``.
-
-    The accumulator counts pending records that fail, because ``Settlement`` never sees them as a batch.
-    """
-
-    __slots__ = (
-        "batches_sent",
-        "bytes_sent",
-        "records_delivered",
-        "records_failed",
-        "records_sent",
-        "requests_sent",
-        "retries",
-    )
-
-    def __init__(self) -> None:
-        self.requests_sent = 0
-        self.batches_sent = 0
-        self.records_sent = 0
-        self.bytes_sent = 0
-        self.records_delivered = 0
-        self.records_failed = 0
-        self.retries = 0
 
 
 def average(total: int, count: int) -> float | None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -29,11 +29,11 @@ from .accept_many import ManyAcceptor
 from .accumulator import Accumulator
 from .append_bulk import BulkAppender
 from .batch import BatchFactory
+from .counters import Counters
 from .delivery import FailureLog, settled
 from .dispatch import Dispatcher, ReadyQueue
 from .failures import FailureStreams
 from .interceptor import Interceptors
-from .metrics import Counters
 from .partitioner_interface import Partitioner
 from .producer_ids import ProducerIdAndEpoch, ProducerIds
 from .room import Room
@@ -42,7 +42,9 @@ from .serializer import Serialization
 from .settle import Settlement
 from .timers import Timers
 from .transactional_ids import TransactionalIds
-from .transactions import Transactions
+
+if TYPE_CHECKING:
+    from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +132,8 @@ class Pipeline:
         )
 
         if isinstance(self.ids, TransactionalIds):
+            from .transactions import Transactions  # most producers have no use for the modules of transactions
+
             self.transactions = Transactions(
                 client,
                 config,

@@ -24,10 +24,10 @@ from ..types import Compression, RecordMetadata
 from .accept import Acceptor, largest_pending_record
 from .arguments import ValuesAndKeys
 from .bulk import BulkDelivery, Written
+from .counters import Counters
 from .delivery import Delivery, settled
 from .failures import Failures, FailureStreams
 from .interceptor import Interceptors, ProducerInterceptor
-from .metrics import Counters, ProducerMetrics, snapshot
 from .partitioner import DefaultPartitioner
 from .partitioner_interface import Partitioner
 from .pipeline import Pipeline
@@ -35,11 +35,12 @@ from .results import SendResults
 from .serializer import GivenSerializer, Headers, Serialization
 from .settings import ProducerSettings, configs
 from .transaction import TransactionCalls
-from .transactions import Transactions
 
 if TYPE_CHECKING:
     from ..net.traffic import BrokerTraffic
     from .diagnosis import ProducerDiagnosis
+    from .metrics import ProducerMetrics
+    from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -359,6 +360,8 @@ class Producer(TransactionCalls, Component):
 
     def metrics(self) -> ProducerMetrics:
         """A snapshot of counters and gauges. May be called at any time; costs some microseconds."""
+        from .metrics import snapshot  # the dataclasses of the snapshot take 2 ms to import
+
         pipeline = self._pipeline
         if pipeline is None:
             return snapshot(Counters(), {}, buffer_memory=self.config.buffer_memory)

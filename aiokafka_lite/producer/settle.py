@@ -37,15 +37,14 @@ from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, ProtocolE
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
 from ..types import TopicPartition
 from .batch import Batch, BatchFactory
+from .counters import Counters
 from .delivery import UNKNOWN_OFFSET, BatchResult, ExpiryLog, FailureLog
 from .dispatch import Dispatcher
 from .failures import FailureStreams
-from .metrics import Counters
 from .outcome import Outcome, classify
 from .partition import PartitionProducer, PartitionState
 from .split import Parts, halves, without
 from .timers import Timers
-from .transaction_requests import FENCED, write_refused
 
 logger = logging.getLogger(__name__)
 
@@ -169,11 +168,13 @@ class Settlement:
             return
         records = "1 record" if batch.count == 1 else f"{batch.count} records"
         attempt = f"writing {records} to {partition.topic_partition} on {peer}"
-        if self._transactional_id is not None and code in FENCED:
-            error = write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
-        else:
-            text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
-            error = error_for(answer.error_code, text)
+        text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
+        error = error_for(answer.error_code, text)
+        if self._transactional_id is not None:
+            from .transaction_requests import FENCED, write_refused  # other producers do not import it
+
+            if code in FENCED:
+                error = write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
         if outcome in (Outcome.RETRY, Outcome.UNKNOWN_SEQUENCE):
             # A hint of the answer saves the round trip for metadata.
             if code.stale_metadata and not self._take_leader_hint(partition, answer, endpoints):

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Protocol, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Protocol, Self, TypedDict, Unpack
 
 import anyio
 
@@ -17,7 +17,9 @@ from ..types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicParti
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
 from .serializer import Headers
-from .transactions import Transactions
+
+if TYPE_CHECKING:
+    from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
 

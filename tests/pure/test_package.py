@@ -50,6 +50,16 @@ def test_a_producer_imports_no_consumer_admin_or_embedded_cluster() -> None:
     assert loaded.isdisjoint({"aiokafka_lite.group", "aiokafka_lite.protocol.messages.fetch"})
 
 
+def test_a_producer_imports_transactions_metrics_and_tables_when_it_uses_them() -> None:
+    loaded = modules_after("import asyncio, ssl\nfrom aiokafka_lite import Producer")
+    parts = ("transactions", "transaction_coordinator", "transaction_requests", "metrics", "diagnosis")
+    assert loaded.isdisjoint({f"aiokafka_lite.producer.{part}" for part in parts})
+    assert loaded.isdisjoint({"aiokafka_lite.protocol.messages.transactions", "aiokafka_lite.cluster.diagnosis"})
+    assert "aiokafka_lite.protocol.records.columns.read" not in loaded
+    assert loaded.isdisjoint({"pathlib", "ipaddress", "urllib.parse", "anyio._backends._asyncio"})
+    assert sum(name.startswith("aiokafka_lite") for name in loaded) <= 106, "import it where it is used"
+
+
 def test_the_pytest_plugin_loads_nothing_of_the_broker_and_no_container_library() -> None:
     loaded = modules_after("import aiokafka_lite.testing.plugin")
     assert loaded.isdisjoint({"aiokafka_lite.embedded", "aiokafka_lite.protocol", "testcontainers", "docker"})
@@ -69,7 +79,7 @@ def test_each_public_name_exists_and_is_kept_after_its_first_use() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["aiokafka_lite", "aiokafka_lite.consumer", "aiokafka_lite.group"],
+    ["aiokafka_lite", "aiokafka_lite.consumer", "aiokafka_lite.group", "aiokafka_lite.producer"],
 )
 def test_type_checkers_and_programs_find_the_same_names(package: str) -> None:
     """Three lists in one file are equal: imports for type checkers, names at run time, ``__all__``."""

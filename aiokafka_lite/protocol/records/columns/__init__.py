@@ -2,29 +2,52 @@
 
 ``to_arrow`` and ``ArrowDecoder`` make columns of records (``read``), ``Rows`` makes records of columns (``write``).
 NumPy and pyarrow come with the extra ``arrow`` and are imported by the functions that need them. ``BytesColumn`` needs
-neither.
+neither. Each name is imported at its first use, because a producer without tables needs little of this.
 """
 
-from aiokafka_lite.protocol.records.columns.read import (
-    READ_COLUMNS,
-    SPARK_COLUMNS,
-    ArrowDecoder,
-    BytesColumn,
-    PackedBatch,
-    arrow_types,
-    bytes_column,
-    column_names,
-    int64_array,
-    to_arrow,
-)
-from aiokafka_lite.protocol.records.columns.write import (
-    MAX_RECORDS,
-    WRITE_COLUMNS,
-    EncodedRecords,
-    Rows,
-    by_number,
-    slices,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiokafka_lite import lazy
+
+if TYPE_CHECKING:
+    from aiokafka_lite.protocol.records.columns.read import (
+        READ_COLUMNS,
+        SPARK_COLUMNS,
+        ArrowDecoder,
+        BytesColumn,
+        PackedBatch,
+        arrow_types,
+        bytes_column,
+        column_names,
+        int64_array,
+        to_arrow,
+    )
+    from aiokafka_lite.protocol.records.columns.write import (
+        MAX_RECORDS,
+        WRITE_COLUMNS,
+        EncodedRecords,
+        Rows,
+        by_number,
+        slices,
+    )
+
+_HOMES = {
+    "read": (
+        "READ_COLUMNS",
+        "SPARK_COLUMNS",
+        "ArrowDecoder",
+        "BytesColumn",
+        "PackedBatch",
+        "arrow_types",
+        "bytes_column",
+        "column_names",
+        "int64_array",
+        "to_arrow",
+    ),
+    "write": ("MAX_RECORDS", "WRITE_COLUMNS", "EncodedRecords", "Rows", "by_number", "slices"),
+}
 
 __all__ = [
     "MAX_RECORDS",
@@ -44,3 +67,6 @@ __all__ = [
     "slices",
     "to_arrow",
 ]
+
+if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
+    __getattr__ = lazy.attributes(__name__, _HOMES)

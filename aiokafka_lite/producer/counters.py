@@ -1,0 +1,29 @@
+"""Counters of a producer, which cost next to nothing: counting is per batch and per request, never per record."""
+
+from __future__ import annotations
+
+
+class Counters:
+    """Counters over all brokers: requests are counted by the senders, results by ``Settlement``.
+
+    The accumulator counts pending records that fail, because ``Settlement`` never sees them as a batch.
+    """
+
+    __slots__ = (
+        "batches_sent",
+        "bytes_sent",
+        "records_delivered",
+        "records_failed",
+        "records_sent",
+        "requests_sent",
+        "retries",
+    )
+
+    def __init__(self) -> None:
+        self.requests_sent = 0
+        self.batches_sent = 0
+        self.records_sent = 0
+        self.bytes_sent = 0
+        self.records_delivered = 0
+        self.records_failed = 0
+        self.retries = 0
