@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from .. import arguments
@@ -147,19 +148,24 @@ class Groups:
     # Offsets.
 
     async def offsets(
-        self, groups: str | Iterable[str], *, timeout: float | None = None
+        self, groups: str | Iterable[str], *, require_stable: bool = False, timeout: float | None = None
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
-        """The committed offsets of groups in all partitions. A group that does not exist has none."""
-        return await self._committed(arguments.names(groups, "group"), self._calls.deadline(timeout))
+        """The committed offsets of groups in all partitions. A group that does not exist has none.
+
+        With ``require_stable``, the call waits for the end of transactions that commit offsets of the group (Kafka
+        2.5; older brokers do not wait).
+        """
+        wanted = arguments.names(groups, "group")
+        return await self._committed(wanted, self._calls.deadline(timeout), require_stable=require_stable)
 
     async def _committed(
-        self, wanted: Iterable[str], deadline: Deadline
+        self, wanted: Iterable[str], deadline: Deadline, *, require_stable: bool = False
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
         return await self._calls.settle(
             "asking for committed offsets",
             wanted,
             self._calls.group_coordinators,
-            _fetch_offsets,
+            partial(_fetch_offsets, require_stable=require_stable),
             deadline,
             key_of=group_key,
         )
@@ -382,17 +388,18 @@ def _deleted_offsets(what: str, response: OffsetDeleteResponse) -> dict[TopicPar
 
 
 async def _fetch_offsets(
-    peer: Peer, items: list[str]
+    peer: Peer, items: list[str], *, require_stable: bool
 ) -> dict[str, Mapping[TopicPartition, OffsetAndMetadata] | KafkaError]:
     """Committed offsets: one request for all groups since Kafka 3.0, one request for each group before."""
     answers: dict[str, Mapping[TopicPartition, OffsetAndMetadata] | KafkaError] = {}
     many = peer.speaks(OffsetFetchRequest.MANY_GROUPS)
+    stable = require_stable and peer.speaks(OffsetFetchRequest.REQUIRE_STABLE)
     for share in [items] if many else [[item] for item in items]:
         if many:
             groups = [OffsetFetchRequestGroup(group_id=item, topics=None) for item in share]
-            request = OffsetFetchRequest(groups=groups)
+            request = OffsetFetchRequest(groups=groups, require_stable=stable)
         else:
-            request = OffsetFetchRequest(group_id=share[0], topics=None)
+            request = OffsetFetchRequest(group_id=share[0], topics=None, require_stable=stable)
         response = await peer.send(request, at_most=OffsetFetchRequest.TOPIC_IDS.before)
         for item in share:
             answer = read_fetch(item, None, response, {})

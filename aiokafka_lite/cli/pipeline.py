@@ -35,6 +35,9 @@ def pipeline(
     checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Directory from which a restart continues.")],
     to_parquet: Annotated[str | None, typer.Option(metavar="DIR", help="Write the windows as Parquet files.")] = None,
     to_topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Write the windows to a topic.")] = None,
+    exactly_once: Annotated[
+        bool, typer.Option("--exactly-once", help="Write to the topic in transactions, each window once.")
+    ] = False,
     event_time: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Time column of the JSON; by default the record's timestamp.")
     ] = None,
@@ -87,6 +90,7 @@ def pipeline(
         "group_by": tuple(column.strip() for column in group_by.split(",") if column.strip()),
         "to_parquet": to_parquet,
         "to_topic": to_topic,
+        "exactly_once": exactly_once,
         "checkpoint": checkpoint,
         "trigger": trigger,
         **({"aggregates": tuple(aggregate)} if aggregate else {}),
@@ -98,12 +102,18 @@ def pipeline(
 
         if to_parquet is None and to_topic is None:
             raise ConfigurationError("a pipeline requires a destination: --to-parquet, --to-topic, or both")
+        if exactly_once and to_topic is None:
+            raise ConfigurationError("--exactly-once requires --to-topic; Parquet files have each window once anyway")
         plan["options"] = {
             **client_options(Connection(bootstrap_server, config, properties or (), None)),
             "subscribe": topic,
             "startingOffsets": starting_offsets,
             **names_and_values("option", option or ()),
         }
+        if exactly_once:
+            from ..spark.exactly_once import check_transaction_timeout
+
+            check_transaction_timeout(plan["options"], trigger)
         cluster = SparkCluster(master=master, remote=remote, settings=names_and_values("conf", conf or ()))
         return _run(plan, cluster, name, stop_timeout)
 

@@ -19,6 +19,7 @@ from .delivery import Delivery
 from .serializer import Headers
 
 if TYPE_CHECKING:
+    from .detached import DetachedTransaction
     from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
@@ -254,6 +255,18 @@ class TransactionCalls(ABC):
         """
         check_timeout(timeout)
         await self._transactions().abort(timeout)
+
+    async def detach_transaction(self, *, timeout: float | None = None) -> DetachedTransaction:
+        """Flush, and leave the transaction open, so that another process can end it with ``end_detached``.
+
+        Afterwards this producer can only be closed; that does not end the transaction. Another producer that starts
+        with the same ``transactional_id`` aborts it, and so does the coordinator after ``transaction_timeout``.
+
+        Raises the first failure in the transaction, and KafkaTimeout after ``timeout`` seconds, by default
+        ``api_timeout``. The transaction is then not detached: call ``abort_transaction``, or close the producer.
+        """
+        check_timeout(timeout)
+        return await self._transactions().detach(timeout)
 
     async def send_offsets_to_transaction(
         self,

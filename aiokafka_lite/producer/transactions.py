@@ -31,6 +31,7 @@ from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .accumulator import Accumulator, Spawn
 from .batch import Batch
 from .delivery import FailureLog
+from .detached import DetachedTransaction
 from .dispatch import Dispatcher
 from .failures import FailureStreams
 from .metrics import TransactionMetrics
@@ -189,6 +190,15 @@ class Transactions:
 
         with deadline.at(end, describe):
             await self._outcome(ending)
+
+    async def detach(self, timeout: float | None) -> DetachedTransaction:
+        """Flush, and leave the transaction open, for another process to end. Only ``close`` is possible then."""
+        self._check_open()
+        await self._flush_before(self._timers.now() + self._bound(timeout))
+        assert self._ids.newest is not None, "the producer is initialized"
+        self._idle.set()  # close() has nothing to wait for
+        newest = self._ids.newest
+        return DetachedTransaction(self.transactional_id, newest.producer_id, newest.epoch, self._ids.generation)
 
     async def abort(self, timeout: float | None) -> None:
         """Abort. After a KafkaTimeout, another call waits for the end of the first one."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Literal
@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 KAFKA_PREFIX = "kafka."
 BOOTSTRAP_SERVERS = "bootstrap.servers"
+TRANSACTIONAL_ID = "transactional.id"
 
 DEFAULT_TRIGGER_DELAY = 15 * 60.0
 DEFAULT_POLL_TIMEOUT = 120.0
@@ -45,6 +46,10 @@ DEFAULT_OFFSET_RETRY_INTERVAL = 0.01
 DEFAULT_RECORDS_PER_TASK = 50_000
 DEFAULT_PREFETCH_BYTES = 32 * 1024 * 1024
 DEFAULT_MAX_DECOMPRESSED_SIZE = 128 * 1024 * 1024
+DEFAULT_TRANSACTIONAL_ID_PREFIX = "kafka-lite"
+
+AT_LEAST_ONCE = "at-least-once"
+EXACTLY_ONCE = "exactly-once"
 
 
 class Scope(Flag):
@@ -88,6 +93,8 @@ OPTIONS: Mapping[str, Scope] = {
     "prefetchBytes": Scope.READ,
     "maxDecompressedSize": Scope.READ,
     "freezeGc": Scope.ALL,
+    "delivery": Scope.WRITE,
+    "transactionalIdPrefix": Scope.WRITE,
 }
 """Every option. Options that begin with ``kafka.`` are properties of the client."""
 
@@ -205,18 +212,28 @@ class StreamRead(Read):
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """A ``write`` or ``writeStream``. ``topic`` overrides the column ``topic``."""
+    """A ``write`` or ``writeStream``. ``topic`` overrides the column ``topic``.
+
+    ``transactional_id_prefix`` is None if the delivery is at least once.
+    """
 
     properties: Properties
     topic: str | None
     include_headers: bool
     freeze_gc: bool
+    transactional_id_prefix: str | None
 
 
 def without_effect(options: Mapping[str, str]) -> list[str]:
     """The options with properties of Java's clients that have no counterpart here. They are dropped."""
     given = (name.lower().removeprefix(KAFKA_PREFIX) for name in options if name.lower().startswith(KAFKA_PREFIX))
-    return [KAFKA_PREFIX + name for name in properties.without_effect(given)]
+    return [KAFKA_PREFIX + name for name in _without_effect(given)]
+
+
+def _without_effect(names: Iterable[str]) -> list[str]:
+    given = set(names)
+    # A write with exactly-once delivery has a transactional id for each task.
+    return sorted([*properties.without_effect(given), *given.intersection((TRANSACTIONAL_ID,))])
 
 
 def is_read(options: Mapping[str, str]) -> bool:
@@ -286,6 +303,7 @@ def write(options: Mapping[str, str]) -> Write:
         topic=None if topic is None else topic.strip(),
         include_headers=given.switch("includeHeaders", False),
         freeze_gc=given.switch("freezeGc", True),
+        transactional_id_prefix=given.transactional_id_prefix(),
     )
 
 
@@ -388,7 +406,7 @@ class _Given:
             raise ConfigurationError(
                 'option kafka.bootstrap.servers is required: write .option("kafka.bootstrap.servers", "host:9092")'
             )
-        for name in properties.without_effect(given):
+        for name in _without_effect(given):
             del given[name]
         return Properties(given)
 
@@ -424,6 +442,17 @@ class _Given:
             if value.lower() == strategy.value:
                 return strategy
         raise wrong(name, value, "error or latest")
+
+    def transactional_id_prefix(self) -> str | None:
+        delivery = (self.text("delivery") or AT_LEAST_ONCE).strip().lower()
+        prefix = self.text("transactionalIdPrefix")
+        if delivery not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+            raise wrong("delivery", delivery, f"{AT_LEAST_ONCE} or {EXACTLY_ONCE}")
+        if delivery == AT_LEAST_ONCE:
+            if prefix is not None:
+                raise ConfigurationError(f"option transactionalIdPrefix requires .option('delivery', '{EXACTLY_ONCE}')")
+            return None
+        return (prefix or "").strip() or DEFAULT_TRANSACTIONAL_ID_PREFIX
 
     def common(self, starting: Bound) -> Read:
         kafka = self.properties()

@@ -1,7 +1,8 @@
 """JSON of a topic, aggregated over windows of event time, to Parquet and to a topic: ``aiokafka-lite pipeline``.
 
 Each destination is a query with a checkpoint of its own, and so has its own guarantee: Parquet gets every window
-exactly once, a topic gets it at least once, with a key that identifies the window. A window is written when the
+exactly once. A topic gets it at least once, with a key that identifies the window, or exactly once, in transactions. A
+window is written when the
 watermark has passed its end.
 """
 
@@ -19,7 +20,7 @@ from pyspark.sql import functions
 
 from . import FORMAT
 from .listener import LagListener, lags_of
-from .options import KAFKA_PREFIX
+from .options import AT_LEAST_ONCE, EXACTLY_ONCE, KAFKA_PREFIX
 from .pausable import PAUSE, PausableDataSource
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Plan:
 
     ``event_time`` is a column of the JSON, or None for the timestamp of the record. ``window``, ``slide``,
     ``watermark`` and ``trigger`` are durations of Spark ("30 seconds"); ``trigger`` may be ``AVAILABLE_NOW``.
-    ``aggregates`` are expressions of SQL.
+    ``aggregates`` are expressions of SQL. ``exactly_once`` is the delivery to ``to_topic``.
     """
 
     options: Mapping[str, str]
@@ -60,6 +61,7 @@ class Plan:
     aggregates: tuple[str, ...] = ("count(*) AS records",)
     to_parquet: str | None = None
     to_topic: str | None = None
+    exactly_once: bool = False
     trigger: str = "10 seconds"
 
 
@@ -124,7 +126,8 @@ class Pipeline:
             if plan.to_topic is not None:
                 of_kafka = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
                 rows = as_records(windows(self._records(), plan), plan)
-                self._start("topic", rows, FORMAT, {"topic": plan.to_topic, **of_kafka})
+                delivery = EXACTLY_ONCE if plan.exactly_once else AT_LEAST_ONCE
+                self._start("topic", rows, FORMAT, {"topic": plan.to_topic, "delivery": delivery, **of_kafka})
             while any(query.isActive for query in self._queries) and not self._failures():
                 if stop.wait(POLL_INTERVAL):
                     self._stop_between_batches(timeout)

@@ -1,8 +1,10 @@
 """The writers that Spark calls: made and checked in a planner worker, pickled to the tasks, and committed on the
 driver.
 
-Both write at least once. Spark repeats a task that failed, and a batch of a stream that was not committed when the
+They write at least once. Spark repeats a task that failed, and a batch of a stream that was not committed when the
 query ended; the topic then has their rows twice. Within one run of a task, the rows of a partition stay in their order.
+
+The option ``delivery`` chooses a writer of streams that writes exactly once, in transactions.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
 from ..errors import ConfigurationError
-from .options import Write
+from . import exactly_once
+from .exactly_once import Place, Prepared
+from .options import EXACTLY_ONCE, Write
 from .writing import RECORD_COLUMNS, TOPIC, Outcome, Target, check_topic, make_producer, write_rows
 
 if TYPE_CHECKING:
@@ -71,18 +76,72 @@ class StreamWriter(DataSourceStreamArrowWriter):
         logger.warning("batch %d failed after it wrote %s, which stay in the log", batchId, summary(messages))
 
 
+@dataclass
+class FinishedInTransaction(WriterCommitMessage):
+    """The message of a task to the driver: the transaction that is to be committed."""
+
+    prepared: Prepared
+
+
+class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+    """The writer of ``df.writeStream`` with the delivery exactly-once. ``prefix`` begins the transactional ids."""
+
+    def __init__(self, target: Target, prefix: str) -> None:
+        self._target = target
+        self._prefix = prefix
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> FinishedInTransaction:
+        """Write the rows of a task in a transaction, which stays open."""
+        context = TaskContext.get()
+        assert context is not None, "a task of Spark calls this"
+        query, batch = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
+        if query is None or batch is None:
+            raise ConfigurationError(f"delivery {EXACTLY_ONCE} requires a streaming query: use writeStream")
+        place = Place(f"{self._prefix}-{query}", context.partitionId(), int(batch))
+        return FinishedInTransaction(exactly_once.write_rows(self._target, place, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit the transactions of all tasks. Spark adds the batch to its commit log afterwards."""
+        prepared = _prepared(messages)
+        exactly_once.commit(self._target, batchId, prepared)
+        logger.info("batch %d committed %s", batchId, summary([Finished(each.outcome) for each in prepared]))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Abort the transactions of a failed batch. Spark writes the batch again when the query is restarted."""
+        logger.warning("batch %d failed; its open transactions are aborted", batchId)
+        exactly_once.abort(self._target, _prepared(messages))
+
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+"""Local properties of a task of a streaming query. The id of the query is in its checkpoint."""
+
+
+def _prepared(messages: Sequence[WriterCommitMessage | None]) -> list[Prepared]:
+    return [message.prepared for message in messages if isinstance(message, FinishedInTransaction)]
+
+
 def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> BatchWriter:
     """The writer of ``df.write``. Raises ConfigurationError for a schema or a mode that it cannot write."""
     if overwrite:
         raise ConfigurationError("mode overwrite is not possible: a topic cannot be overwritten; write .mode('append')")
+    if options.transactional_id_prefix is not None:
+        raise ConfigurationError(
+            f"option delivery={EXACTLY_ONCE} is for streams: a batch write has no checkpoint, by which a repeated task"
+            " could be recognized; leave it out, or use writeStream with .trigger(availableNow=True)"
+        )
     return BatchWriter(_checked(options, schema))
 
 
-def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> StreamWriter:
+def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> DataSourceStreamArrowWriter:
     """The writer of ``df.writeStream``. In the complete output mode (``overwrite``), every batch has all rows."""
     if overwrite:
         logger.info("output mode complete: every batch appends the whole result to the topic")
-    return StreamWriter(_checked(options, schema))
+    target = _checked(options, schema)
+    if options.transactional_id_prefix is not None:
+        exactly_once.make_transactional_producer(options.properties, options.transactional_id_prefix)  # checks options
+        return ExactlyOnceStreamWriter(target, options.transactional_id_prefix)
+    return StreamWriter(target)
 
 
 def summary(messages: Sequence[WriterCommitMessage | None]) -> str:

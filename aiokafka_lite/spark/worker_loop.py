@@ -117,7 +117,7 @@ class WorkerLoop:
             self._end(lease.service)
 
     def _end(self, service: Component) -> None:
-        ending = asyncio.run_coroutine_threadsafe(_closed(service), self._loop)
+        ending = asyncio.run_coroutine_threadsafe(close_quietly(service), self._loop)
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
@@ -137,10 +137,11 @@ class WorkerLoop:
         self._loop.close()
 
 
-async def _closed(service: Component) -> None:
+async def close_quietly(service: Component) -> None:
+    """Close a component. An error that ended it was raised in the calls that used it."""
     try:
         await service.close()
-    except KafkaError as error:  # its cause was raised in the calls that used the component
+    except KafkaError as error:
         logger.debug("%r did not close cleanly: %s", service, error)
 
 

@@ -86,10 +86,10 @@ def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> Outcom
         freeze_gc()
     loop = worker_loop()
     with leased_producer(loop, target.properties) as producer:
-        task = _Task(producer)
+        task = RowsOfTask(producer)
         for batch in batches:
             if batch.num_rows:
-                loop.run(task.accept(list(_by_topic(target.topic, batch))))
+                loop.run(task.accept(list(by_topic(target.topic, batch))))
         return loop.run(task.finish())
 
 
@@ -109,18 +109,21 @@ def leased_producer(loop: WorkerLoop, properties: Properties) -> AbstractContext
     return loop.lease((Producer, properties), lambda: make_producer(properties))
 
 
-def make_producer(properties: Properties) -> Producer:
-    """A producer that is not started. ConfigurationError names the option as the user wrote it."""
+def make_producer(properties: Properties, **fixed: Any) -> Producer:
+    """A producer that is not started. ConfigurationError names the option as the user wrote it.
+
+    ``fixed`` are settings that the user cannot change.
+    """
     try:
         settings: dict[str, Any] = {**DEFAULTS, **producer_settings(properties)}
         # A property of Java's consumer only. Here it also keeps a write from creating a topic with a misspelled name.
         settings["allow_auto_create_topics"] = consumer_settings(properties).get("allow_auto_create_topics", True)
     except ConfigurationError as error:
         raise ConfigurationError(f"option {KAFKA_PREFIX}{error}") from None
-    return Producer(**settings)
+    return Producer(**settings | fixed)
 
 
-class _Task:
+class RowsOfTask:
     """The unacknowledged rows of one task. Belongs to the loop."""
 
     def __init__(self, producer: Producer) -> None:
@@ -146,7 +149,7 @@ class _Task:
         self._outcome.add(topic, delivery.size, await delivery)
 
 
-def _by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
+def by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
     """Divide rows by their topic. Raises SerializationError for a row without a topic."""
     rows = batch.select([name for name in RECORD_COLUMNS if name in batch.schema.names])
     if topic is not None:

@@ -189,6 +189,7 @@ REFUSED = {
         {"kafka.max.block.ms": "2000"},
     ),
     "option topic is not for a read; write subscribe": ("'v' AS value", {"subscribe": "t"}),
+    "option delivery=exactly-once is for streams": ("'v' AS value", {"delivery": "exactly-once"}),
     "option kafka.acks": ("'v' AS value", {"kafka.acks": "most"}),
     "option kafka.linger": ("'v' AS value", {"kafka.linger": "5"}),
     "option kafka.bootstrap.servers is required": ("'v' AS value", {"servers": None}),

@@ -26,6 +26,11 @@ COMPLETE = (*REQUIRED, "--to-topic", "u")
         ((*COMPLETE, "--conf", "spark.ui.enabled"), "conf must be NAME=VALUE, got 'spark.ui.enabled'"),
         ((*COMPLETE, "-X", "acks"), "property must be NAME=VALUE, got 'acks'"),
         ((*COMPLETE, "-X", "sasl.password=secret"), "use sasl.password=env:VARIABLE"),
+        ((*REQUIRED, "--to-parquet", "p", "--exactly-once"), "--exactly-once requires --to-topic"),
+        (
+            (*COMPLETE, "--exactly-once", "-X", "transaction.timeout.ms=9999", "--trigger", "10 seconds"),
+            "kafka.transaction.timeout.ms must be at least the trigger interval, 10000 ms, got 9999",
+        ),
         ((*COMPLETE, "--option", "minPartitions"), "option must be NAME=VALUE, got 'minPartitions'"),
         ((*COMPLETE, "--config", "nowhere.properties"), "nowhere.properties"),
     ],

@@ -103,9 +103,10 @@ def test_every_option_can_be_given() -> None:
         "maxTriggerDelay": "1m",
         "groupIdPrefix": "mine",
         "topic": "t",
+        "delivery": "exactly-once",
     }
     switches = {"failOnDataLoss", "includeHeaders", "freezeGc"}
-    others = {"subscribePattern", "assign"}
+    others = {"subscribePattern", "assign", "transactionalIdPrefix"}
     for name, scope in options.OPTIONS.items():
         if name in others:
             continue
@@ -219,6 +220,27 @@ def test_limits_of_a_trigger_are_ignored_with_a_warning_in_a_batch(caplog: pytes
 def test_options_of_spark_itself_are_accepted() -> None:
     given = SINK | {"topic": "t", "checkpointLocation": "/x", "queryName": "q", "asyncProgressTrackingEnabled": "true"}
     assert options.write(given | {"_asyncProgressTrackingOverrideSinkSupportCheck": "true"}).topic == "t"
+
+
+def test_the_delivery_is_at_least_once_unless_the_option_says_exactly_once() -> None:
+    given = SINK | {"topic": "t"}
+    assert options.write(given).transactional_id_prefix is None
+    assert options.write(given | {"delivery": "at-least-once"}).transactional_id_prefix is None
+    assert options.write(given | {"delivery": "Exactly-Once"}).transactional_id_prefix == "kafka-lite"
+    named = given | {"delivery": "exactly-once", "transactionalIdPrefix": "orders"}
+    assert options.write(named).transactional_id_prefix == "orders"
+
+
+@pytest.mark.parametrize(
+    "given, complaint",
+    [
+        ({"delivery": "once"}, "option delivery must be at-least-once or exactly-once, got 'once'"),
+        ({"transactionalIdPrefix": "orders"}, r"transactionalIdPrefix requires .option\('delivery', 'exactly-once'\)"),
+    ],
+)
+def test_a_wrong_delivery_is_refused(given: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        options.write(SINK | {"topic": "t"} | given)
 
 
 def test_properties_that_only_javas_clients_have_are_dropped() -> None:

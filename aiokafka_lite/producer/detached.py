@@ -1,0 +1,64 @@
+"""A transaction that one process has written, and another one ends.
+
+A job whose workers write, and whose driver decides, commits in this way: each worker flushes its records and returns
+the identity of its open transaction (``Producer.detach_transaction``), and the driver ends them all (``end_detached``).
+
+The coordinator accepts the end of a transaction only under the newest epoch of its transactional id. So a producer that
+has started since, with the same transactional id, has fenced the detached transaction: ``end_detached`` is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..aio.deadline import deadline
+from ..cluster.client import Client
+from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from .producer_ids import ProducerIdAndEpoch
+from .transaction_coordinator import TransactionCoordinator
+from .transactional_ids import TransactionalIds
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedTransaction:
+    """The identity of an open transaction. ``generation`` is that of the protocol, 1 or 2. It can be pickled."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    generation: int
+
+
+async def end_detached(
+    client: Client,
+    detached: DetachedTransaction,
+    *,
+    committed: bool,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    group: GroupMetadata | None = None,
+) -> None:
+    """Commit or abort a detached transaction. ``offsets`` of ``group`` are committed in it, if there are any.
+
+    Raises ProducerFenced if another producer with the transactional id has started, BrokerError with INVALID_TXN_STATE
+    if the coordinator has aborted the transaction at its timeout, and KafkaTimeout after ``api_timeout`` seconds; the
+    outcome is not known then.
+    """
+    ids = TransactionalIds(lambda: None)
+    ids.received(ProducerIdAndEpoch(detached.producer_id, detached.producer_epoch))
+    ids.begin(detached.generation)
+    # The timeout of the transaction was set by the producer; no request here has it.
+    coordinator = TransactionCoordinator(client, detached.transactional_id, 0.0, ids)
+    coordinator.has_started = True
+    bound = client.config.api_timeout
+
+    def late() -> str:
+        return (
+            f"the outcome of the transaction of {detached.transactional_id!r} is not known after {bound:g} s; the last"
+            f" error was: {coordinator.last_error}"
+        )
+
+    with deadline(bound, late):
+        if committed and offsets and group is not None:
+            await coordinator.send_offsets(offsets, group, lambda: True)
+        await coordinator.end(committed=committed)

@@ -1,0 +1,313 @@
+"""Writes the batches of a stream in transactions, so that a reader with ``read_committed`` gets each row once.
+
+Each task of a batch writes its rows in a transaction, flushes it, and leaves it open (``write_rows``). When all tasks
+have finished, the driver ends the transactions (``commit``). Only then does Spark add the batch to the query's commit
+log. If the driver is killed between these steps, Spark repeats the batch. These rules make that harmless:
+
+Rule 1: the transactional id is that of the query and the number of the task. A task begins by starting its producer.
+This aborts the transaction of an earlier attempt, or waits for the end of its commit, and fences that attempt: neither
+its rows nor its end reach the topic later.
+
+Rule 2: each transaction contains a marker, the offset that a group of the same name commits. It has the number of the
+batch. A task that finds the marker of its batch, read after rule 1, writes nothing: an earlier run has committed its
+rows. The task still reads its rows, because the computation of the query may keep a state, and compares their number
+and size with the marker.
+
+Rule 3: before the first commit of a batch, the driver commits the number of tasks to the group of the query. A repeated
+batch must have the same number, because its rows would be distributed to the tasks in another way, and some of them
+could be committed already. Otherwise the batch fails before anything of it is committed.
+
+Rule 4: a batch that is older than a marker is refused: an earlier batch cannot be recognized any more.
+
+This module does not import Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from ..admin import Admin
+from ..cluster.client import Client
+from ..errors import ConfigurationError, IllegalStateError, KafkaError
+from ..producer import Producer
+from ..producer.detached import DetachedTransaction, end_detached
+from ..properties import client_settings
+from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from .connection import leased_client
+from .options import KAFKA_PREFIX, Properties
+from .worker_loop import WorkerLoop, close_quietly, freeze_gc, worker_loop
+from .writing import Outcome, RowsOfTask, Target, by_topic, make_producer
+
+if TYPE_CHECKING:
+    import pyarrow
+
+logger = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_PROPERTY = "transaction.timeout.ms"
+TRANSACTION_TIMEOUT_OPTION = KAFKA_PREFIX + TRANSACTION_TIMEOUT_PROPERTY
+
+DEFAULT_TRANSACTION_TIMEOUT = 900.0
+"""Seconds. A transaction is open until all tasks of the batch have finished. Brokers allow 15 minutes by default."""
+
+ENDED_AT_ONCE = 16
+"""The number of transactions that the driver ends at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A task of a batch. ``query`` is the part of the transactional id that all tasks of a query share."""
+
+    query: str
+    task: int
+    batch: int
+
+    @property
+    def transactional_id(self) -> str:
+        """The transactional id of the task, and the name of the group with its marker."""
+        return f"{self.query}-{self.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a task has written. ``transaction`` is None without rows, and if an earlier run has committed the rows.
+
+    ``topic`` is a topic of the rows, None without rows. The marker is committed for its partition 0. ``rows`` and
+    ``size`` count the rows and the bytes of their keys and values.
+    """
+
+    place: Place
+    topic: str | None = None
+    rows: int = 0
+    size: int = 0
+    transaction: DetachedTransaction | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+
+
+# The tasks.
+
+
+def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBatch]) -> Prepared:
+    """Write the rows of a task in a transaction that stays open, or find that an earlier run has committed them.
+
+    Raises the error of the first record that failed; the transaction is aborted then. Raises IllegalStateError if the
+    query has written a later batch, or if the rows of a repeated batch are not those of its first run.
+    """
+    if target.freeze_gc:
+        freeze_gc()
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return Prepared(place)
+    loop, rows = worker_loop(), _Counted(chain([first], filled))
+    topic = next(by_topic(target.topic, first))[0]
+    with _started_producer(loop, target.properties, place) as producer:
+        with _leased_admin(loop, target.properties) as admin:
+            marker = loop.run(_read_marker(admin, place.transactional_id))
+        if _is_written(place.batch, marker, place.transactional_id):
+            for _ in rows:
+                pass
+            _check_same(place, marker, rows)
+            logger.info("task %d of batch %d: an earlier run has committed its rows", place.task, place.batch)
+            return Prepared(place, topic, rows.rows, rows.size)
+        task = RowsOfTask(producer)
+        loop.run(producer.begin_transaction())
+        for batch in rows:
+            loop.run(task.accept(list(by_topic(target.topic, batch))))
+        outcome = loop.run(task.finish())
+        return Prepared(place, topic, rows.rows, rows.size, loop.run(producer.detach_transaction()), outcome)
+
+
+@contextmanager
+def _started_producer(loop: WorkerLoop, properties: Properties, place: Place) -> Iterator[Producer]:
+    """A producer for one task. It is not kept, because each attempt of a task must fence the earlier ones.
+
+    Its end aborts the transaction, unless it is detached.
+    """
+    producer = make_transactional_producer(properties, place.transactional_id)
+    loop.run(producer.start())
+    try:
+        yield producer
+    finally:
+        loop.run(close_quietly(producer))
+
+
+def make_transactional_producer(properties: Properties, transactional_id: str) -> Producer:
+    """A producer that is not started. ConfigurationError names the option as the user wrote it."""
+    fixed: dict[str, object] = {"transactional_id": transactional_id}
+    if TRANSACTION_TIMEOUT_PROPERTY not in properties:
+        fixed["transaction_timeout"] = DEFAULT_TRANSACTION_TIMEOUT
+    return make_producer(properties, **fixed)
+
+
+def check_transaction_timeout(options: Mapping[str, str], trigger: str) -> None:
+    """ConfigurationError if the transaction timeout is shorter than the interval of a trigger, such as '10 seconds'.
+
+    A batch may take as long as the interval, and its transactions are open for that time. Other triggers pass.
+    """
+    match = re.fullmatch(r"(?:interval\s+)?(\d+)\s*([a-z]+?)s?", trigger.strip().lower())
+    given = options.get(TRANSACTION_TIMEOUT_OPTION, "")
+    if match is None or match[2] not in _UNITS or not given.isdecimal():
+        return
+    interval, timeout = int(match[1]) * _UNITS[match[2]], int(given) / 1000
+    if timeout < interval:
+        raise ConfigurationError(
+            f"{TRANSACTION_TIMEOUT_OPTION} must be at least the trigger interval, {interval * 1000:g} ms, got {given}:"
+            " the transactions of a batch are open until all its tasks have finished"
+        )
+
+
+_UNITS = {"millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+
+
+class _Counted:
+    """Batches of rows. Counts the rows that were taken, and the bytes of their keys and values.
+
+    The order of the rows is not compared: after a shuffle, it may differ from run to run.
+    """
+
+    def __init__(self, batches: Iterable[pyarrow.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+        self.size = 0
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow.compute as compute
+
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            for name in ("key", "value"):
+                if name in batch.schema.names:
+                    self.size += compute.sum(compute.binary_length(batch.column(name))).as_py() or 0
+            yield batch
+
+
+# The driver.
+
+
+def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
+    """End the transactions of all tasks of a batch, each with its marker.
+
+    Raises IllegalStateError if the batch was begun with another number of tasks, or if a later one was written. Raises
+    KafkaError if a transaction was not committed; others of the batch may be committed then.
+    """
+    if not any(task.topic for task in tasks):
+        return
+    loop = worker_loop()
+    with (
+        leased_client(loop, target.properties) as client,
+        _leased_admin(loop, target.properties) as admin,
+    ):
+        loop.run(_commit(client, admin, batch, tasks))
+
+
+async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prepared]) -> None:
+    await _begin_commit(admin, batch, tasks)
+    limit = asyncio.Semaphore(ENDED_AT_ONCE)
+
+    async def end(task: Prepared) -> None:
+        async with limit:
+            if task.transaction is not None:
+                marker = _marker_of(task.topic, batch, rows=task.rows, size=task.size)
+                group = GroupMetadata(task.place.transactional_id)
+                await end_detached(client, task.transaction, committed=True, offsets=marker, group=group)
+
+    # All are waited for: what Spark does after a failure must not meet a commit that is still under way.
+    for task, error in zip(tasks, await asyncio.gather(*map(end, tasks), return_exceptions=True), strict=True):
+        if isinstance(error, KafkaError):
+            raise KafkaError(
+                f"task {task.place.task} of batch {batch} was not committed: {error}. If its transaction was open for"
+                f" longer than {TRANSACTION_TIMEOUT_OPTION}, increase that. Restart the query: it repeats"
+                " the batch, without the rows that are committed"
+            ) from error
+        if error is not None:
+            raise error
+
+
+async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> None:
+    """Compare the number of tasks with that of an earlier run of the batch, or commit it for later runs."""
+    first = next(task for task in tasks if task.topic is not None)
+    query = first.place.query
+    begun = await _read_marker(admin, query)
+    if not _is_written(batch, begun, query):
+        marker = _marker_of(first.topic, batch, tasks=len(tasks))
+        (await admin.groups.alter_offsets(query, marker)).raise_for_errors()
+    elif begun is not None and begun.counts.get("tasks") != len(tasks):
+        raise IllegalStateError(
+            f"batch {batch} was begun with {begun.counts.get('tasks')} tasks, and is repeated with {len(tasks)}. Some"
+            " of its rows may be committed, so no more are written: restart the query with the former number of"
+            " partitions, and change it after this batch"
+        )
+
+
+def abort(target: Target, tasks: Iterable[Prepared]) -> None:
+    """Abort the transactions of a failed batch that are still open, so that readers need not wait for their timeout."""
+    transactions = [task.transaction for task in tasks if task.transaction is not None]
+    if not transactions:
+        return
+    loop = worker_loop()
+    with leased_client(loop, target.properties) as client:
+        loop.run(_abort(client, transactions))
+
+
+async def _abort(client: Client, transactions: Iterable[DetachedTransaction]) -> None:
+    ending = (end_detached(client, each, committed=False) for each in transactions)
+    for error in await asyncio.gather(*ending, return_exceptions=True):
+        if error is not None:  # committed already, aborted by the coordinator, or fenced
+            logger.debug("a transaction of a failed batch was not aborted: %s", error)
+
+
+# Markers.
+
+
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    batch: int
+    counts: Mapping[str, int]
+
+
+def _marker_of(topic: str | None, batch: int, **counts: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    assert topic is not None, "a task with rows has a topic"
+    return {TopicPartition(topic, 0): OffsetAndMetadata(batch, json.dumps(counts))}
+
+
+async def _read_marker(admin: Admin, group: str) -> _Marker | None:
+    """The newest marker of a group. The topics of a query may change, so it may have several."""
+    found = (await admin.groups.offsets(group, require_stable=True))[group].values()
+    newest = max(found, key=lambda each: each.offset, default=None)
+    return None if newest is None else _Marker(newest.offset, json.loads(newest.metadata or "{}"))
+
+
+def _is_written(batch: int, marker: _Marker | None, group: str) -> bool:
+    """Whether a marker is that of this batch. Raises IllegalStateError if it is that of a later batch."""
+    if marker is not None and marker.batch > batch:
+        raise IllegalStateError(
+            f"batch {batch} is older than batch {marker.batch}, the last one in group {group!r}: another run of the"
+            " query is writing, or the checkpoint is an old copy. Stop the other run, or begin with a new checkpoint"
+        )
+    return marker is not None and marker.batch == batch
+
+
+def _check_same(place: Place, marker: _Marker | None, found: _Counted) -> None:
+    assert marker is not None
+    counts = {"rows": found.rows, "size": found.size}
+    if marker.counts != counts:
+        raise IllegalStateError(
+            f"task {place.task} of batch {place.batch} has {found.rows} rows with {found.size} bytes, but an earlier"
+            f" run has committed {marker.counts.get('rows')} rows with {marker.counts.get('size')} bytes: the query has"
+            " to compute the same rows each time. Remove random values and changed settings, or begin with a new"
+            " checkpoint"
+        )
+
+
+def _leased_admin(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Admin]:
+    """A started admin client, which all tasks of this process with the same properties share."""
+    settings: dict[str, Any] = client_settings(properties)
+    return loop.lease((Admin, properties), lambda: Admin(**settings))

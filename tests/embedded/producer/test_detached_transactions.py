@@ -1,0 +1,84 @@
+"""A transaction that one producer writes and leaves open, and another client ends, in both generations."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import Admin, OffsetAndMetadata
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import IllegalStateError, ProducerFenced
+from aiokafka_lite.producer import Producer
+from aiokafka_lite.producer.detached import DetachedTransaction, end_detached
+from tests.embedded.producer.logs import producer_of
+from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, use_generation
+
+each_generation = pytest.mark.parametrize("generation", [1, 2])
+
+
+def transactional(cluster: EmbeddedCluster, **settings: Any) -> Producer:
+    return producer_of(cluster, transactional_id="orders-1", **settings)
+
+
+def client_of(cluster: EmbeddedCluster) -> Client:
+    return Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers), connector=cluster.connector)
+
+
+async def detached(cluster: EmbeddedCluster) -> DetachedTransaction:
+    """A transaction with one record, whose producer is closed. It goes through a pickle, as to another process."""
+    async with transactional(cluster) as producer:
+        await producer.begin_transaction()
+        producer.send_nowait("t", b"1", partition=0)
+        transaction = await producer.detach_transaction()
+        with pytest.raises(IllegalStateError):
+            await producer.send("t", b"2", partition=0)
+    found: DetachedTransaction = pickle.loads(pickle.dumps(transaction))
+    return found
+
+
+@each_generation
+async def test_another_client_commits_the_records_with_offsets(cluster: EmbeddedCluster, generation: int) -> None:
+    await use_generation(cluster, generation)
+    transaction = await detached(cluster)
+    assert transaction.generation == generation
+    async with client_of(cluster) as client:
+        await end_detached(client, transaction, committed=True, offsets={HERE: OffsetAndMetadata(7)}, group=GROUP)
+    assert await committed_values(cluster) == [1]
+    assert await committed_offset(cluster) == 7
+
+
+@each_generation
+async def test_another_client_aborts_the_records(cluster: EmbeddedCluster, generation: int) -> None:
+    await use_generation(cluster, generation)
+    async with client_of(cluster) as client:
+        await end_detached(client, await detached(cluster), committed=False)
+    assert await committed_values(cluster) == []
+
+
+@each_generation
+async def test_a_later_producer_fences_the_detached_transaction(cluster: EmbeddedCluster, generation: int) -> None:
+    await use_generation(cluster, generation)
+    transaction = await detached(cluster)
+    async with transactional(cluster), client_of(cluster) as client:
+        with pytest.raises(ProducerFenced):
+            await end_detached(client, transaction, committed=True)
+    assert await committed_values(cluster) == []
+
+
+@each_generation
+async def test_stable_offsets_wait_for_the_transaction_that_commits_them(
+    cluster: EmbeddedCluster, generation: int
+) -> None:
+    await use_generation(cluster, generation)
+    admin = Admin(cluster.bootstrap_servers, connector=cluster.connector)
+    async with transactional(cluster) as producer, admin, producer.transaction() as transaction:
+        await transaction.send_offsets({HERE: OffsetAndMetadata(7)}, GROUP)
+        assert (await admin.groups.offsets(GROUP.group_id))[GROUP.group_id] == {}
+        stable = asyncio.create_task(admin.groups.offsets(GROUP.group_id, require_stable=True))
+        await producer.commit_transaction()
+        assert (await stable)[GROUP.group_id][HERE].offset == 7

@@ -1,0 +1,203 @@
+"""``.option("delivery", "exactly-once")``: rows of a stream that a reader with ``read_committed`` gets once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyspark.sql import SparkSession
+
+from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite.errors import IllegalStateError, KafkaError
+from aiokafka_lite.spark import exactly_once
+from aiokafka_lite.spark.exactly_once import Place, Prepared
+from aiokafka_lite.spark.options import Properties
+from aiokafka_lite.spark.writing import Target
+from tests.spark.conftest import on_spark, run_to_end, stream_of
+from tests.spark.test_sink import found_here
+
+PARTITIONS = 3
+ROWS = 600
+
+
+async def values_in(servers: str, topic: str, isolation: Any = "read_committed") -> list[str]:
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    values: list[str] = []
+    async with Consumer(servers, auto_offset_reset="earliest", isolation_level=isolation) as consumer:
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        async with asyncio.timeout(60):
+            while any([await consumer.position(each) < end for each, end in ends.items()]):
+                values += [(record.value or b"").decode() for record in await consumer.poll(timeout=0.5)]
+    return values
+
+
+async def fill(cluster: EmbeddedCluster, rows: int = ROWS) -> None:
+    for topic in ("source", "target"):
+        if topic not in cluster.controller.topics:
+            await cluster.create_topic(topic, PARTITIONS)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        await producer.send_many("source", [b"%d" % number for number in range(rows)])
+
+
+def copy(spark: SparkSession, servers: str, checkpoint: Path, **options: str) -> None:
+    """Copy the source to the target, in batches of 200 rows and two tasks."""
+    found_here(spark)
+    tasks = options.pop("tasks", "2")
+    stream = stream_of(
+        spark, servers, subscribe="source", startingOffsets="earliest", maxOffsetsPerTrigger="200", minPartitions=tasks
+    )
+    rows = stream.selectExpr("concat_ws(':', partition, offset) AS value")
+    writer = rows.writeStream.format("kafka-lite").option("kafka.bootstrap.servers", servers).option("topic", "target")
+    writer = writer.option("checkpointLocation", str(checkpoint)).option("delivery", "exactly-once").options(**options)
+    run_to_end(writer.trigger(availableNow=True).start)
+
+
+def forget_the_last_commit(checkpoint: Path) -> None:
+    """Make Spark repeat its last batch, as after a kill before it has written its commit log."""
+    last = max((path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()), key=lambda p: int(p.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
+async def test_a_repeated_batch_is_not_written_again(
+    cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    servers = cluster.bootstrap_servers
+    await fill(cluster)
+    await on_spark(lambda: copy(spark, servers, tmp_path))
+    once = sorted(await values_in(servers, "target"))
+    assert len(once) == len(set(once)) == ROWS
+    forget_the_last_commit(tmp_path)
+    await on_spark(lambda: copy(spark, servers, tmp_path))
+    assert sorted(await values_in(servers, "target")) == once
+    await fill(cluster, 100)
+    await on_spark(lambda: copy(spark, servers, tmp_path))
+    values = await values_in(servers, "target")
+    assert len(values) == len(set(values)) == ROWS + 100
+    assert len(await values_in(servers, "target", "read_uncommitted")) == ROWS + 100
+
+
+# The tasks and the driver, without Spark.
+
+
+class Query:
+    """A query that writes to the topic ``target``: its tasks and its driver."""
+
+    def __init__(self, cluster: EmbeddedCluster, **properties: str) -> None:
+        given = {name.replace("__", "."): value for name, value in properties.items()}
+        kafka = Properties({"bootstrap.servers": cluster.bootstrap_servers, **given})
+        self.target = Target(properties=kafka, topic="target", freeze_gc=False)
+
+    async def write(self, task: int, batch: int, *values: str) -> Prepared:
+        rows = [pyarrow.record_batch({"value": [value]}) for value in values]
+        return await on_spark(lambda: exactly_once.write_rows(self.target, Place("query", task, batch), iter(rows)))
+
+    async def commit(self, batch: int, *tasks: Prepared) -> None:
+        await on_spark(lambda: exactly_once.commit(self.target, batch, tasks))
+
+    async def abort(self, *tasks: Prepared) -> None:
+        await on_spark(lambda: exactly_once.abort(self.target, tasks))
+
+
+@pytest.fixture
+async def query(cluster: EmbeddedCluster, driver: None) -> Query:
+    await cluster.create_topic("target", PARTITIONS)
+    return Query(cluster)
+
+
+async def committed(cluster: EmbeddedCluster) -> list[str]:
+    return sorted(await values_in(cluster.bootstrap_servers, "target"))
+
+
+async def test_rows_are_visible_when_the_driver_has_committed_them(cluster: EmbeddedCluster, query: Query) -> None:
+    tasks = [await query.write(0, 0, "a", "b"), await query.write(1, 0, "c"), await query.write(2, 0)]
+    assert await committed(cluster) == []
+    await query.commit(0, *tasks)
+    assert await committed(cluster) == ["a", "b", "c"]
+
+
+async def test_a_batch_of_which_one_task_was_committed_is_completed(cluster: EmbeddedCluster, query: Query) -> None:
+    tasks = [await query.write(0, 0, "a"), await query.write(1, 0, "b")]
+    await query.write(1, 0, "b")  # fences the transaction of the first attempt, so that the driver cannot commit it
+    with pytest.raises(KafkaError, match="task 1 of batch 0 was not committed"):
+        await query.commit(0, *tasks)
+    assert await committed(cluster) == ["a"]
+    again = [await query.write(0, 0, "a"), await query.write(1, 0, "b")]
+    assert [task.transaction is None for task in again] == [True, False]
+    await query.commit(0, *again)
+    assert await committed(cluster) == ["a", "b"]
+
+
+async def test_a_repeated_task_replaces_the_transaction_of_the_first_attempt(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    first, second = await query.write(0, 0, "a"), await query.write(0, 0, "a")
+    with pytest.raises(KafkaError, match="not committed"):
+        await query.commit(0, first)  # the zombie
+    await query.commit(0, second)
+    assert await committed(cluster) == ["a"]
+
+
+async def test_a_repeated_batch_with_another_number_of_tasks_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
+    tasks = [await query.write(0, 0), await query.write(1, 0), await query.write(2, 0, "c")]
+    await query.commit(0, *tasks)
+    fewer = await query.write(0, 0, "c")
+    with pytest.raises(IllegalStateError, match="begun with 3 tasks, and is repeated with 1"):
+        await query.commit(0, fewer)
+    await query.abort(fewer)
+    assert await committed(cluster) == ["c"]
+    await query.commit(1, await query.write(0, 1, "d"))  # the next batch may have another number
+    assert await committed(cluster) == ["c", "d"]
+
+
+async def test_a_repeated_task_with_other_rows_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
+    await query.commit(0, await query.write(0, 0, "a"))
+    with pytest.raises(IllegalStateError, match="has 2 rows with 2 bytes, but an earlier run has committed 1 rows"):
+        await query.write(0, 0, "a", "b")
+    assert await committed(cluster) == ["a"]
+
+
+async def test_an_older_batch_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
+    await query.commit(4, await query.write(0, 4, "a"))
+    with pytest.raises(IllegalStateError, match="batch 3 is older than batch 4"):
+        await query.write(0, 3, "b")
+    assert await committed(cluster) == ["a"]
+
+
+async def test_a_failed_task_and_an_aborted_batch_leave_no_open_transaction(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    def rows() -> Any:
+        yield pyarrow.record_batch({"value": ["a"]})
+        raise RuntimeError("the computation fails")
+
+    with pytest.raises(RuntimeError, match="the computation fails"):
+        await on_spark(lambda: exactly_once.write_rows(query.target, Place("query", 0, 0), rows()))
+    await query.abort(await query.write(1, 0, "b"))
+    async with asyncio.timeout(20):
+        assert await committed(cluster) == []
+
+
+async def test_a_transaction_that_the_coordinator_has_aborted_is_an_error_that_names_the_property(
+    cluster: EmbeddedCluster, driver: None
+) -> None:
+    await cluster.create_topic("target", PARTITIONS)
+    query = Query(cluster, transaction__timeout__ms="200")
+    late = await query.write(0, 0, "a")
+    async with asyncio.timeout(20):
+        while await values_in(cluster.bootstrap_servers, "target", "read_uncommitted") and not await ended(cluster):
+            await asyncio.sleep(0.05)
+    with pytest.raises(KafkaError, match=r"increase that.*Restart the query"):
+        await query.commit(0, late)
+    await query.commit(0, await query.write(0, 0, "a"))
+    assert await committed(cluster) == ["a"]
+
+
+async def ended(cluster: EmbeddedCluster) -> bool:
+    """Whether no transaction is open."""
+    async with Admin(cluster.bootstrap_servers) as admin:
+        return not any(each.state.is_open for each in await admin.transactions.list())
