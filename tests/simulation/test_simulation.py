@@ -18,7 +18,7 @@ from tests.simulation.schedule import Step, schedule, shrink
 from tests.simulation.world import simulate
 
 SEEDS = range(6)
-"""A few seeds for every run of the tests. ``.ci/run`` takes the first fifty and known ones, ``make soak`` new ones."""
+"""A few seeds for every run of the tests. ``.ci/run`` takes known ones and a hundred new ones, ``make soak`` more."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
