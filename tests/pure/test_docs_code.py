@@ -33,7 +33,6 @@ def test_no_block_is_overlooked() -> None:
         assert len(blocks(page)) == page.read_text(encoding="utf-8").count("```python"), page.name
 
 
-@pytest.mark.filterwarnings("ignore:Using `httpx` with:UserWarning")  # starlette warns when testclient is imported
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_names_in_every_block_exist(page: Path) -> None:
     found = [block for block in blocks(page) if not block.is_example]
