@@ -99,10 +99,12 @@ test: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m "not long" $(PYTEST_ARGS)
 
 # The compiled build: the tests of test-fast, and the hot paths on real Kafka.
+COMPILED_TESTS ?= tests/pure tests/embedded $(addprefix tests/end_to_end/test_,round_trip.py groups.py \
+	producer_under_faults.py)
+
 test-compiled: .venv/.development
 	@$(MAKE) --no-print-directory build
-	@AIOKAFKA_LITE_PURE=0 $(PYTEST) --numprocesses $(WORKERS) -m "not long" tests/pure tests/embedded \
-		$(addprefix tests/end_to_end/test_,round_trip.py groups.py producer_under_faults.py) $(PYTEST_ARGS)
+	@AIOKAFKA_LITE_PURE=0 $(PYTEST) --numprocesses $(WORKERS) -m "not long" $(COMPILED_TESTS) $(PYTEST_ARGS)
 
 test-long: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m long $(PYTEST_ARGS)

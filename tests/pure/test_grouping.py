@@ -17,6 +17,7 @@ from tests.real.grouping import group_of
         ("tests/end_to_end/test_differential.py::test_answers[17]", "4.3.1"),
         ("tests/end_to_end/test_producer_under_faults.py::test_leaders_move[embedded]", "three brokers"),
         ("tests/spark/test_sink.py::test_rows_are_written[4.3.1]", "spark"),
+        ("tests/spark/test_sink_kills.py::test_a_query_is_killed", "spark processes"),
     ],
 )
 def test_tests_on_one_broker_are_one_group(nodeid: str, group: str) -> None:

@@ -14,6 +14,8 @@ import pytest
 from tests.real.releases import NEWEST
 
 _BROKER = re.compile(r"[\[-](given|(?:secured )?\d+\.\d+\.\d+)[-\]]")
+_SPARK_PROCESSES = ("cluster", "demo", "exactly_once_kills", "pipeline_program", "sink_kills")
+"""Files in tests/spark whose tests start Spark in processes of their own, so they need not wait for the session."""
 _OF_A_FILE = {"test_producer_under_faults": "three brokers", "test_differential": NEWEST}
 
 
@@ -21,7 +23,8 @@ def group_of(nodeid: str) -> str:
     """The group of a test; a test without a group is one of its own."""
     path, _, name = nodeid.partition("::")
     if path.startswith("tests/spark/"):
-        return "spark"
+        own = path.removeprefix("tests/spark/test_").removesuffix(".py") in _SPARK_PROCESSES
+        return "spark processes" if own else "spark"
     if not path.startswith("tests/end_to_end/"):
         return nodeid
     by_file = _OF_A_FILE.get(path.removeprefix("tests/end_to_end/").removesuffix(".py"))
