@@ -29,6 +29,8 @@ async def test_the_examples_of_the_page_run_one_after_the_other(
     assert "orders was created" in printed
     async with Admin(kafka.bootstrap_servers) as admin:
         for number, example in enumerate(others, 1):
+            if "admin.transactions" in example and not kafka.speaks("3.0"):
+                continue  # brokers describe transactions since Kafka 3.0
             names: dict[str, object] = {"admin": admin}
             code = compile(example, f"{PAGE.name}, example {number}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             running = FunctionType(code, names)()

@@ -85,5 +85,5 @@ async def test_transactions_of_javas_producer_are_read_whole(kafka: Kafka) -> No
         assert len(await take(consumer, 2000)) == 2000
         assert await consumer.poll(timeout=1.0) == []
         assert set((await consumer.lag()).values()) == {0}
-        # The markers of some transactions have offsets, too.
-        assert sum((await consumer.end_offsets(consumer.assignment)).values()) > 2005
+        # The markers of transactions have offsets, too. Their number depends on the speed of the machine.
+        assert sum((await consumer.end_offsets(consumer.assignment)).values()) > 2000

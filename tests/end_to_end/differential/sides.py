@@ -31,7 +31,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from aiokafka_lite.protocol.records import HEADER_SIZE, decompress, split_batches
+from aiokafka_lite.protocol.records import HEADER_SIZE, RecordBatch, decompress, split_batches
 from aiokafka_lite.protocol.schema import ZERO_UUID, Request
 
 R = TypeVar("R")
@@ -164,8 +164,11 @@ class Side:
             case ProduceRequest(), ProduceResponse():
                 for asked, topic in zip(request.topic_data, answer.responses):
                     for data, part in zip(asked.partition_data, topic.partition_responses):
-                        batches = split_batches(data.records) if part.error_code == 0 and data.records else []
-                        if batches and (batches[0].producer_id, batches[0].producer_epoch) == self.producer:
+                        # A broker ignores the offsets of a client, so it may accept a batch that no reader would.
+                        batches = _split(data.records) if part.error_code == 0 and data.records else []
+                        if not batches or not isinstance(batches[0], RecordBatch):
+                            continue
+                        if (batches[0].producer_id, batches[0].producer_epoch) == self.producer:
                             name = topic.name or self.name_of_topic_id(topic.topic_id).removeprefix("id of ")
                             self._sequences[name, part.index] = batches[0].base_sequence + batches[0].count
                 return
