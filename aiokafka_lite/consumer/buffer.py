@@ -27,7 +27,6 @@ from .fetched import AbortedTransactions, Chunk, corrupt, decode, is_hidden
 FetchedBatch = tuple[RecordBatch, AbortedTransactions | None]
 """A batch, and the aborted transactions of its answer; None when records of aborted transactions are wanted."""
 
-
 NO_BATCHES: deque[FetchedBatch] = deque(maxlen=0)
 """What every buffer without batches has: an empty deque takes 620 bytes, and most partitions of many are idle."""
 

@@ -27,8 +27,8 @@ class Batch:
     """Consecutive records of one partition, as columns of one length. Iterating over a batch yields ``Record`` objects.
 
     Timestamps are in milliseconds, -1 if the log has none. Keys and values are None if they are null. Offsets rise,
-    with gaps from compaction and transactions. The lists belong to the caller. Methods that need NumPy or Arrow raise
-    Raises ConfigurationError without the extra ``arrow``.
+    with gaps from compaction and transactions. The lists belong to the caller. Methods that need NumPy or Arrow
+    raise ConfigurationError without the extra ``arrow``.
     """
 
     topic: str

@@ -398,7 +398,8 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
         """Iterate over batches of columns, each of one partition and of at most ``max_records`` records.
 
         A batch is returned when that many records are fetched, or after ``timeout`` seconds with those that are; while
-        there are none, the iteration waits. ``batches().to_arrow()`` iterates over Arrow record batches.
+        there are none, the iteration waits. Keys and values are bytes: no deserializer is called.
+        ``batches().to_arrow()`` iterates over Arrow record batches.
         """
         return Batches(self._core, max_records, timeout)
 

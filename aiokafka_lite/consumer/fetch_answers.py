@@ -46,7 +46,6 @@ logger = logging.getLogger(__name__)
 LOGGED_ATTEMPTS = 5
 """From this number of failures in a row, a partition has an outage. The first failures follow each move of a leader."""
 
-
 TURN_BYTES = 4 << 20
 """Bytes of records that are buffered, and perhaps copied, in one turn of the loop."""
 

@@ -93,10 +93,9 @@ class FetchPlanner:
         """The partitions that the next plan looks at: those that have changed, have come, or have left."""
         self._node_id = node_id
         self._fetch_max_bytes = fetch_max_bytes
-        self._view: ClusterView | None = None
+        self._view = ClusterView()
         self._shares: dict[AssignedPartition, Share] = {}
         self._by_topic: dict[str, dict[int, Share]] = {}
-        self._names: dict[bytes, str] = {}
         self._backing_off: dict[AssignedPartition, None] = {}
         self._following: dict[AssignedPartition, None] = {}
         self._buffered = self._buffered_unpaused = 0
@@ -110,7 +109,6 @@ class FetchPlanner:
         changed = self.changed
         if view is not self._view:
             self._view = view
-            self._names.clear()
             changed.update(dict.fromkeys(self._shares))
         for each in self._backing_off:
             if each.retry_at <= now:
@@ -134,8 +132,8 @@ class FetchPlanner:
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> Share | None:
         """The share of a partition of an answer, which has a name before version 13 of Fetch and an id from then on."""
-        shares = self._by_topic.get(topic if topic_id == ZERO_UUID else self._names.get(topic_id, ""))
-        share = None if shares is None else shares.get(partition)
+        name = topic if topic_id == ZERO_UUID else self._view.topic_names.get(topic_id, "")
+        share = self._by_topic.get(name, {}).get(partition)
         return None if share is None or share.key is None else share
 
     def asked(self) -> Iterator[tuple[Share, FetchTarget]]:
@@ -212,7 +210,6 @@ class FetchPlanner:
             -1 if partition.leader_epoch is None else partition.leader_epoch,
             -1 if buffer.end_epoch is None else buffer.end_epoch,
         )
-        self._names[topic.topic_id] = name
         if share.key is None or share.key.topic_id != topic.topic_id:
             self._drop(share)
             share.key = FetchKey(name, topic.topic_id, number)

@@ -127,9 +127,9 @@ class Batches:
     def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> ArrowBatches:
         """Iterate over Arrow record batches instead, with the columns of ``Batch.to_arrow(columns, headers=headers)``.
 
-        No Python object is made for a record, so this is the cheapest way to read. Batches of the log are not split: a
-        record batch has about ``max_records`` rows. Raises ConfigurationError for an unknown column, and without NumPy
-        and pyarrow.
+        No Python object is made for a record, so this is the cheapest way to read. Keys and values are binary: no
+        deserializer is called. Batches of the log are not split: a record batch has about ``max_records`` rows. Raises
+        ConfigurationError for an unknown column, and without NumPy and pyarrow.
         """
         return ArrowBatches(self._core, self._next, self._max_records, column_names(columns, headers=headers))
 

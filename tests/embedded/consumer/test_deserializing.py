@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -257,6 +258,9 @@ async def test_batches_have_bytes_in_spite_of_deserializers(orders: EmbeddedClus
         consumer.assign([FIRST])
         await take(consumer, 3)
         assert (await anext(consumer.batches())).values[0] == POISON
+        if find_spec("pyarrow"):
+            consumer.seek(FIRST, 3)
+            assert (await anext(consumer.batches().to_arrow(["value"])))["value"][0].as_py() == POISON
 
 
 def test_bad_deserializers_and_actions_are_refused_by_the_constructor(cluster: EmbeddedCluster) -> None:

@@ -83,6 +83,9 @@ def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
     made = fetched.plan()
     assert [key.partition for key in made.targets] == [1]
     assert made.has_full_buffers
+    fetched.pause(fetched.states[0])
+    assert not fetched.plan().has_full_buffers  # it is not read, so it wants no data soon
+    fetched.pause(fetched.states[0], paused=False)
     while fetched.states[0].next_chunk(check_crc=True, max_size=10_000) is not None:
         fetched.states[0].buffer.chunk = None
     assert fetched.asked() == [1, 0]
@@ -147,6 +150,18 @@ def test_buffered_bytes_reduce_the_bytes_that_are_asked_for() -> None:
     fetched.subscription.assign([])
     made = fetched.plan()
     assert (made.count, made.max_bytes) == (0, FETCH_MAX)
+
+
+def test_partitions_of_a_preferred_follower_expire_while_they_are_fetched_from_it() -> None:
+    fetched = Fetched(3, node_id=2)
+    for state, node_id in zip(fetched.states, (2, 2, 1)):
+        state.prefer(node_id, until=10.0)
+    fetched.plan()
+    assert fetched.planner.expired_followers(9.9) == []
+    assert fetched.planner.expired_followers(10.0) == fetched.states[:2]
+    fetched.states[0].fetch_from(1, {})
+    fetched.plan()
+    assert fetched.planner.expired_followers(10.0) == [fetched.states[1]]
 
 
 def test_a_topic_without_an_id_is_fetched_by_name() -> None:
