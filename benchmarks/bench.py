@@ -26,6 +26,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from pathlib import Path
 
 import aiokafka_lite
@@ -80,25 +81,26 @@ def ours(label: str, client: str, *, plain: bool = False, uvloop: bool = False) 
     return made
 
 
-def cells(scale: float) -> Iterator[Cell]:
-    """All comparisons; ``scale`` multiplies the numbers of records."""
+SIZES = (("1 kB", 1_000, 60_000), ("10 kB", 10_000, 10_000), ("1 MB", 1_000_000, 100))
+"""Names of sizes, bytes of a value, and records."""
 
-    def count(number: int) -> int:
-        return max(20, int(number * scale))
+CODECS = ("none", "lz4", "zstd")
+CONFLUENT = Candidate("confluent-kafka, delivery callback", "confluent callback")
+AIOKAFKA = Candidate("aiokafka", "aiokafka")
 
-    confluent = Candidate("confluent-kafka, delivery callback", "confluent callback")
-    aiokafka = Candidate("aiokafka", "aiokafka")
+
+def produce_cells() -> Iterator[Cell]:
     for keyed in (False, True):
         yield Cell(
             f"produce 100 B{' with keys' if keyed else ''}, each record acknowledged",
             "produce",
             [
                 *ours("send_nowait, deliveries awaited", "deliveries", plain=True, uvloop=not keyed),
-                confluent,
-                aiokafka,
+                CONFLUENT,
+                AIOKAFKA,
                 Candidate("confluent-kafka AIOProducer", "AIOProducer"),
             ],
-            count(150_000),
+            150_000,
             100,
             keyed=keyed,
         )
@@ -112,14 +114,15 @@ def cells(scale: float) -> Iterator[Cell]:
             Candidate("confluent-kafka, no callback", "confluent no callback"),
             Candidate("confluent-kafka produce_batch", "confluent produce_batch"),
         ],
-        count(150_000),
+        150_000,
         100,
     )
-    sizes = (("1 kB", 1_000, 60_000), ("10 kB", 10_000, 10_000), ("1 MB", 1_000_000, 100))
-    for name, size, number in sizes:
-        for codec in ("none", "lz4", "zstd"):
-            candidates = [*ours("send_nowait, deliveries awaited", "deliveries"), confluent, aiokafka]
-            yield Cell(f"produce {name}, {codec}", "produce", candidates, count(number), size, compression=codec)
+    for (name, size, count), codec in product(SIZES, CODECS):
+        candidates = [*ours("send_nowait, deliveries awaited", "deliveries"), CONFLUENT, AIOKAFKA]
+        yield Cell(f"produce {name}, {codec}", "produce", candidates, count, size, compression=codec)
+
+
+def consume_cells() -> Iterator[Cell]:
     yield Cell(
         "consume 100 B",
         "consume",
@@ -133,18 +136,20 @@ def cells(scale: float) -> Iterator[Cell]:
             Candidate("aiokafka getmany", "aiokafka getmany"),
             Candidate("aiokafka async for", "aiokafka async for"),
         ],
-        count(1_000_000),
+        1_000_000,
         100,
     )
-    for name, size, number in sizes:
-        for codec in ("none", "lz4", "zstd"):
-            candidates = [
-                *ours("batches(5000), all values", "batches"),
-                Candidate("confluent-kafka consume(5000)", "confluent consume"),
-                Candidate("aiokafka getmany", "aiokafka getmany"),
-            ]
-            yield Cell(f"consume {name}, {codec}", "consume", candidates, count(number), size, compression=codec)
-    for senders, number in ((1, 1_000), (10, 5_000), (100, 15_000), (1000, 30_000)):
+    for (name, size, count), codec in product(SIZES, CODECS):
+        candidates = [
+            *ours("batches(5000), all values", "batches"),
+            Candidate("confluent-kafka consume(5000)", "confluent consume"),
+            Candidate("aiokafka getmany", "aiokafka getmany"),
+        ]
+        yield Cell(f"consume {name}, {codec}", "consume", candidates, count, size, compression=codec)
+
+
+def sender_cells() -> Iterator[Cell]:
+    for senders, count in ((1, 1_000), (10, 5_000), (100, 15_000), (1000, 30_000)):
         yield Cell(
             f"awaited sends by {senders:,} task{'s' * (senders > 1)}, 100 B",
             "senders",
@@ -154,7 +159,7 @@ def cells(scale: float) -> Iterator[Cell]:
                 Candidate("confluent-kafka AIOProducer", "AIOProducer senders"),
                 Candidate("aiokafka", "aiokafka senders"),
             ],
-            count(number),
+            count,
             100,
             senders=senders,
         )
@@ -174,9 +179,7 @@ def run(cell: Cell, candidate: Candidate, servers: str, topic: str) -> dict[str,
         cell.senders,
         candidate.uvloop,
     )
-    environment = dict(os.environ, AIOKAFKA_LITE_PURE="1" if candidate.plain else "")
-    if not candidate.plain:
-        del environment["AIOKAFKA_LITE_PURE"]
+    environment = dict(os.environ, AIOKAFKA_LITE_PURE="0" if aiokafka_lite.COMPILED and not candidate.plain else "1")
     command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(job))]
     try:
         done = subprocess.run(
@@ -259,7 +262,10 @@ def main() -> None:
     with apache_kafka() as (servers, kafka):
         facts = setup(kafka, rounds, scale)
         print(f"{facts['build']}, {kafka}, {facts['peers']}; {rounds} rounds", flush=True)
-        measured = [cell for cell in cells(scale) if options.only in cell.title]
+        cells = [*produce_cells(), *consume_cells(), *sender_cells()]
+        measured = [
+            replace(cell, count=max(20, int(cell.count * scale))) for cell in cells if options.only in cell.title
+        ]
         for cell in measured:
             measure(cell, servers, rounds)
             print(f"{time.monotonic() - began:6.0f} s  {cell.title}", flush=True)

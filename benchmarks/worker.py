@@ -192,9 +192,7 @@ def _our_consumer(read: Callable[[Any, int], Awaitable[None]]) -> Callable[[Job]
     async def run(job: Job) -> Result:
         from aiokafka_lite import Consumer, TopicPartition
 
-        async with Consumer(
-            job.servers, isolation_level="read_uncommitted", auto_offset_reset="earliest"
-        ) as consumer:
+        async with Consumer(job.servers, isolation_level="read_uncommitted", auto_offset_reset="earliest") as consumer:
             watch = Stopwatch()
             consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
             await read(consumer, job.count)
@@ -506,18 +504,6 @@ async def aiokafka_iterates(job: Job) -> Result:
     return await _aiokafka_reads(job, many=False)
 
 
-READERS = {
-    "async for",
-    "poll",
-    "batches",
-    "to_arrow",
-    "confluent consume",
-    "confluent poll",
-    "aiokafka getmany",
-    "aiokafka async for",
-}
-
-
 # All clients.
 
 
@@ -540,33 +526,35 @@ async def senders(job: Job, send: Callable[[int], Awaitable[object]]) -> Result:
     return {**result, "p50": times[len(times) // 2], "p99": times[min(len(times) - 1, int(len(times) * 0.99))]}
 
 
-CLIENTS: dict[str, Callable[[Job], Any]] = {
+WRITERS: dict[str, Callable[[Job], Any]] = {
     "deliveries": our_deliveries,
     "send_nowait": our_flush,
     "send_many": our_send_many,
     "send_arrow": our_send_arrow,
     "send": our_senders,
-    "async for": _our_consumer(_iterates),
-    "poll": _our_consumer(_polls),
-    "batches": _our_consumer(_takes_batches),
-    "to_arrow": _our_consumer(_takes_arrow),
     "confluent callback": confluent_callback,
     "confluent no callback": confluent_no_callback,
     "confluent produce_batch": confluent_produce_batch,
     "confluent senders": confluent_senders,
-    "confluent consume": confluent_consume,
-    "confluent poll": confluent_poll,
     "AIOProducer": aio_producer_bulk,
     "AIOProducer senders": aio_producer_senders,
     "aiokafka": aiokafka_bulk,
     "aiokafka senders": aiokafka_senders,
+}
+READERS: dict[str, Callable[[Job], Any]] = {
+    "async for": _our_consumer(_iterates),
+    "poll": _our_consumer(_polls),
+    "batches": _our_consumer(_takes_batches),
+    "to_arrow": _our_consumer(_takes_arrow),
+    "confluent consume": confluent_consume,
+    "confluent poll": confluent_poll,
     "aiokafka getmany": aiokafka_getmany,
     "aiokafka async for": aiokafka_iterates,
 }
 
 
 def run(job: Job) -> Result:
-    work = CLIENTS[job.client]
+    work = (WRITERS | READERS)[job.client]
 
     def once(job: Job) -> Result:
         result: Result = asyncio.run(work(job)) if asyncio.iscoroutinefunction(work) else work(job)
@@ -583,12 +571,7 @@ def main() -> None:
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    result = run(job)
-    if job.client in ("deliveries", "batches", "send"):
-        from aiokafka_lite import COMPILED
-
-        result["compiled"] = COMPILED
-    print(json.dumps(result))
+    print(json.dumps(run(job)))
 
 
 if __name__ == "__main__":
