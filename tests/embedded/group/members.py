@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from aiokafka_lite.consumer import Consumer, RebalanceHandle, RebalanceListener
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import KafkaError
@@ -15,6 +17,9 @@ from aiokafka_lite.group import CooperativeStickyStrategy, MemberState
 from aiokafka_lite.types import Record, TopicPartition
 
 ORDERS = [TopicPartition("orders", number) for number in range(6)]
+COOPERATIVE: dict[str, Any] = {"strategies": [CooperativeStickyStrategy()]}
+
+each_mode = pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 
 
 class Ownership:
@@ -103,9 +108,6 @@ def member_of(cluster: EmbeddedCluster, **settings: Any) -> Consumer:
     return Consumer(cluster.bootstrap_servers, connector=cluster.connector, **settings)
 
 
-COOPERATIVE: dict[str, Any] = {"strategies": [CooperativeStickyStrategy()]}
-
-
 async def until_stable(*consumers: Consumer, within: float = 30.0) -> None:
     """Wait until all members are stable in one generation, and each partition is assigned to one of them."""
     async with asyncio.timeout(within):
@@ -125,3 +127,33 @@ async def read_all(consumer: Consumer, count: int) -> list[Record]:
         while len(records) < count:
             records += await consumer.poll(count - len(records), timeout=5.0)
     return records
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def reading(*consumers: Consumer) -> None:
+    """Poll all consumers repeatedly."""
+
+    async def read(consumer: Consumer) -> None:
+        with suppress(KafkaError):
+            while True:
+                await consumer.poll(timeout=1.0)
+
+    await asyncio.gather(*map(read, consumers))
+
+
+class Reading:
+    """Polls consumers in the background."""
+
+    def __init__(self, *consumers: Consumer) -> None:
+        self._consumers = consumers
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(reading(*self._consumers))
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task

@@ -28,14 +28,10 @@ from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Record, TopicPartition
 from tests.cases import seeds
 from tests.embedded.consumer.logs import fill, write_batch
-from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of
+from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of, now
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
 
 QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0, "rebalance_timeout": 8.0}
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 # ---- those that are no coroutines

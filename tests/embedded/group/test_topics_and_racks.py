@@ -15,8 +15,7 @@ from aiokafka_lite.group import CooperativeStickyStrategy, MemberState, RangeStr
 from aiokafka_lite.protocol.messages import MetadataRequest
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import COOPERATIVE, member_of, until_stable
-from tests.embedded.group.test_membership import Reading
+from tests.embedded.group.members import COOPERATIVE, Reading, member_of, until_stable
 
 
 def topics_of(*consumers: Consumer) -> set[str]:
