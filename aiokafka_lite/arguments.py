@@ -159,7 +159,7 @@ def by_partition(name: str, given: object) -> dict[TopicPartition, Any]:
     return {partition(key): value for key, value in mapping(name, given, "TopicPartition to values").items()}
 
 
-def by_topic(given: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(given: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Partition numbers under the names of their topics."""
     topics: dict[str, list[int]] = {}
     for topic, number in given:

@@ -21,8 +21,9 @@ from random import Random
 
 from ..errors import ErrorCode
 from .configs import BrokerSettings
+from .coordinator_log import Rows
 from .group import Group, GroupState
-from .group_log import CommittedOffset, GroupLog, Rows, encode_group, encode_offset
+from .group_log import CommittedOffset, GroupLog, encode_group, encode_offset
 from .group_members import JoiningMember, JoinResult, Member, SyncResult
 from .group_records import GroupMetadataValue, group_key, offset_key
 from .metadata_view import MetadataView

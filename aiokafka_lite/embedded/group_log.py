@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
-from ..protocol.records import encode_batch, single_batch
-from ..types import Header
+from .coordinator_log import WRITE_ERRORS, CoordinatorLog, Rows
 from .group import Group
 from .group_records import (
     OFFSETS_TOPIC,
@@ -18,22 +16,16 @@ from .group_records import (
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
-    partition_of,
     read_key,
 )
 from .log import MAX_DECOMPRESSED_SIZE
-from .metadata_view import MetadataView
 from .producer_state import Verification, read_marker
-from .replica_manager import ALL_ACKS, ProducedBatch, ProduceStatus, ReplicaManager
-from .topics import PartitionKey
+from .replica_manager import ALL_ACKS, ProduceStatus
 
 logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT = 5.0
 """Seconds that a commit waits for the replicas (offsets.commit.timeout.ms)."""
-
-Rows = Sequence[tuple[bytes, bytes | None]]
-"""Keys and values to write; a null value deletes its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,42 +60,22 @@ class GroupRecords:
 
 
 _FOR_MEMBERS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    **WRITE_ERRORS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
 """The errors of a write, as Kafka translates them for group members. Other errors stay as they are."""
 
 
-class GroupLog:
+class GroupLog(CoordinatorLog):
     """The partitions of ``__consumer_offsets`` on one node. Owner: the GroupCoordinator."""
 
-    def __init__(self, metadata: MetadataView, replica_manager: ReplicaManager, now_ms: Callable[[], int]) -> None:
-        self._metadata = metadata
-        self._replica_manager = replica_manager
-        self._now_ms = now_ms
-
-    def leader_epochs(self, node_id: int) -> dict[int, int]:
-        """The partitions that a node leads, with their leader epochs."""
-        topic = self._metadata.topics.get(OFFSETS_TOPIC)
-        states = () if topic is None else topic.partitions
-        return {index: state.leader_epoch for index, state in enumerate(states) if state.leader == node_id}
-
-    def partition_for(self, group_id: str) -> int | None:
-        """The group's partition; None if the topic does not exist yet."""
-        topic = self._metadata.topics.get(OFFSETS_TOPIC)
-        return None if topic is None else partition_of(group_id, len(topic.partitions))
+    topic = OFFSETS_TOPIC
 
     def read(self, index: int) -> GroupRecords:
         """The content of a partition."""
         found = GroupRecords()
-        partition = self._replica_manager.partitions.get((OFFSETS_TOPIC, index))
-        for stored in () if partition is None else partition.log.batches():
+        for stored in self._batches(index):
             batch = stored.view()
             if batch.is_control:
                 marker = read_marker(batch)
@@ -123,9 +95,9 @@ class GroupLog:
 
     def append(self, group_id: str, rows: Rows) -> None:
         """Write, without waiting for the replicas."""
-        key, batch = self._batch(group_id, rows)
+        key = self._key(group_id)
         statuses = self._replica_manager.append_to_local_log(
-            1, {key: batch}, self._now_ms(), internal_topics_allowed=True
+            1, {key: self._batch(rows)}, self._now_ms(), internal_topics_allowed=True
         )
         error = statuses[key].response.error
         if error is not ErrorCode.NONE:
@@ -135,47 +107,27 @@ class GroupLog:
         """Write, and wait for the replicas. Returns an error for group members, and the offset of the first row."""
         if not rows:
             return ErrorCode.NONE, -1
-        key, batch = self._batch(group_id, rows)
-        responses = await self._replica_manager.append_records(
-            COMMIT_TIMEOUT, ALL_ACKS, {key: batch}, self._now_ms(), internal_topics_allowed=True
-        )
-        return self.for_members(responses[key].error), responses[key].base_offset
+        response = await self._append(group_id, rows, COMMIT_TIMEOUT)
+        return self.for_members(response.error), response.base_offset
 
     def append_transactional(
         self, group_id: str, rows: Rows, producer: tuple[int, int], verification: Verification | None
     ) -> ProduceStatus:
         """Write as a part of a producer's transaction, without waiting for the replicas."""
-        key, batch = self._batch(group_id, rows, producer, verification)
+        key = self._key(group_id)
+        batch = self._batch(rows, producer, verification)
         return self._replica_manager.append_to_local_log(
             ALL_ACKS, {key: batch}, self._now_ms(), internal_topics_allowed=True
         )[key]
 
     async def until_replicated(self, group_id: str, status: ProduceStatus) -> ErrorCode:
         """Wait until the replicas have what was written."""
-        key = (OFFSETS_TOPIC, self.partition_for(group_id) or 0)
+        key = self._key(group_id)
         return (await self._replica_manager.until_replicated(COMMIT_TIMEOUT, {key: status}))[key].error
 
     def for_members(self, error: ErrorCode) -> ErrorCode:
         """The error of a write, as group members expect it."""
         return _FOR_MEMBERS.get(error, error)
-
-    def _batch(
-        self,
-        group_id: str,
-        rows: Rows,
-        producer: tuple[int, int] = (-1, -1),
-        verification: Verification | None = None,
-    ) -> tuple[PartitionKey, ProducedBatch]:
-        now = self._now_ms()
-        no_headers: tuple[Header, ...] = ()
-        data = encode_batch(
-            [(now, key, value, no_headers) for key, value in rows],
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            transactional=producer[0] >= 0,
-        )
-        key = (OFFSETS_TOPIC, self.partition_for(group_id) or 0)
-        return key, ProducedBatch(data, single_batch(data), verification)
 
 
 def _replay(

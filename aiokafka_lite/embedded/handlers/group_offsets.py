@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from ...arguments import by_topic
 from ...errors import ErrorCode, ProtocolError
 from ...protocol.codec import decode_message
 from ...protocol.messages import (
@@ -173,10 +174,7 @@ def _look_up(
 
 
 def _all_of(committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str, list[int]]]:
-    topics: dict[str, list[int]] = {}
-    for name, index in sorted(committed):
-        topics.setdefault(name, []).append(index)
-    return list(topics.items())
+    return list(by_topic(sorted(committed)).items())
 
 
 def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, stable: bool) -> OffsetFetchResponseGroup:

@@ -1,0 +1,81 @@
+"""An internal topic in which coordinators keep their state: the partition of each name, and reading and writing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ..errors import ErrorCode
+from ..protocol.records import encode_batch, single_batch
+from ..types import Header
+from .group_records import partition_of
+from .log import StoredBatch
+from .metadata_view import MetadataView
+from .producer_state import Verification
+from .replica_manager import ALL_ACKS, PartitionResponse, ProducedBatch, ReplicaManager
+from .topics import PartitionKey
+
+Rows = Sequence[tuple[bytes, bytes | None]]
+"""Keys and values to write; a null value deletes its key."""
+
+WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""The errors of a write, as Kafka translates them for the clients of every coordinator."""
+
+
+class CoordinatorLog:
+    """The partitions of an internal topic on one node. Owner: the coordinator.
+
+    A name is a group id or a transactional id.
+    """
+
+    topic: str
+
+    def __init__(self, metadata: MetadataView, replica_manager: ReplicaManager, now_ms: Callable[[], int]) -> None:
+        self._metadata = metadata
+        self._replica_manager = replica_manager
+        self._now_ms = now_ms
+
+    def leader_epochs(self, node_id: int) -> dict[int, int]:
+        """The partitions that a node leads, with their leader epochs."""
+        topic = self._metadata.topics.get(self.topic)
+        states = () if topic is None else topic.partitions
+        return {index: state.leader_epoch for index, state in enumerate(states) if state.leader == node_id}
+
+    def partition_for(self, name: str) -> int | None:
+        """The partition of a name; None if the topic does not exist yet."""
+        topic = self._metadata.topics.get(self.topic)
+        return None if topic is None else partition_of(name, len(topic.partitions))
+
+    def _batches(self, index: int) -> Iterable[StoredBatch]:
+        partition = self._replica_manager.partitions.get((self.topic, index))
+        return () if partition is None else partition.log.batches()
+
+    def _key(self, name: str) -> PartitionKey:
+        return self.topic, self.partition_for(name) or 0
+
+    def _batch(
+        self, rows: Rows, producer: tuple[int, int] = (-1, -1), verification: Verification | None = None
+    ) -> ProducedBatch:
+        now = self._now_ms()
+        no_headers: tuple[Header, ...] = ()
+        data = encode_batch(
+            [(now, key, value, no_headers) for key, value in rows],
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            transactional=producer[0] >= 0,
+        )
+        return ProducedBatch(data, single_batch(data), verification)
+
+    async def _append(self, name: str, rows: Rows, timeout: float) -> PartitionResponse:
+        """Append to the partition of a name, and wait up to ``timeout`` seconds for the replicas."""
+        key = self._key(name)
+        responses = await self._replica_manager.append_records(
+            timeout, ALL_ACKS, {key: self._batch(rows)}, self._now_ms(), internal_topics_allowed=True
+        )
+        return responses[key]
