@@ -31,7 +31,7 @@ from .metadata_view import MetadataView
 from .producer_state import Marker
 from .replica_manager import ReplicaManager
 from .topics import PartitionKey
-from .transaction import GENERATION_1, GENERATION_2, NO_EPOCH, NO_PRODUCER_ID, Transaction, TransactionRefused
+from .transaction import GENERATION_2, NO_EPOCH, NO_PRODUCER_ID, Transaction, TransactionRefused
 from .transaction import TransactionEvent as Event
 from .transaction import TransactionState as State
 from .transaction_log import TransactionLog
@@ -153,9 +153,9 @@ class TransactionCoordinator:
             return ProducerResult(refusal.code)
         if following.state is State.PREPARE_EPOCH_FENCE:
             # The client asks again when the open transaction is aborted.
-            return ProducerResult(await self._abort_fenced(hosted, following) or ErrorCode.CONCURRENT_TRANSACTIONS)
-        error = await self._change(hosted, following)
-        return ProducerResult(error) if error else ProducerResult(error, *following.identity)
+            error = await self._change(hosted, self._aborted(following))
+            return ProducerResult(error or ErrorCode.CONCURRENT_TRANSACTIONS)
+        return await self._result(hosted, following)
 
     def _host(self, transactional_id: str, timeout_ms: int) -> _Hosted:
         index = self.log.partition_for(transactional_id)
@@ -168,7 +168,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey], generation: int
     ) -> ErrorCode:
         """AddPartitionsToTxn, AddOffsetsToTxn, and the same by the first batch or offset of generation 2."""
-        hosted, error = self._find(transactional_id)
+        hosted, error = self._find_idle(transactional_id)
         if hosted is None:
             return error
         try:
@@ -195,10 +195,9 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey]
     ) -> dict[PartitionKey, ErrorCode]:
         """Whether the transaction of a producer has some partitions. TRANSACTION_ABORTABLE means that it has not."""
-        error = self.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
-        hosted = self._hosted.get(transactional_id)
-        if error is not ErrorCode.NONE or hosted is None:
-            return dict.fromkeys(partitions, error or ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        hosted, error = self._find(transactional_id)
+        if hosted is None:
+            return dict.fromkeys(partitions, error)
         try:
             decisions.check_producer(hosted.value, *producer)
         except TransactionRefused as refusal:
@@ -210,7 +209,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: tuple[int, int], *, commit: bool, generation: int
     ) -> ProducerResult:
         """EndTxn. It is answered when the decision is in the log."""
-        hosted, error = self._find(transactional_id)
+        hosted, error = self._find_idle(transactional_id)
         if hosted is None:
             return ProducerResult(error)
         try:
@@ -224,19 +223,25 @@ class TransactionCoordinator:
             )
         except TransactionRefused as refusal:
             return ProducerResult(refusal.code)
+        return await self._result(hosted, following)
+
+    async def _result(self, hosted: _Hosted, following: Transaction) -> ProducerResult:
         error = await self._change(hosted, following)
         return ProducerResult(error) if error else ProducerResult(error, *following.identity)
 
     def _find(self, transactional_id: str) -> tuple[_Hosted | None, ErrorCode]:
         error = self.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
-        hosted = self._hosted.get(transactional_id)
         if error is not ErrorCode.NONE:
             return None, error
-        if hosted is None:
-            return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if hosted.pending is not None:
+        hosted = self._hosted.get(transactional_id)
+        return hosted, ErrorCode.INVALID_PRODUCER_ID_MAPPING if hosted is None else ErrorCode.NONE
+
+    def _find_idle(self, transactional_id: str) -> tuple[_Hosted | None, ErrorCode]:
+        """A transactional id that no request is changing now."""
+        hosted, error = self._find(transactional_id)
+        if hosted is not None and hosted.pending is not None:
             return None, ErrorCode.CONCURRENT_TRANSACTIONS
-        return hosted, ErrorCode.NONE
+        return hosted, error
 
     # Administration.
 
@@ -273,14 +278,8 @@ class TransactionCoordinator:
 
     # Changes.
 
-    async def _abort_fenced(self, hosted: _Hosted, fenced: Transaction) -> ErrorCode:
-        return await self._change(hosted, self._aborted(fenced))
-
     def _aborted(self, fenced: Transaction) -> Transaction:
-        generation = self._generation()
-        return decisions.abort_fenced(
-            fenced, generation if generation >= GENERATION_2 else GENERATION_1, self._next_producer_id, self._now_ms()
-        )
+        return decisions.abort_fenced(fenced, self._generation(), self._next_producer_id, self._now_ms())
 
     async def _change(self, hosted: _Hosted, following: Transaction) -> ErrorCode:
         """Write a change and wait for it. The same value needs no write."""
@@ -298,7 +297,7 @@ class TransactionCoordinator:
         if not self._has(hosted):
             error = error or ErrorCode.NOT_COORDINATOR
         elif error is ErrorCode.NONE:
-            if hosted.value.started_at != following.started_at or hosted.value.state is not State.ONGOING:
+            if hosted.value.state is not State.ONGOING:
                 hosted.started = asyncio.get_running_loop().time()
             hosted.value = following
             if following.state is State.DEAD:

@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import islice
 from typing import NamedTuple
 
 from ..protocol.records import RecordBatch
@@ -52,8 +53,7 @@ class TransactionIndex:
             return high_watermark
         self._unreplicated = [each for each in self._unreplicated if each[1] >= high_watermark]
         firsts = [first for first, _ in self._unreplicated]
-        firsts += list(self.open.values())[:1]
-        return min(high_watermark, *firsts) if firsts else high_watermark
+        return min((high_watermark, *firsts, *islice(self.open.values(), 1)))
 
     def aborted_between(self, offset: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records from ``offset`` up to ``end``."""

@@ -11,6 +11,7 @@ from ...errors import ErrorCode
 from ...protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from ..authorizer import Operation
 from ..handling import RequestContext, handles
+from .transactions import fenced
 
 NONE = -1
 
@@ -36,8 +37,7 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
     )
     if result.error is ErrorCode.NONE:
         return _answer(result.producer_id, result.producer_epoch)
-    fenced = result.error is ErrorCode.PRODUCER_FENCED and context.version < InitProducerIdRequest.PRODUCER_FENCED
-    return _failed(ErrorCode.INVALID_PRODUCER_EPOCH if fenced else result.error)
+    return _failed(fenced(result.error, says_fenced=context.version >= InitProducerIdRequest.PRODUCER_FENCED))
 
 
 def _answer(producer_id: int, epoch: int) -> InitProducerIdResponse:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ...arguments import by_topic
 from ...errors import ErrorCode
 from ...protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -49,7 +50,8 @@ from ..transaction import GENERATION_1, GENERATION_2, Transaction, TransactionSt
 from ..transaction_markers import append_marker
 
 
-def _fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
+def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
+    """The error for a version of a request that does, or does not, have PRODUCER_FENCED."""
     is_unknown = error is ErrorCode.PRODUCER_FENCED and not says_fenced
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error
 
@@ -73,7 +75,7 @@ async def add_partitions(context: RequestContext, request: AddPartitionsToTxnReq
         producer = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         error = await context.broker.transactions.add_partitions(transactional_id, producer, errors, GENERATION_1)
         says_fenced = context.version >= AddPartitionsToTxnRequest.PRODUCER_FENCED
-        errors = dict.fromkeys(errors, _fenced(error, says_fenced=says_fenced))
+        errors = dict.fromkeys(errors, fenced(error, says_fenced=says_fenced))
     return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=_by_topic(topics, errors))
 
 
@@ -139,7 +141,7 @@ async def add_offsets(context: RequestContext, request: AddOffsetsToTxnRequest) 
             [(OFFSETS_TOPIC, index)],
             GENERATION_1,
         )
-        error = _fenced(error, says_fenced=context.version >= AddOffsetsToTxnRequest.PRODUCER_FENCED)
+        error = fenced(error, says_fenced=context.version >= AddOffsetsToTxnRequest.PRODUCER_FENCED)
     return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=error)
 
 
@@ -154,7 +156,7 @@ async def end_transaction(context: RequestContext, request: EndTxnRequest) -> En
         commit=request.committed,
         generation=GENERATION_2 if bumps else GENERATION_1,
     )
-    error = _fenced(result.error, says_fenced=context.version >= EndTxnRequest.PRODUCER_FENCED)
+    error = fenced(result.error, says_fenced=context.version >= EndTxnRequest.PRODUCER_FENCED)
     return EndTxnResponse(
         throttle_time_ms=0, error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch
     )
@@ -216,10 +218,7 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
             producer_epoch=0,
             topics=[],
         )
-    topics: dict[str, list[int]] = {}
-    for name, index in sorted(found.partitions):
-        if context.allows_topic(Operation.DESCRIBE, name):
-            topics.setdefault(name, []).append(index)
+    visible = [key for key in sorted(found.partitions) if context.allows_topic(Operation.DESCRIBE, key[0])]
     return DescribedTransaction(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -228,7 +227,9 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
         transaction_start_time_ms=found.started_at,
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
-        topics=[DescribedTransactionTopic(topic=name, partitions=indexes) for name, indexes in topics.items()],
+        topics=[
+            DescribedTransactionTopic(topic=name, partitions=indexes) for name, indexes in by_topic(visible).items()
+        ],
     )
 
 
