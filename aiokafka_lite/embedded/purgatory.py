@@ -23,16 +23,17 @@ CallLater = Callable[[float, Callable[[], None]], Timer]
 class DelayedOperation(Generic[T]):
     """A response that is not ready yet. ``timeout`` is in seconds.
 
-    Subclasses define ``try_complete``, ``result`` and, if the result differs after a timeout, ``on_expiration``.
+    Subclasses define ``try_complete``, ``result`` and, if the result differs after a timeout, ``on_expiration``. The
+    purgatory sets ``timer``, ``waiter`` and ``keys``.
     """
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         self.completed = False
         self.expired = False
-        self._timer: Timer | None = None
-        self._waiter: asyncio.Future[T] | None = None
-        self._keys: tuple[Hashable, ...] = ()
+        self.timer: Timer | None = None
+        self.waiter: asyncio.Future[T] | None = None
+        self.keys: tuple[Hashable, ...] = ()
 
     def try_complete(self) -> bool:
         """If the condition holds now, complete and return True."""
@@ -50,20 +51,20 @@ class DelayedOperation(Generic[T]):
         if self.completed:
             return False
         self.completed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._waiter is not None and not self._waiter.done():
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.waiter is not None and not self.waiter.done():
             try:
-                self._waiter.set_result(self.result())
+                self.waiter.set_result(self.result())
             except Exception as error:  # noqa: BLE001 - the waiting request raises it
-                self._waiter.set_exception(error)
+                self.waiter.set_exception(error)
         return True
 
     def abandon(self) -> None:
         """The request was cancelled: end the operation without a result."""
         self.completed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class DelayedOperationPurgatory:
@@ -80,11 +81,11 @@ class DelayedOperationPurgatory:
         """Try once. If that fails, watch ``keys``, start the timeout and return False."""
         if operation.completed or operation.try_complete():
             return True
-        operation._keys = tuple(keys)
-        for key in operation._keys:
+        operation.keys = tuple(keys)
+        for key in operation.keys:
             self._watchers.setdefault(key, {})[operation] = None
         call_later = self._call_later or asyncio.get_running_loop().call_later
-        operation._timer = call_later(operation.timeout, lambda: self._expire(operation))
+        operation.timer = call_later(operation.timeout, lambda: self._expire(operation))
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
@@ -103,10 +104,10 @@ class DelayedOperationPurgatory:
         """The result of the operation, now or later. If the wait is cancelled, the operation is removed."""
         if operation.completed or operation.try_complete():
             return operation.result()
-        operation._waiter = asyncio.get_running_loop().create_future()
+        operation.waiter = asyncio.get_running_loop().create_future()
         self.try_complete_else_watch(operation, keys)
         try:
-            return await operation._waiter
+            return await operation.waiter
         finally:
             operation.abandon()
             self.remove(operation)
@@ -125,10 +126,10 @@ class DelayedOperationPurgatory:
         self.remove(operation)
 
     def remove(self, operation: DelayedOperation[T]) -> None:
-        for key in operation._keys:
+        for key in operation.keys:
             watched = self._watchers.get(key)
             if watched is not None:
                 watched.pop(operation, None)
                 if not watched:
                     del self._watchers[key]
-        operation._keys = ()
+        operation.keys = ()
