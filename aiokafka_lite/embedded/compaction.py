@@ -16,9 +16,9 @@ from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
 
 
-def is_due(log: Log, now_ms: int, config: TopicConfig, stable_offset: int | None = None) -> bool:
+def is_due(log: Log, stable_offset: int, now_ms: int, config: TopicConfig) -> bool:
     """Whether enough of the log is new since its last compaction, or something new is old enough."""
-    segments = log.segments[: _cleanable(log, now_ms, config.min_compaction_lag_ms, stable_offset)]
+    segments = log.segments[: _cleanable(log, stable_offset, now_ms, config.min_compaction_lag_ms)]
     dirty = [segment for segment in segments if segment.batches[-1].last_offset >= log.compacted_up_to]
     size = sum(segment.size for segment in dirty)
     if not size:
@@ -28,16 +28,12 @@ def is_due(log: Log, now_ms: int, config: TopicConfig, stable_offset: int | None
     return size > config.min_cleanable_dirty_ratio * sum(segment.size for segment in segments)
 
 
-def _cleanable(log: Log, now_ms: int, min_lag_ms: int, stable_offset: int | None) -> int:
-    """How many segments may be compacted: closed, below the stable offset, and with no record of the last time.
-
-    Without ``stable_offset`` it is the high watermark.
-    """
-    end = log.high_watermark if stable_offset is None else stable_offset
+def _cleanable(log: Log, stable_offset: int, now_ms: int, min_lag_ms: int) -> int:
+    """How many segments may be compacted: closed, below the stable offset, no record younger than ``min_lag_ms``."""
     count = 0
     while (
         count < len(log.segments) - 1
-        and log.segments[count + 1].base_offset <= end
+        and log.segments[count + 1].base_offset <= stable_offset
         and (not min_lag_ms or log.segments[count].max_timestamp <= now_ms - min_lag_ms)
     ):
         count += 1
@@ -46,18 +42,17 @@ def _cleanable(log: Log, now_ms: int, min_lag_ms: int, stable_offset: int | None
 
 def compact(
     log: Log,
+    stable_offset: int,
     now_ms: int,
     delete_retention_ms: int,
     min_lag_ms: int = 0,
-    stable_offset: int | None = None,
     is_aborted: Callable[[RecordBatch], bool] = lambda batch: False,
 ) -> bool:
     """Compact the segments that may be compacted. True if a record was removed. Times are in milliseconds."""
-    closed = _cleanable(log, now_ms, min_lag_ms, stable_offset)
+    closed = _cleanable(log, stable_offset, now_ms, min_lag_ms)
     log.compacted_up_to = log.segments[closed].base_offset
     dirty = [batch for segment in log.segments[:closed] for batch in segment.batches]
-    end = log.high_watermark if stable_offset is None else stable_offset
-    valid = [batch for batch in log.batches() if batch.last_offset < end and not is_aborted(batch.view())]
+    valid = [batch for batch in log.batches() if batch.last_offset < stable_offset and not is_aborted(batch.view())]
     latest, horizon = _latest_offsets(valid), now_ms - delete_retention_ms
     kept = [
         after

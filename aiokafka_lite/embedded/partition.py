@@ -284,9 +284,9 @@ class Partition:
         if active.batches and now_ms - active.batches[0].max_timestamp >= max_age:
             log.roll()
         stable, is_aborted = self.last_stable_offset, self.producers.transactions.is_aborted
-        if not config.compacted or not is_due(log, now_ms, config, stable):
+        if not config.compacted or not is_due(log, stable, now_ms, config):
             return False
-        return compact(log, now_ms, config.delete_retention_ms, config.min_compaction_lag_ms, stable, is_aborted)
+        return compact(log, stable, now_ms, config.delete_retention_ms, config.min_compaction_lag_ms, is_aborted)
 
     # Followers, as their leader sees them.
 
