@@ -23,7 +23,7 @@ from ..types import Record
 from . import direct
 from .authorizer import AllowAll
 from .broker_sessions import BrokerSessions
-from .cluster_config import LOOPBACK, ClusterConfig, broker_settings, ports_of
+from .cluster_config import ClusterConfig, broker_settings, ports_of
 from .controller import Controller, Refused
 from .faults import Fault, Faults, History
 from .features import Features
@@ -87,13 +87,7 @@ class EmbeddedCluster(Component):
     ) -> None:
         super().__init__()
         config = config or ClusterConfig()
-        if brokers < 1:
-            raise ConfigurationError(must_be("brokers", "a whole number >= 1", brokers))
-        if tcp and config.host not in LOOPBACK and not config.expose:
-            what = "a loopback address; for any other address pass expose=True"
-            raise ConfigurationError(must_be("host", what, config.host))
-        if config.racks is not None and len(config.racks) != brokers:
-            raise ConfigurationError(must_be("racks", f"a list of {brokers} racks", config.racks))
+        config.check(brokers, tcp=tcp)
         settings = broker_settings(
             brokers, configs, auto_create_topics=auto_create_topics, default_partitions=default_partitions
         )

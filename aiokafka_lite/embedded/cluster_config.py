@@ -62,6 +62,16 @@ class ClusterConfig:
             if not value >= 0:
                 raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
 
+    def check(self, brokers: int, *, tcp: bool) -> None:
+        """Raise ConfigurationError unless a cluster of so many brokers can have these settings."""
+        if brokers < 1:
+            raise ConfigurationError(must_be("brokers", "a whole number >= 1", brokers))
+        if tcp and self.host not in LOOPBACK and not self.expose:
+            what = "a loopback address; for any other address pass expose=True"
+            raise ConfigurationError(must_be("host", what, self.host))
+        if self.racks is not None and len(self.racks) != brokers:
+            raise ConfigurationError(must_be("racks", f"a list of {brokers} racks", self.racks))
+
 
 def broker_settings(
     brokers: int, configs: Mapping[str, str] | None, *, auto_create_topics: bool | None, default_partitions: int | None

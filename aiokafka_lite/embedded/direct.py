@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ..arguments import mapping, must_be, text
 from ..errors import ErrorCode
-from ..protocol.records import encode_batch, partition_for_key, split_batches
+from ..protocol.records import encode_batch, partition_for_key, single_batch
 from ..types import Header, Record
 from .controller import Refused
 from .log import MAX_DECOMPRESSED_SIZE
 from .node import BrokerNode
 from .partition import Partition
-from .replica_manager import ProducedBatch
+from .replica_manager import ALL_ACKS, ProducedBatch
 
 TIMEOUT = 10.0
 """Seconds that a write waits for the in-sync replicas."""
@@ -27,8 +27,8 @@ async def produce(
     """Append one record with acks=all. Returns its offset. Raises ``Refused`` with the code of the broker."""
     now = leader.now_ms()
     data = encode_batch([(now, key, value, headers)])
-    entries = {(topic, partition): ProducedBatch(data, split_batches(data)[0])}
-    answer = (await leader.replica_manager.append_records(TIMEOUT, -1, entries, now))[topic, partition]
+    entries = {(topic, partition): ProducedBatch(data, single_batch(data))}
+    answer = (await leader.replica_manager.append_records(TIMEOUT, ALL_ACKS, entries, now))[topic, partition]
     if answer.error is not ErrorCode.NONE:
         raise Refused(answer.error, answer.message or answer.error.description)
     return answer.base_offset
@@ -43,10 +43,11 @@ def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
     """The committed records of a leader's log: below the last stable offset, without aborted and control records."""
     found: list[Record[bytes, bytes]] = []
     topic, number = partition.key
+    end = partition.last_stable_offset
     for stored in partition.log.batches():
-        batch = stored.view()
-        if stored.base_offset >= partition.last_stable_offset:
+        if stored.base_offset >= end:
             break
+        batch = stored.view()
         if batch.is_control or partition.producers.transactions.is_aborted(batch):
             continue
         columns = batch.columns(MAX_DECOMPRESSED_SIZE)

@@ -37,6 +37,7 @@ MAX_BROKERS = 10_000
 MAX_PARTITIONS = 100_000
 """Partitions of a topic, as in librdkafka."""
 
+
 @struct
 class MetadataResponseBroker:
     """A live broker and its address."""

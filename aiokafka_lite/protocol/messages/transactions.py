@@ -81,7 +81,6 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
 
     PRODUCER_FENCED = since(2)
     MANY_TRANSACTIONS = since(4)
-    TRANSACTION_ABORTABLE = since(5)
 
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+", default=[])
     v3_and_below_transactional_id: str = string("0-3", default="")
@@ -105,7 +104,6 @@ class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
     """Add the offsets of a group to a transaction of generation 1."""
 
     PRODUCER_FENCED = since(2)
-    TRANSACTION_ABORTABLE = since(4)
 
     transactional_id: str = string()
     producer_id: int = int64()
@@ -130,7 +128,6 @@ class EndTxnRequest(Request[EndTxnResponse]):
     """Commit or abort a transaction. v5 is for generation 2, v4 and below for generation 1."""
 
     PRODUCER_FENCED = since(2)
-    TRANSACTION_ABORTABLE = since(4)
     EPOCH_BUMP = since(5)
 
     transactional_id: str = string()
