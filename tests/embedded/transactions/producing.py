@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from aiokafka_lite.arguments import by_topic
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.group_records import partition_of
 from aiokafka_lite.errors import ErrorCode
@@ -106,15 +107,12 @@ class TransactionalPeer:
 
     async def add(self, *partitions: tuple[str, int], version: int = 3) -> list[ErrorCode]:
         """AddPartitionsToTxn."""
-        topics: dict[str, list[int]] = {}
-        for name, index in partitions:
-            topics.setdefault(name, []).append(index)
         request = m.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[
-                m.AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()
+                m.AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in by_topic(partitions).items()
             ],
         )
         answer = await self.to_coordinator(request, version)
@@ -125,7 +123,13 @@ class TransactionalPeer:
         ]
 
     async def produce(
-        self, topic: str, *values: bytes, partition: int = 0, transactional: bool = True, sequence: int | None = None
+        self,
+        topic: str,
+        *values: bytes,
+        partition: int = 0,
+        transactional: bool = True,
+        sequence: int | None = None,
+        version: int | None = None,
     ) -> ErrorCode:
         """Produce to the leader of a partition. It does not add the partition to a transaction of generation 1."""
         key = (topic, partition)
@@ -147,7 +151,9 @@ class TransactionalPeer:
                 )
             ],
         )
-        answer = await self.ask(self.cluster.leader_of(topic, partition), request, 12 if self.generation == 2 else 11)
+        newest = 12 if self.generation == 2 else 11
+        leader = self.cluster.leader_of(topic, partition)
+        answer = await self.ask(leader, request, newest if version is None else version)
         error = ErrorCode.of(answer.responses[0].partition_responses[0].error_code)
         if error is ErrorCode.NONE:
             self.sequences[key] = first + len(values)

@@ -8,8 +8,11 @@ import random
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.producer_state import read_marker
+from aiokafka_lite.embedded.transaction import TransactionState
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
+from aiokafka_lite.protocol.records import split_batches
 from tests.embedded.transactions.conftest import CONFIGS
 from tests.embedded.transactions.producing import STATE, TransactionalPeer
 
@@ -68,6 +71,37 @@ async def test_the_timeout_counts_on_the_next_coordinator_too(producer: Transact
     assert await producer.until_complete() == "CompleteAbort"
 
 
+def hosts(producer: TransactionalPeer) -> list[int]:
+    """The nodes that have the transactional id in memory."""
+    nodes = producer.cluster.nodes.values()
+    return [node.node_id for node in nodes if node.transactions.get(producer.transactional_id) is not None]
+
+
+async def test_only_the_coordinator_hosts_a_transactional_id(producer: TransactionalPeer) -> None:
+    assert hosts(producer) == [await producer.find("id", 1)]
+    await move(producer)
+    moved_to = await producer.find("id", 1)
+    assert hosts(producer) == [moved_to]
+    await producer.cluster.kill(moved_to)
+    assert hosts(producer) == [await producer.find("id", 1)]
+
+
+async def test_markers_have_the_leader_epoch_of_a_coordinator_that_is_elected_again(
+    producer: TransactionalPeer,
+) -> None:
+    """A marker with an older epoch would be fenced by the markers of coordinators in between."""
+    await producer.write("t", b"1")
+    await producer.cluster.move_leader(STATE, producer.state_partition, await producer.find("id", 1))
+    epoch = producer.cluster.state_of(STATE, producer.state_partition).leader_epoch
+    assert epoch == 1
+    assert await producer.commit() is OK
+    await producer.until_complete()
+    _, batch = split_batches((await producer.fetch("t")).records)
+    marker = read_marker(batch)
+    assert marker is not None
+    assert (marker.committed, marker.coordinator_epoch) == (True, epoch)
+
+
 async def test_another_node_is_not_the_coordinator(producer: TransactionalPeer) -> None:
     coordinator = await producer.find("id", 1)
     other = next(node for node in producer.cluster.nodes if node != coordinator)
@@ -80,17 +114,21 @@ async def test_another_node_is_not_the_coordinator(producer: TransactionalPeer) 
 async def test_a_coordinator_that_cannot_replicate_does_not_decide(producer: TransactionalPeer) -> None:
     await producer.write("t", b"1")
     coordinator = await producer.find("id", 1)
+    followers = [node for node in producer.cluster.nodes if node != coordinator]
+    for node in followers:
+        await producer.cluster.freeze(node)
     await producer.cluster.set_isr(STATE, producer.state_partition, [coordinator])
-    for node in producer.cluster.nodes:
-        if node != coordinator:
-            await producer.cluster.freeze(node)
     version = 5 if producer.generation == 2 else 4
     answer = await producer.ask(coordinator, m.EndTxnRequest(committed=True, **producer.identity), version)
-    assert ErrorCode.of(answer.error_code) in (ErrorCode.COORDINATOR_NOT_AVAILABLE, OK)
-    for node in producer.cluster.nodes:
-        if node != coordinator:
-            await producer.cluster.thaw(node)
+    assert ErrorCode.of(answer.error_code) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    transaction = producer.cluster.nodes[coordinator].transactions.get("id")
+    assert transaction is not None
+    assert transaction.state is TransactionState.ONGOING
+    for node in followers:
+        await producer.cluster.thaw(node)
     await producer.cluster.until_in_sync(STATE)
+    assert await producer.commit() is OK
+    assert await producer.until_complete() == "CompleteCommit"
 
 
 async def test_a_leader_that_moves_before_its_marker_gets_it_at_its_new_node(producer: TransactionalPeer) -> None:

@@ -12,7 +12,6 @@ from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.records import split_batches
 from tests.embedded.broker.peer import Peer
 from tests.embedded.transactions.producing import OFFSETS, STATE, TransactionalPeer
-from tests.waiting import until
 
 OK = ErrorCode.NONE
 
@@ -181,6 +180,8 @@ async def test_brokers_before_3_6_do_not_verify_partitions() -> None:
             initialize = m.InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000)
             answer = await producer.ask(1, initialize, 4)
             assert (answer.error_code, answer.producer_epoch) == (0, 0)
+            producer.producer_id, producer.epoch = answer.producer_id, answer.producer_epoch
+            assert await producer.produce("t", b"not added", version=9) is OK
 
 
 async def test_unknown_partitions_add_nothing(first: TransactionalPeer) -> None:
@@ -233,7 +234,7 @@ async def test_the_topic_of_transactions_has_kafkas_settings(first: Transactiona
     assert (len(topic.partitions), len(topic.partitions[0].replicas)) == (3, 3)
     assert topic.config.compacted
     assert topic.config.min_insync_replicas == 2
-    await until(lambda: OFFSETS not in first.cluster.controller.topics)
+    assert OFFSETS not in first.cluster.controller.topics
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
