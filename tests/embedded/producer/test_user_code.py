@@ -1,4 +1,4 @@
-"""Serializers and interceptors of the user's own, on the way of a record."""
+"""Serializers, interceptors, callbacks and partitioners of the user, on the way of a record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiokafka_lite.errors import (
     SerializationError,
     UnknownTopic,
 )
-from aiokafka_lite.producer import IntSerializer, JsonSerializer, Producer, ProducerRecord
+from aiokafka_lite.producer import IntSerializer, JsonSerializer, Producer, ProducerRecord, RoundRobinPartitioner
 from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.types import Header, RecordMetadata
 from tests.embedded.producer.logs import batches_of, producer_of, values_of
@@ -430,3 +430,48 @@ async def test_headers_from_an_iterator_that_raises_fail_their_own_record(cluste
             await producer.send("t", b"v", headers=headers())
         assert (await producer.send("t", b"v")).offset == 0
     assert watching.outcomes == [SerializationError, 0]
+
+
+# Partitioners.
+
+
+async def test_a_partitioner_that_raises_fails_the_record_and_nothing_else(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    await cluster.create_topic("u", 1)
+
+    class Broken(RoundRobinPartitioner):
+        def partition(self, topic: str, key: bytes | None, value: bytes | None, view: Any) -> Any:
+            if value == b"text":
+                return "0"
+            raise ZeroDivisionError("a bug")
+
+    async with producer_of(cluster, partitioner=Broken()) as producer:
+        innocent = producer.send_nowait("u", b"v", partition=0)
+        for _ in ("the topic is not known yet", "and then it is"):
+            with pytest.raises(IllegalStateError, match=r"Broken .*'t'.*ZeroDivisionError") as raised:
+                await producer.send("t", b"v")
+            assert isinstance(raised.value.__cause__, ZeroDivisionError)
+            with pytest.raises(IllegalStateError, match="Broken"):
+                await producer.send("t", b"text")
+        assert (await innocent).offset == 0
+        assert (await producer.send("t", b"v", partition=0)).offset == 0
+        assert producer.metrics().buffered_bytes == 0
+
+
+@pytest.mark.parametrize("batch_size", [100, 16_384])
+async def test_an_error_of_on_new_batch_is_logged_once_and_harms_no_record(
+    cluster: EmbeddedCluster, batch_size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t", 1)
+
+    class Broken(RoundRobinPartitioner):
+        def on_new_batch(self, topic: str, partition: int, size: int, view: Any) -> None:
+            raise ZeroDivisionError("a bug")
+
+    async with producer_of(cluster, partitioner=Broken(), batch_size=batch_size) as producer:
+        await producer.send("t", b"v")
+        deliveries = [producer.send_nowait("t", b"v" * 50) for _ in range(10)]
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 11))
+    assert [line.message for line in caplog.records if line.levelname == "ERROR"] == [
+        "Broken.on_new_batch failed; this error is not logged again"
+    ]
