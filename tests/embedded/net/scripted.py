@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from aiokafka_lite.aio.memory_pipe import memory_pipe
 from aiokafka_lite.aio.service import Component
 from aiokafka_lite.aio.virtual_time import run
+from aiokafka_lite.net.connection import Connection
 from aiokafka_lite.protocol.connection import (
     ParsedRequest,
     RequestHeader,
@@ -28,6 +29,7 @@ from aiokafka_lite.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
 )
 from aiokafka_lite.protocol.schema import Request
@@ -91,6 +93,12 @@ def usual(served: Served, header: RequestHeader, request: Any) -> None:
         served.answer(header, HeartbeatResponse(error_code=0))
     else:
         raise AssertionError(request)
+
+
+def only_versions(served: Served, header: RequestHeader, request: Any) -> None:
+    """Answer ApiVersions, and nothing else."""
+    if isinstance(request, ApiVersionsRequest):
+        usual(served, header, request)
 
 
 class Served(asyncio.Protocol):
@@ -202,3 +210,29 @@ class Older:
             body = frame[4:10] + self.malformed
             frame = len(body).to_bytes(4, "big") + body
         served.transport.write(frame)
+
+
+# The client's side.
+
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def connection_to(peer: Any, *, port: int = 9092, **settings: Any) -> Connection:
+    settings.setdefault("node_id", 2)
+    return Connection("127.0.0.1", port, connector=peer, client_id="tester", **settings)
+
+
+async def open_to(peer: Any, *, port: int = 9092, timeout: float = 10.0, **settings: Any) -> Connection:
+    connection = connection_to(peer, port=port, **settings)
+    await connection.connect(timeout)
+    return connection
+
+
+async def end(connection: Connection) -> None:
+    connection.close()
+    await connection.wait_closed()
+
+
+def ask(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])

@@ -14,11 +14,10 @@ from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import ConnectionLost, KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.net.broker import Broker, Purpose
 from aiokafka_lite.protocol.connection import RequestHeader
-from aiokafka_lite.protocol.messages import ApiVersionsRequest, HeartbeatRequest
+from aiokafka_lite.protocol.messages import ApiVersionsRequest
 from aiokafka_lite.types import Node
-from tests.embedded.net.scripted import Owner, Peer, Served, in_virtual_time, usual
+from tests.embedded.net.scripted import HEARTBEAT, Owner, Peer, Served, in_virtual_time, only_versions, usual
 
-HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 NODE = Node(2, "127.0.0.1", 9092)
 
 
@@ -34,11 +33,6 @@ async def broker_of(peer: Peer, **settings: Any) -> AsyncIterator[Broker]:
             broker.close()
             await broker.wait_closed()
     assert not peer.open
-
-
-def only_versions(served: Served, header: RequestHeader, request: Any) -> None:
-    if isinstance(request, ApiVersionsRequest):
-        usual(served, header, request)
 
 
 @in_virtual_time

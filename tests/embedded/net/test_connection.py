@@ -1,4 +1,4 @@
-"""Opening, pipelining, timeouts, throttling and closing: each request has its response or a typed error."""
+"""Opening and closing a connection, and peers that are not brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.errors import (
     BrokerError,
     ConnectionLost,
@@ -21,51 +20,31 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.net.connection import MAX_BEFORE_READY, Connection
 from aiokafka_lite.net.connector import TcpConnector
-from aiokafka_lite.net.in_flight import LONGEST_THROTTLE
 from aiokafka_lite.protocol.connection import RequestHeader, encode_response
 from aiokafka_lite.protocol.messages import (
     REQUESTS,
     ApiVersionsRequest,
     HeartbeatRequest,
     HeartbeatResponse,
-    MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
 )
 from aiokafka_lite.protocol.state import ConnectionState
 from aiokafka_lite.types import Node, TopicPartition
-from tests.embedded.net.scripted import Older, Peer, Served, all_versions, run_clean, usual
-
-
-def connection_to(peer: Any, *, port: int = 9092, **settings: Any) -> Connection:
-    settings.setdefault("node_id", 2)
-    return Connection("127.0.0.1", port, connector=peer, client_id="tester", **settings)
-
-
-async def open_to(peer: Any, *, port: int = 9092, timeout: float = 10.0, **settings: Any) -> Connection:
-    connection = connection_to(peer, port=port, **settings)
-    await connection.connect(timeout)
-    return connection
-
-
-async def end(connection: Connection) -> None:
-    connection.close()
-    await connection.wait_closed()
-
-
-def ask(name: str) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
-
-
-HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-
-
-def only_versions(served: Served, header: RequestHeader, request: Any) -> None:
-    """Answer ApiVersions, and nothing else."""
-    if isinstance(request, ApiVersionsRequest):
-        usual(served, header, request)
-
+from tests.embedded.net.scripted import (
+    HEARTBEAT,
+    Older,
+    Peer,
+    Served,
+    all_versions,
+    ask,
+    connection_to,
+    end,
+    only_versions,
+    open_to,
+    run_clean,
+    usual,
+)
 
 # Opening.
 
@@ -315,343 +294,6 @@ async def test_a_closed_port_is_named_with_its_cause() -> None:
     with pytest.raises(ConnectionLost, match=f"127.0.0.1:{port}.*refused") as caught:
         await connection.connect(5)
     assert not caught.value.sent
-
-
-# Requests and answers.
-
-
-@pytest.mark.parametrize("segment_size", [None, 1, 3])
-async def test_pipelined_requests_get_their_own_answers(segment_size: int | None) -> None:
-    connection = await open_to(Peer(segment_size=segment_size))
-    promises = [connection.send_nowait(ask(f"t{number}")) for number in range(20)]
-    assert connection.in_flight == 20
-    answers = await asyncio.gather(*promises)
-    assert [answer.cluster_id for answer in answers] == [f"t{number}" for number in range(20)]
-    assert connection.in_flight == 0
-    await end(connection)
-
-
-async def test_open_requests_are_bounded_and_further_ones_wait_in_order() -> None:
-    waiting: list[tuple[RequestHeader, Any]] = []
-
-    def collect(served: Served, header: RequestHeader, request: Any) -> None:
-        if isinstance(request, ApiVersionsRequest):
-            usual(served, header, request)
-        else:
-            waiting.append((header, request))
-
-    peer = Peer(collect)
-    connection = await open_to(peer, max_open_requests=3)
-    answers = [connection.send_nowait(ask(f"t{number}")) for number in range(8)]
-    answers[4].cancel()
-    order = []
-    while any(not answer.done() for answer in answers):
-        await asyncio.sleep(0.01)
-        assert 0 < len(waiting) <= 3
-        header, request = waiting.pop(0)
-        order.append(request.topics[0].name)
-        usual(peer.open[0], header, request)
-        await asyncio.sleep(0.01)
-    assert order == ["t0", "t1", "t2", "t3", "t5", "t6", "t7"]
-    assert [(await answer).cluster_id for number, answer in enumerate(answers) if number != 4] == order
-    again = connection.send_nowait(ask("again"))
-    await asyncio.sleep(0.01)
-    usual(peer.open[0], *waiting.pop())
-    assert (await again).cluster_id == "again"
-    await end(connection)
-
-
-def test_a_request_that_waits_for_its_place_times_out_alone_or_with_the_connection() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(only_versions), max_open_requests=1)
-        first = connection.send_nowait(HEARTBEAT, timeout=60.0)
-        second = connection.send_nowait(HEARTBEAT, timeout=1.0)
-        with pytest.raises(KafkaTimeout, match=r"was not sent .* 1 earlier requests are not answered \(max_open_req"):
-            await second
-        assert not first.done()
-        await end(connection)
-        with pytest.raises(ConnectionLost):
-            await first
-
-    run_clean(main())
-
-
-async def test_responses_in_one_segment_are_split() -> None:
-    glued = bytearray()
-
-    def script(served: Served, header: RequestHeader, request: Any) -> None:
-        if isinstance(request, ApiVersionsRequest):
-            usual(served, header, request)
-            return
-        name = request.topics[0].name
-        glued.extend(encode_response(header, MetadataResponse(brokers=[], cluster_id=name, controller_id=1, topics=[])))
-        if name == "t9":
-            served.transport.write(bytes(glued))
-
-    connection = await open_to(Peer(script))
-    answers = await asyncio.gather(*(connection.send(ask(f"t{number}")) for number in range(10)))
-    assert [answer.cluster_id for answer in answers] == [f"t{number}" for number in range(10)]
-    await end(connection)
-
-
-async def test_a_cancelled_request_does_not_affect_the_others() -> None:
-    connection = await open_to(Peer())
-    first = asyncio.create_task(connection.send(ask("first")))
-    second = asyncio.create_task(connection.send(ask("second")))
-    third = connection.send_nowait(ask("third"))
-    await asyncio.sleep(0)
-    first.cancel()
-    third.cancel()
-    assert (await second).cluster_id == "second"
-    assert (await connection.send(ask("fourth"))).cluster_id == "fourth"
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    await end(connection)
-
-
-async def test_a_callback_gets_its_response_in_the_iteration_of_the_loop_that_reads_it() -> None:
-    glued = bytearray()
-
-    def script(served: Served, header: RequestHeader, request: Any) -> None:
-        if isinstance(request, ApiVersionsRequest):
-            usual(served, header, request)
-            return
-        name = request.topics[0].name
-        glued.extend(encode_response(header, MetadataResponse(brokers=[], cluster_id=name, controller_id=1, topics=[])))
-        if name == "callback":
-            served.transport.write(bytes(glued))
-
-    connection = await open_to(Peer(script))
-    order: list[str] = []
-    promise = connection.send_nowait(ask("promise"))
-    promise.add_done_callback(lambda _: order.append("promise"))
-    connection.send_with_callback(ask("callback"), lambda response: order.append(response.cluster_id))
-    await promise
-    assert order == ["callback", "promise"]
-    await end(connection)
-
-
-async def test_a_callback_gets_the_error_of_its_connection_once() -> None:
-    connection = await open_to(Peer(only_versions))
-    outcomes: list[object] = []
-    connection.send_with_callback(HEARTBEAT, outcomes.append)
-    await end(connection)
-    assert [type(outcome) for outcome in outcomes] == [ConnectionLost]
-    with pytest.raises(ConnectionLost):
-        connection.send_with_callback(HEARTBEAT, outcomes.append)
-    assert len(outcomes) == 1
-
-
-def test_a_callback_whose_request_times_out_is_called_once() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(only_versions))
-        outcomes: list[object] = []
-        connection.send_with_callback(HEARTBEAT, outcomes.append, timeout=5)
-        assert isinstance(await connection.closed, KafkaTimeout)
-        assert [type(outcome) for outcome in outcomes] == [KafkaTimeout]
-
-    run_clean(main())
-
-
-async def test_a_request_that_cannot_be_encoded_does_not_affect_the_others() -> None:
-    connection = await open_to(Peer())
-    before = connection.send_nowait(ask("before"))
-    with pytest.raises((ValueError, UnsupportedVersion)):
-        connection.send_nowait(HeartbeatRequest(group_id="g" * 70000, generation_id=1, member_id="m"), at_most=0)
-    assert (await before).cluster_id == "before"
-    assert (await connection.send(ask("after"))).cluster_id == "after"
-    await end(connection)
-
-
-async def test_a_request_without_a_response_is_written_and_not_in_flight() -> None:
-    peer = Peer(only_versions)
-    connection = await open_to(peer)
-    connection.send_without_response(HEARTBEAT)
-    await connection.drain()
-    await peer.got(2)
-    assert connection.in_flight == 0
-    await end(connection)
-
-
-async def test_bytes_written_before_close_still_leave() -> None:
-    peer = Peer(only_versions)
-    async with peer.listening() as port:
-        connection = await open_to(TcpConnector(), port=port)
-        for _ in range(100):
-            connection.send_without_response(HEARTBEAT)
-        await end(connection)
-        await peer.got(101)
-
-
-# Deadlines.
-
-
-def test_a_request_that_times_out_closes_the_connection() -> None:
-    async def main() -> float:
-        connection = await open_to(Peer(only_versions))
-        late = connection.send_nowait(HEARTBEAT, timeout=1.5)
-        patient = connection.send_nowait(ask("t"), timeout=60)
-        with pytest.raises(KafkaTimeout, match=r"broker 2 \(127.0.0.1:9092\) did not answer Heartbeat within 1.5 s"):
-            await late
-        with pytest.raises(ConnectionLost) as caught:
-            await patient
-        assert caught.value.sent
-        assert isinstance(caught.value.__cause__, KafkaTimeout)
-        assert connection.state is ConnectionState.CLOSED
-        assert isinstance(connection.closed.result(), KafkaTimeout)
-        await connection.wait_closed()
-        return asyncio.get_running_loop().time()
-
-    assert run_clean(main()) == pytest.approx(1.5, abs=0.01)
-
-
-def test_deadlines_are_kept_in_any_order() -> None:
-    async def main() -> float:
-        connection = await open_to(Peer(only_versions))
-        promises = [connection.send_nowait(HEARTBEAT, timeout=seconds) for seconds in (30, 10, 20)]
-        results = await asyncio.gather(*promises, return_exceptions=True)
-        assert [type(result) for result in results] == [ConnectionLost, KafkaTimeout, ConnectionLost]
-        return asyncio.get_running_loop().time()
-
-    assert run_clean(main()) == pytest.approx(10, abs=0.01)
-
-
-def test_a_cancelled_request_times_out_too() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(only_versions))
-        promise = connection.send_nowait(HEARTBEAT, timeout=5)
-        promise.cancel()
-        assert isinstance(await connection.closed, KafkaTimeout)
-
-    run_clean(main())
-
-
-def test_answered_requests_never_time_out() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer())
-        for _ in range(100):
-            await connection.send(HEARTBEAT, timeout=2)
-            await asyncio.sleep(1.7)
-        assert connection.ready
-        await end(connection)
-
-    run_clean(main())
-
-
-def test_a_blocked_loop_does_not_make_answers_late() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer())
-        promise = connection.send_nowait(HEARTBEAT, timeout=1)
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        loop.now += 5  # as if code of the user had held the loop up
-        assert (await promise).error_code == 0
-        await end(connection)
-
-    run_clean(main())
-
-
-def test_unanswered_requests_time_out_after_a_blocked_loop_too() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(only_versions))
-        promise = connection.send_nowait(HEARTBEAT, timeout=1)
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        loop.now += 5
-        with pytest.raises(KafkaTimeout):
-            await promise
-        assert loop.time() <= 6.1
-
-    run_clean(main())
-
-
-# Throttling.
-
-
-def throttling(served: Served, header: RequestHeader, request: Any) -> None:
-    if isinstance(request, HeartbeatRequest):
-        throttle = 5000 if request.generation_id == 1 else 0
-        served.answer(header, HeartbeatResponse(error_code=0, throttle_time_ms=throttle))
-    else:
-        usual(served, header, request)
-
-
-def test_a_throttled_client_holds_back_its_requests() -> None:
-    async def main() -> None:
-        peer = Peer(throttling)
-        connection = await open_to(peer)
-        loop = asyncio.get_running_loop()
-        await connection.send(HEARTBEAT)
-        muted_at = loop.time()
-        assert connection.throttled_until == pytest.approx(muted_at + 5)
-        promises = [connection.send_nowait(ask(f"t{number}")) for number in range(3)]
-        await asyncio.sleep(4.9)
-        assert len(peer.requests) == 2
-        assert connection.in_flight == 3
-        answers = await asyncio.gather(*promises)
-        assert [answer.cluster_id for answer in answers] == ["t0", "t1", "t2"]
-        assert loop.time() == pytest.approx(muted_at + 5)
-        await end(connection)
-
-    run_clean(main())
-
-
-def test_a_broken_throttle_time_does_not_stop_the_connection_for_weeks() -> None:
-    def script(served: Served, header: RequestHeader, request: Any) -> None:
-        if isinstance(request, HeartbeatRequest):
-            served.answer(header, HeartbeatResponse(error_code=0, throttle_time_ms=2**31 - 1))
-        else:
-            usual(served, header, request)
-
-    async def main() -> None:
-        connection = await open_to(Peer(script))
-        await connection.send(HEARTBEAT)
-        assert (await connection.send(ask("orders"), timeout=100.0)).cluster_id == "orders"
-        assert asyncio.get_running_loop().time() == pytest.approx(LONGEST_THROTTLE)
-        await end(connection)
-
-    run_clean(main())
-
-
-def test_in_old_versions_the_broker_itself_throttles() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(throttling))
-        await connection.send(HEARTBEAT, at_most=1)
-        assert not connection.throttled_until
-        await end(connection)
-
-    run_clean(main())
-
-
-def test_a_request_held_back_for_its_whole_timeout_fails_alone() -> None:
-    async def main() -> None:
-        peer = Peer(throttling)
-        connection = await open_to(peer)
-        await connection.send(HEARTBEAT)
-        late = connection.send_nowait(ask("late"), timeout=2)
-        patient = connection.send_nowait(ask("patient"), timeout=30)
-        with pytest.raises(KafkaTimeout, match="throttles"):
-            await late
-        assert (await patient).cluster_id == "patient"
-        assert connection.ready
-        assert len(peer.requests) == 3
-        await end(connection)
-
-    run_clean(main())
-
-
-def test_requests_held_back_when_the_connection_ends_were_not_sent() -> None:
-    async def main() -> None:
-        peer = Peer(throttling)
-        connection = await open_to(peer)
-        await connection.send(HEARTBEAT)
-        held = connection.send_nowait(ask("t"))
-        peer.open[0].transport.abort()
-        with pytest.raises(ConnectionLost) as caught:
-            await held
-        assert not caught.value.sent
-
-    run_clean(main())
 
 
 # Ends.

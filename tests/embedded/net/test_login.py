@@ -32,7 +32,6 @@ from aiokafka_lite.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -41,7 +40,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.state import ConnectionState
 from aiokafka_lite.types import Node
-from tests.embedded.net.scripted import Owner, Peer, Served, in_virtual_time, usual
+from tests.embedded.net.scripted import Owner, Peer, Served, ask, end, in_virtual_time, usual
 
 PASSWORD = "hunter2"
 PLAIN = b"\0alice\0hunter2"
@@ -108,15 +107,6 @@ async def open_to(peer: Peer, login: Login | None = None, **settings: Any) -> Co
     connection = connection_to(peer, login, **settings)
     await connection.connect(10.0)
     return connection
-
-
-async def end(connection: Connection) -> None:
-    connection.close()
-    await connection.wait_closed()
-
-
-def ask(name: str) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
 
 
 # Opening.

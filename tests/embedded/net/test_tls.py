@@ -18,11 +18,10 @@ from aiokafka_lite.protocol.connection import RequestHeader
 from aiokafka_lite.protocol.framing import WrongProtocol
 from aiokafka_lite.protocol.messages import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
 )
-from tests.embedded.net.scripted import Peer, Served, usual
+from tests.embedded.net.scripted import Peer, Served, ask, usual
 from tests.waiting import DEADLINE
 
 LARGE = 20 * 1024 * 1024
@@ -106,10 +105,6 @@ async def failure(port: int, context: ssl.SSLContext, *, host: str = "localhost"
         await connection.connect(timeout)
     await connection.wait_closed()
     return failed.value
-
-
-def ask(name: str) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
 
 
 async def test_large_responses_arrive_complete_and_in_order(contexts: Contexts) -> None:
