@@ -103,8 +103,10 @@ class ManyAcceptor:
                 of_each = headers if common is None else common
                 piece = await self._accept_singly(topic, values, keys, of_each, partition, timestamp)
             pieces.append(piece)
-            size = sum(len(value) for value in values if isinstance(value, bytes | str))
-            most = SINGLE_RECORDS if isinstance(piece, SinglePiece) else MOST_RECORDS
+            if isinstance(piece, ListPiece):
+                most, size = MOST_RECORDS, sum(piece.value_sizes)
+            else:
+                most, size = SINGLE_RECORDS, sum(len(value) for value in values if isinstance(value, (bytes, str)))
             count = max(1, min(most, self._piece_bytes // (size // len(values) + RECORD_OVERHEAD)))
             await asyncio.sleep(0)  # other tasks run, and the records so far are sent
 

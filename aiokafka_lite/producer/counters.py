@@ -9,16 +9,6 @@ class Counters:
     The accumulator counts pending records that fail, because ``Settlement`` never sees them as a batch.
     """
 
-    __slots__ = (
-        "batches_sent",
-        "bytes_sent",
-        "records_delivered",
-        "records_failed",
-        "records_sent",
-        "requests_sent",
-        "retries",
-    )
-
     def __init__(self) -> None:
         self.requests_sent = 0
         self.batches_sent = 0

@@ -118,7 +118,7 @@ class PartitionBatches:
         """Add records from ``start`` up to ``stop`` to one batch, as many as it takes: ``batch``, ``index``, ``count``.
 
         ``index`` is the place of the first one. ``batch`` is None if the open batch took none; it is sealed then.
-        ``charges`` is as in ``Accumulator.append_lists``.
+        ``charges`` is as in ``BulkAppender.append_lists``.
         """
         batch = self.open
         if batch is None:

@@ -73,7 +73,6 @@ class Pipeline:
         self._id_requested = asyncio.Event()
         self._timers = Timers(self._crash)
         self.counters = Counters()
-        self.transactions: Transactions | None = None
         self.ids = self._make_ids(config)
         budget = ByteBudget(config.buffer_memory)
         batches = BatchFactory(config)
@@ -130,29 +129,32 @@ class Pipeline:
         self.arrow_acceptor = ArrowAcceptor(
             self.accumulator, appender, self.room, batches, config, clock, service, self.acceptor
         )
-
-        if isinstance(self.ids, TransactionalIds):
-            from .transactions import Transactions  # most producers have no use for the modules of transactions
-
-            self.transactions = Transactions(
-                client,
-                config,
-                self.ids,
-                settlement=self.settlement,
-                accumulator=self.accumulator,
-                dispatcher=self._dispatcher,
-                senders=self.senders,
-                failures=failures,
-                timers=self._timers,
-                service=service,
-                flush=self.flush,
-                spawn=self._spawn,
-            )
+        self.transactions = self._make_transactions(config)
 
     def _make_ids(self, config: ProducerConfig) -> ProducerIds | None:
         if config.transactional_id is not None:
             return TransactionalIds(self._request_partitions)
         return ProducerIds(self._id_requested.set) if config.idempotence else None
+
+    def _make_transactions(self, config: ProducerConfig) -> Transactions | None:
+        if not isinstance(self.ids, TransactionalIds):
+            return None
+        from .transactions import Transactions  # most producers have no use for the modules of transactions
+
+        return Transactions(
+            self._client,
+            config,
+            self.ids,
+            settlement=self.settlement,
+            accumulator=self.accumulator,
+            dispatcher=self._dispatcher,
+            senders=self.senders,
+            failures=self._failures,
+            timers=self._timers,
+            service=self._service,
+            flush=self.flush,
+            spawn=self._spawn,
+        )
 
     def _request_partitions(self) -> None:
         assert self.transactions is not None

@@ -71,17 +71,18 @@ class SinglePiece(Piece):
 class ListPiece(Piece):
     """Records that were accepted as lists: the runs of each partition.
 
-    ``order`` has the place of each record of the runs in the call; None if they are in order.
+    ``value_sizes`` and ``key_sizes`` are in bytes, in the order of the runs. ``order`` has the place of each record of
+    the runs in the call; None if they are in order.
     """
 
-    __slots__ = ("_key_sizes", "_order", "_timestamp", "_value_sizes", "runs")
+    __slots__ = ("_key_sizes", "_order", "_timestamp", "runs", "value_sizes")
 
     def __init__(
         self, timestamp: int, value_sizes: list[int], key_sizes: list[int] | None, order: list[int] | None
     ) -> None:
         self.runs: list[Run] = []
         self._timestamp = timestamp
-        self._value_sizes = value_sizes
+        self.value_sizes = value_sizes
         self._key_sizes = key_sizes
         self._order = order
 
@@ -106,7 +107,7 @@ class ListPiece(Piece):
                     continue
                 if self._key_sizes is not None:
                     key_size = self._key_sizes[len(made)]
-                made.append(metadata_of(result, number, self._timestamp, key_size, self._value_sizes[len(made)]))
+                made.append(metadata_of(result, number, self._timestamp, key_size, self.value_sizes[len(made)]))
         if self._order is None:
             return made
         placed: list[Outcome] = made.copy()

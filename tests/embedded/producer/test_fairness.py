@@ -6,6 +6,7 @@ import asyncio
 
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.protocol.messages import ProduceRequest
+from aiokafka_lite.types import RecordMetadata
 from tests.embedded.producer.logs import producer_of
 
 
@@ -43,3 +44,25 @@ async def test_senders_that_wait_for_room_take_turns(cluster: EmbeddedCluster) -
         assert producer.metrics().buffered_bytes <= 20_000
     assert min(sent) > 50
     assert max(sent) - min(sent) <= 5  # the first task fills the buffer once before any other task runs
+
+
+async def test_a_callback_that_sends_again_does_not_delay_a_partition_that_waits_for_a_request(
+    cluster: EmbeddedCluster,
+) -> None:
+    """The callback runs when the answer has freed the connection, before the waiting sender's task continues."""
+    await cluster.create_topic("t", 2, assignments=[[1], [1]])
+    async with producer_of(cluster, max_in_flight_requests_per_connection=1) as producer:
+        for _ in range(3):
+            await producer.send("t", b"lone", partition=0)
+        again = 0
+
+        def send_again(metadata: RecordMetadata, error: Exception | None) -> None:
+            nonlocal again
+            if not waiting.done() and again < 100:
+                again += 1
+                producer.send_nowait("t", b"again", partition=0).report(send_again)
+
+        producer.send_nowait("t", b"first", partition=0).report(send_again)
+        waiting = producer.send_nowait("t", b"waiting", partition=1)
+        await waiting
+        assert again <= 2

@@ -158,6 +158,23 @@ async def test_the_number_of_requests_in_flight_is_bounded(cluster: EmbeddedClus
     assert most == 3
 
 
+async def test_the_number_of_requests_in_flight_is_bounded_over_all_partitions_of_a_broker(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("t", 10, assignments=[[1]] * 10)
+    in_flight: list[int] = []
+    async with producer_of(cluster, max_in_flight_requests_per_connection=3) as producer:
+        await producer.send("t", b"hello")
+        with cluster.on(ProduceRequest, times=None).delay(1.0):
+            deliveries = []
+            for number in range(10):  # each in an iteration of the loop of its own
+                deliveries.append(producer.send_nowait("t", b"v", partition=number))
+                await asyncio.sleep(0.01)
+                in_flight.append(producer.metrics().requests_in_flight)
+            await asyncio.gather(*deliveries)
+    assert in_flight == [1, 2, 3, 3, 3, 3, 3, 3, 3, 3]
+
+
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 async def test_order_is_kept_with_all_acks(cluster: EmbeddedCluster, acks: Any) -> None:
     await cluster.create_topic("t", 3)
