@@ -13,7 +13,7 @@ import re
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,8 +91,6 @@ def case(part: str, title: str, **settings: Any) -> Callable[[Run], Run]:
     return add
 
 
-# Reaching a cluster.
-
 REACHING = "Reaching the cluster"
 
 
@@ -158,8 +156,6 @@ async def frozen(cluster: EmbeddedCluster, servers: str) -> None:
         await admin.topics.list(timeout=5.0)
 
 
-# Settings.
-
 SETTINGS = "Settings"
 
 
@@ -186,8 +182,6 @@ async def idempotence(cluster: EmbeddedCluster, servers: str) -> None:
     """Idempotence requires acknowledgements of all in-sync replicas. By default, it is on exactly if `acks="all"`."""
     Producer(servers, acks=1, idempotence=True)
 
-
-# Topics.
 
 TOPICS = "Topics"
 
@@ -217,8 +211,6 @@ async def topic_authorization(cluster: EmbeddedCluster, servers: str) -> None:
     async with Producer(servers) as producer:
         await producer.send("orders", b"two coffees")
 
-
-# Writing.
 
 WRITING = "Writing"
 
@@ -309,8 +301,6 @@ async def no_snappy(cluster: EmbeddedCluster, servers: str) -> None:
         Producer(servers, compression="snappy")
 
 
-# Reading.
-
 READING = "Reading"
 
 
@@ -377,8 +367,6 @@ async def corrupt(cluster: EmbeddedCluster, servers: str) -> None:
         await anext(consumer)
 
 
-# Groups.
-
 GROUPS = "Groups"
 
 
@@ -414,8 +402,6 @@ async def commit_refused(cluster: EmbeddedCluster, servers: str) -> None:
         result = await consumer.commit({TopicPartition("orders", 7): OffsetAndMetadata(1)})
         result.raise_for_refused()
 
-
-# Lifetime.
 
 LIFETIME = "Starting, closing, event loops"
 
@@ -460,18 +446,14 @@ async def wrong_loop(cluster: EmbeddedCluster, servers: str) -> None:
 # Helpers of the cases.
 
 
-@asynccontextmanager
-async def http_server_on_a_port() -> AsyncIterator[str]:
+def http_server_on_a_port() -> AbstractAsyncContextManager[str]:
     """A web server that responds "bad request"."""
-    async with answering(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n") as address:
-        yield address
+    return answering(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 
 
-@asynccontextmanager
-async def tls_server_on_a_port() -> AsyncIterator[str]:
+def tls_server_on_a_port() -> AbstractAsyncContextManager[str]:
     """A TLS listener that responds with an alert."""
-    async with answering(bytes.fromhex("15030300020246")) as address:
-        yield address
+    return answering(bytes.fromhex("15030300020246"))
 
 
 @asynccontextmanager
