@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aiokafka_lite.protocol
@@ -89,6 +90,14 @@ def spans_of(build: Build, data: bytes) -> Outcome:
     )
 
 
+def decoded(build: Build, body: bytes, count: int, base_timestamp: int = 0, first_delta: int = 0) -> Outcome:
+    def decode() -> object:
+        made, end = build.records.decode_records(body, 0, count, 5, base_timestamp, None, first_delta)
+        return made.offsets, made.timestamps, made.keys, made.values, made.headers, end
+
+    return outcome(decode)
+
+
 def damaged(data: bytes, damages: list[tuple[int, int]]) -> bytes:
     changed = bytearray(data)
     for position, value in damages:
@@ -131,19 +140,44 @@ def test_both_builds_have_the_same_error_for_damaged_and_short_batches(
 
 
 @given(st.binary(max_size=120), st.integers(0, 3))
+@example(bytes((13, 0, 0, 0, 1, 1, 0)), 1)  # a negative length of the record
+@example(bytes((36, 0, 0, 0, 1, 1, 2, 0, 20)), 1)  # a header's value that ends after the data
 def test_both_builds_read_the_same_from_any_bytes(body: bytes, count: int) -> None:
     def decode(build: Build) -> list[Outcome]:
-        def columns() -> object:
-            made, end = build.records.decode_records(body, 0, count, 5, (1 << 62) - 1)
-            return made.offsets, made.timestamps, made.keys, made.values, made.headers, end
-
         return [
-            outcome(columns),
+            decoded(build, body, count, (1 << 62) - 1),
             outcome(lambda: build.varint.read_raw_varint(body, 0)),
             outcome(lambda: build.varint.read_raw_varlong(body, 0)),
         ]
 
     assert decode(THIS) == decode(plain())
+
+
+@given(st.lists(st.integers(-70, 9000), min_size=1, max_size=4), st.integers(0, 2))
+@example([0, 0], 0)  # repeated
+@example([1, 0], 0)  # lower
+@example([0, -1], 0)
+@example([0, 2], 0)  # a gap, as compaction leaves it
+@example([0], 1)
+def test_both_builds_accept_the_same_offset_deltas(deltas: list[int], first_delta: int) -> None:
+    body = bytes(records.encode_records(0, deltas, [None] * len(deltas), [None] * len(deltas), offset_deltas=deltas))
+    found = decoded(THIS, body, len(deltas), first_delta=first_delta)
+    assert found == decoded(plain(), body, len(deltas), first_delta=first_delta)
+    increasing = all(low < high for low, high in pairwise([first_delta - 1, *deltas]))
+    assert found[0] == ("returned" if increasing else "CorruptRecord")
+
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(INT64, INT64)
+@example((1 << 63) - 1, 1)
+@example(-(1 << 63), -1)
+def test_both_builds_accept_timestamps_of_64_bits(base: int, delta: int) -> None:
+    body = bytes(records.encode_records(0, [delta], [None], [None]))
+    found = decoded(THIS, body, 1, base)
+    assert found == decoded(plain(), body, 1, base)
+    assert found[0] == ("returned" if -(1 << 63) <= base + delta < 1 << 63 else "CorruptRecord")
 
 
 @given(st.binary(max_size=100) | st.binary(min_size=250, max_size=300))
