@@ -37,7 +37,7 @@ def api_versions(scenario: Scenario) -> None:
 def elect_leaders(scenario: Scenario) -> None:
     random = scenario.random
     topic = scenario.topic()
-    indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
+    indexes = scenario.some_partitions(topic, 2)
     wanted = [m.ElectLeadersTopic(topic=topic, partitions=indexes)]
     kind = random.choice([0, 0, 1])
     scenario.add(
@@ -51,7 +51,7 @@ def elect_leaders(scenario: Scenario) -> None:
 def reassignments(scenario: Scenario) -> None:
     random = scenario.random
     topic = scenario.topic()
-    indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
+    indexes = scenario.some_partitions(topic, 2)
     if random.random() < 0.5:
         listed = random.choice([None, [m.ListPartitionReassignmentsTopic(name=topic, partition_indexes=indexes)], []])
         scenario.add(
@@ -79,7 +79,7 @@ def reassignments(scenario: Scenario) -> None:
 
 def describe_log_dirs(scenario: Scenario) -> None:
     topic = scenario.topic()
-    indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
+    indexes = scenario.some_partitions(topic, 2)
     wanted = [m.DescribableLogDirTopic(topic=topic, partitions=indexes)]
     scenario.add(m.DescribeLogDirsRequest, lambda side, _: m.DescribeLogDirsRequest(topics=wanted))
 

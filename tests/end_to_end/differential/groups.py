@@ -120,7 +120,7 @@ def _commit_topics(scenario: Scenario, texts: list[str | None]) -> list[tuple[st
         topic = scenario.topic()
         topics[topic] = [
             (index, random.choice([0, 1, 5, -1, -2, 10**12]), random.choice([-1, 0, 3]), random.choice(texts))
-            for index in sorted({scenario.partition(topic) for _ in range(scenario.several(3))})
+            for index in scenario.some_partitions(topic, 3)
         ]
     return list(topics.items())
 
@@ -172,7 +172,7 @@ def offset_fetch(scenario: Scenario, group: str) -> None:
     wanted = []
     for _ in range(scenario.several(2)):
         topic = scenario.topic()
-        wanted.append((topic, sorted({scenario.partition(topic) for _ in range(scenario.several(2))})))
+        wanted.append((topic, scenario.some_partitions(topic, 2)))
     everything = random.random() < 0.3
     stable = random.random() < 0.3
 
@@ -203,10 +203,7 @@ def offset_fetch(scenario: Scenario, group: str) -> None:
 def offset_delete(scenario: Scenario, group: str) -> None:
     name = _group_name(scenario, group)
     topic = scenario.topic()
-    parts = [
-        m.OffsetDeleteRequestPartition(partition_index=index)
-        for index in sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
-    ]
+    parts = [m.OffsetDeleteRequestPartition(partition_index=index) for index in scenario.some_partitions(topic, 2)]
     topics = [m.OffsetDeleteRequestTopic(name=topic, partitions=parts)]
     scenario.add(m.OffsetDeleteRequest, lambda side, _: m.OffsetDeleteRequest(group_id=name, topics=topics))
 

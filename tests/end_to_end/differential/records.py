@@ -108,7 +108,7 @@ def fetch(scenario: Scenario) -> None:
     for _ in range(random.choice([0, 1, 1, 1, 2, 3])):
         topic = scenario.topic()
         if topic not in dict(wanted):
-            indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(3))})
+            indexes = scenario.some_partitions(topic, 3)
             wanted.append((topic, [_fetch_partition(random, index) for index in indexes]))
     parameters: dict[str, Any] = {
         "max_wait_ms": random.choice([0, 0, 0, 5]),
@@ -246,7 +246,7 @@ def offset_for_leader_epoch(scenario: Scenario) -> None:
         m.OffsetForLeaderEpochRequestPartition(
             partition=index, current_leader_epoch=random.choice(_EPOCHS), leader_epoch=random.choice([-1, 0, 0, 1, 7])
         )
-        for index in sorted({scenario.partition(topic) for _ in range(scenario.several(3))})
+        for index in scenario.some_partitions(topic, 3)
     ]
     wanted = [m.OffsetForLeaderEpochRequestTopic(topic=topic, partitions=parts)]
     replica = random.choice([-1, -2])
@@ -275,7 +275,7 @@ def init_producer_id(scenario: Scenario) -> None:
 
 def describe_producers(scenario: Scenario) -> None:
     topic = scenario.topic()
-    indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(3))})
+    indexes = scenario.some_partitions(topic, 3)
     wanted = [m.DescribeProducersTopic(name=topic, partition_indexes=indexes)]
     scenario.add(m.DescribeProducersRequest, lambda side, _: m.DescribeProducersRequest(topics=wanted))
 
@@ -285,7 +285,7 @@ def delete_records(scenario: Scenario) -> None:
     topic = scenario.topic()
     parts = [
         m.DeleteRecordsPartition(partition_index=index, offset=random.choice([0, 1, 2, 3, 5, -1, -2, 10**9]))
-        for index in sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
+        for index in scenario.some_partitions(topic, 2)
     ]
     wanted = [m.DeleteRecordsTopic(name=topic, partitions=parts)]
     scenario.add(m.DeleteRecordsRequest, lambda side, _: m.DeleteRecordsRequest(topics=wanted, timeout_ms=1000))

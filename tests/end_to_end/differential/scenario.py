@@ -82,6 +82,9 @@ class Scenario:
         indexes: list[int] = [*range(count), *range(count), *range(count), count, -1, 1000]
         return self.random.choice(indexes)
 
+    def some_partitions(self, topic: str, most: int) -> list[int]:
+        return sorted({self.partition(topic) for _ in range(self.several(most))})
+
     def several(self, most: int) -> int:
         return self.random.randint(1, most)
 
