@@ -48,7 +48,11 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda each: each.seek(FIRST, "1"), TypeError, f"offset must be {WHOLE} >= 0, got '1'"),
     (lambda each: each.seek(FIRST, True), TypeError, f"offset must be {WHOLE} >= 0, got True"),
     (lambda each: each.seek(FIRST, -1), ValueError, f"offset must be {WHOLE} >= 0, got -1"),
-    (lambda each: each.seek(FIRST, 2**63), ValueError, "<= 9223372036854775807, got 9223372036854775808"),
+    (
+        lambda each: each.seek(FIRST, 2**63),
+        ValueError,
+        f"offset must be {WHOLE} >= 0 and <= 9223372036854775807, got 9223372036854775808",
+    ),
     (lambda each: each.mark("x"), TypeError, "record must be a Record, as reads return them, got 'x'"),
     (lambda each: each.mark(metadata="x"), ValueError, "metadata='x' needs a record: call mark(record, metadata)"),
     (lambda each: each.mark(FIRST), TypeError, "record must be a Record, as reads return them, got TopicPartition"),

@@ -77,7 +77,7 @@ async def test_the_file_may_set_strategies_and_the_group(tmp_path: Path) -> None
     assert connection.group(None) == "of-file"
     assert connection.group("given") == "given"
     consumer = connection.consumer("of-file", topics=["orders"])
-    assert consumer.membership is not None
+    assert consumer._core.require_group().config.group_id == "of-file"
 
 
 async def test_the_producer_refuses_an_unknown_codec() -> None:

@@ -31,43 +31,41 @@ def encoded(message: Message, version: int) -> bytes:
 
 
 @each_message
-@given(data=st.data())
-@settings(max_examples=12, deadline=None, suppress_health_check=QUIET)
-def test_an_encoded_message_decodes_to_itself(cls: type[Any], data: st.DataObject) -> None:
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None, suppress_health_check=QUIET)
+def test_a_message_decodes_to_itself_and_corrupted_bytes_to_a_message_or_a_protocol_error(
+    cls: type[Any], data: st.DataObject, seed: int
+) -> None:
+    """One test, because to draw a message costs more than to encode and decode it."""
     message, version = data.draw(messages_in_some_version(cls))
-    wire = encoded(message, version)
+    wire, random = encoded(message, version), Random(seed)
+    _decodes_to_itself(message, version, wire)
+    _surroundings_do_not_matter(message, version, wire, random)
+    for _ in range(2):
+        _gives_a_message_or_a_protocol_error(cls, version, corrupted(random, bytearray(wire)))
+
+
+def _decodes_to_itself(message: Any, version: int, wire: bytes) -> None:
     for carrier in (wire, bytearray(wire), memoryview(wire)):
-        decoded, end = decode_message(cls, version, carrier)
+        decoded, end = decode_message(type(message), version, carrier)
         assert (decoded, end) == (message, len(wire))
     assert encoded(decoded, version) == wire
 
 
-@each_message
-@given(data=st.data())
-@settings(max_examples=4, deadline=None, suppress_health_check=QUIET)
-def test_bytes_before_and_after_a_message_do_not_matter(cls: type[Any], data: st.DataObject) -> None:
-    message, version = data.draw(messages_in_some_version(cls))
-    wire = encoded(message, version)
-    before, after = data.draw(st.binary(max_size=9)), data.draw(st.binary(max_size=9))
-    assert decode_message(cls, version, before + wire + after, len(before)) == (message, len(before) + len(wire))
+def _surroundings_do_not_matter(message: Any, version: int, wire: bytes, random: Random) -> None:
+    before, after = random.randbytes(random.randint(0, 9)), random.randbytes(random.randint(0, 9))
+    found = decode_message(type(message), version, before + wire + after, len(before))
+    assert found == (message, len(before) + len(wire))
 
 
-@each_message
-@given(data=st.data(), seed=st.integers(0, 2**32))
-@settings(max_examples=8, deadline=None, suppress_health_check=QUIET)
-def test_corrupted_bytes_give_a_message_or_a_protocol_error(cls: type[Any], data: st.DataObject, seed: int) -> None:
-    """To draw each corruption from Hypothesis would cost ten times as much as to decode the result."""
-    message, version = data.draw(messages_in_some_version(cls))
-    wire, random = encoded(message, version), Random(seed)
-    for _ in range(8):
-        corrupt = corrupted(random, bytearray(wire))
-        try:
-            decoded, end = decode_message(cls, version, corrupt)
-        except ProtocolError:
-            continue
-        assert end <= len(corrupt)
-        again = encoded(decoded, version)
-        assert decode_message(cls, version, again)[0] == decoded
+def _gives_a_message_or_a_protocol_error(cls: type[Any], version: int, wire: bytes) -> None:
+    try:
+        decoded, end = decode_message(cls, version, wire)
+    except ProtocolError:
+        return
+    assert end <= len(wire)
+    again = encoded(decoded, version)
+    assert decode_message(cls, version, again)[0] == decoded
 
 
 def corrupted(random: Random, wire: bytearray) -> bytes:

@@ -42,7 +42,7 @@ from tests.cases import for_each
 from .strategies import MESSAGES, struct_in, versions_of
 
 SETTINGS = settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 RECORDS = bytes(range(61))
 
