@@ -23,6 +23,7 @@ else:
     def mypyc_attr(**attributes: object) -> Callable[[T], T]:
         return lambda decorated: decorated
 
+
 SHARED_LIBRARY = "compiled__mypyc"
 """The extension module that has the code of all compiled modules."""
 

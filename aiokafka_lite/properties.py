@@ -312,21 +312,51 @@ _INSTEAD = {
 }
 """Properties of Java's client that do not exist here, and what to do instead."""
 
-_WITHOUT_EFFECT = frozenset((
-    "auto.include.jmx.reporter", "client.dns.lookup", "compression.gzip.level", "compression.level",
-    "compression.lz4.level", "compression.zstd.level", "enable.metrics.push", "exclude.internal.topics",
-    "group.protocol", "group.remote.assignor", "max.poll.records", "metadata.max.idle.ms",
-    "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters",
-    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
-    "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "partitioner.class",
-    "partitioner.ignore.keys", "receive.buffer.bytes", "sasl.login.connect.timeout.ms",
-    "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
-    "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
-    "sasl.login.retry.backoff.ms", "security.providers", "send.buffer.bytes",
-    "socket.connection.setup.timeout.max.ms", "ssl.cipher.suites", "ssl.enabled.protocols",
-    "ssl.keymanager.algorithm", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation",
-    "ssl.trustmanager.algorithm",
-))
+_WITHOUT_EFFECT = frozenset(
+    (
+        "auto.include.jmx.reporter",
+        "client.dns.lookup",
+        "compression.gzip.level",
+        "compression.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "group.protocol",
+        "group.remote.assignor",
+        "max.poll.records",
+        "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "receive.buffer.bytes",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "security.providers",
+        "send.buffer.bytes",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    )
+)
 """Properties of Java's clients that a program may leave out here: the same records are read and written without them.
 
 The clients refuse them. A Spark query, which moves over with all its options, drops them with a warning.

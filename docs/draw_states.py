@@ -88,6 +88,13 @@ MACHINES = [
         "One broker. Tests change its state to see the reaction of clients.",
     ),
     Machine(
+        "Login at the embedded cluster",
+        "aiokafka_lite.embedded.authentication",
+        "TRANSITIONS",
+        "CONNECTED",
+        "The login of one connection at a broker. A refused login closes the connection in every state.",
+    ),
+    Machine(
         "Group of the embedded cluster",
         "aiokafka_lite.embedded.group",
         "TRANSITIONS",

@@ -157,9 +157,7 @@ class Service:
         """
         check_timeout(timeout)
         if self._state is not ServiceState.NEW:
-            raise IllegalStateError(
-                f"{self!r} cannot be started: it is {self._state.name}; create a new one"
-            )
+            raise IllegalStateError(f"{self!r} cannot be started: it is {self._state.name}; create a new one")
         self._is_attached = is_attached
         self.start_timeout = timeout
         self._loop = asyncio.get_running_loop()

@@ -168,9 +168,7 @@ class Buffer:
                 batch, aborted = self._unpacked = self._pop()
                 # ``start`` is passed, because the batch may begin before the position: after a seek, or because it was
                 # packed.
-                self._rest = decode(
-                    self._partition, batch, aborted, self.start, check_crc=check_crc, max_size=max_size
-                )
+                self._rest = decode(self._partition, batch, aborted, self.start, check_crc=check_crc, max_size=max_size)
             self.chunk = next(self._rest, None)
             if self.chunk is not None:
                 return self.chunk

@@ -67,9 +67,7 @@ class CommitOnlyGroup(GroupSide):
 
         self.subscription.change(waiting, begin)
 
-    async def _committed(
-        self, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    async def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         outages = self._client.outages
         while True:
             try:

@@ -40,8 +40,10 @@ class ConsumerCore(ReadingCore):
         make_group: MakeGroupSide | None,
     ) -> None:
         super().__init__(service, options, topics if make_group is None and isinstance(topics, tuple) else ())
-        self.group = None if make_group is None else make_group(
-            self.client, self.subscription, self.positions, self.on_callback_error
+        self.group = (
+            None
+            if make_group is None
+            else make_group(self.client, self.subscription, self.positions, self.on_callback_error)
         )
         self.reader = Reader(
             self.subscription,

@@ -208,9 +208,7 @@ class GroupCore(ReadingCore):
 
     async def _begin_session(self, owned: frozenset[TopicPartition]) -> None:
         readers = [
-            ClaimReader(
-                each, self.subscription, self.options.consumer, self._backoff, on_room=self.fetching.wake
-            )
+            ClaimReader(each, self.subscription, self.options.consumer, self._backoff, on_room=self.fetching.wake)
             for each in self.subscription.select(sorted(owned))
         ]
         self.coordinator.offsets.drop_refused()  # marks belong to a session
@@ -231,9 +229,7 @@ class GroupCore(ReadingCore):
             run.over.set()
             return
         for partition, reader in run.readers.items():
-            run.tasks[partition] = self.service.start_child(
-                self._run_claim, run, reader, name=f"claim of {partition}"
-            )
+            run.tasks[partition] = self.service.start_child(self._run_claim, run, reader, name=f"claim of {partition}")
         if not run.tasks:
             run.over.set()
 

@@ -53,9 +53,7 @@ def source_of(assigned: AssignedPartition, view: ClusterView) -> int | None:
     return None if leader is None else leader.node_id
 
 
-def new_partitions(
-    view: ClusterView, topics: Iterable[str], known: Iterable[TopicPartition]
-) -> list[TopicPartition]:
+def new_partitions(view: ClusterView, topics: Iterable[str], known: Iterable[TopicPartition]) -> list[TopicPartition]:
     """The partitions of these topics that metadata lists and ``known`` lacks."""
     known = set(known)
     return [

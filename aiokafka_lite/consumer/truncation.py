@@ -81,6 +81,4 @@ def read_epochs(
     response: OffsetForLeaderEpochResponse,
 ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
     """The answer by partition."""
-    return {
-        TopicPartition(topic.topic, each.partition): each for topic in response.topics for each in topic.partitions
-    }
+    return {TopicPartition(topic.topic, each.partition): each for topic in response.topics for each in topic.partitions}

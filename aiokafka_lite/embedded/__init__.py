@@ -6,5 +6,6 @@ from .cluster import EmbeddedCluster, MemoryConnector
 from .cluster_config import ClusterConfig
 from .controller import Refused
 from .faults import Exchange, Fault
+from .security import Security
 
-__all__ = ["ClusterConfig", "EmbeddedCluster", "Exchange", "Fault", "MemoryConnector", "Refused"]
+__all__ = ["ClusterConfig", "EmbeddedCluster", "Exchange", "Fault", "MemoryConnector", "Refused", "Security"]

@@ -34,7 +34,8 @@ class BrokerSessions:
         """A broker runs: register it, and bring its metadata up to date. A broker that is cut off stays fenced."""
         if self._network.reaches_controller(node.node_id):
             self._cancel(node.node_id)
-            self._controller.register(node.node_id, self._advertised_host, node.port, node.rack)
+            ports = {name: listener.port for name, listener in node.listeners.items()}
+            self._controller.register(node.node_id, self._advertised_host, ports, node.rack)
             node.catch_up()
         self._replication.resume()
 

@@ -11,6 +11,7 @@ import base64
 import itertools
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ..aio.deadline import deadline
@@ -29,9 +30,11 @@ from .faults import Fault, Faults, History
 from .features import Features
 from .handlers import NEWEST, default_versions
 from .leadership import PartitionLeadership
+from .listeners import WITH_TLS
 from .node import BrokerNode, ClusterParts, NodeState
 from .quotas import QuotaLimits
 from .replication import Network, Replication
+from .security import ClusterSecurity, Security
 from .topics import PartitionKey, PartitionState, Topic
 from .transaction_requests import HeldMarkers, TransactionRequests
 from .versions import as_kafka as versions_of_release
@@ -52,9 +55,12 @@ class MemoryConnector:
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[MemoryTransport, P]:
         """Connect to the node at an address. Raises ConnectionRefusedError if no running node has it."""
         for node in self._nodes.values():
-            if (node.host, node.port) == (host, port) and node.state is not NodeState.STOPPED:
-                near, _ = memory_pipe(protocol_factory, node.new_stream, server_address=(host, port))
-                return near
+            for listener in node.listeners.values():
+                if (listener.host, listener.port) == (host, port) and node.state is not NodeState.STOPPED:
+                    near, _ = memory_pipe(
+                        protocol_factory, partial(node.new_stream, listener), server_address=(host, port)
+                    )
+                    return near
         raise ConnectionRefusedError(f"no node of the embedded cluster listens on {host}:{port}")
 
 
@@ -63,6 +69,8 @@ class EmbeddedCluster(Component):
 
     - ``ports`` is the port of the first node, or one for each node; by default the system chooses. With ``tcp=False``
       there are no sockets, and clients need ``connector=cluster.connector``.
+    - ``security`` says how clients connect: a security protocol such as ``"SSL"``, or a ``Security`` with users. Each
+      node has a port for each protocol. ``client_settings`` has what a client needs.
     - ``configs`` are broker settings with Kafka's names and values, for example ``{"min.insync.replicas": "2"}``.
       ``auto_create_topics`` and ``default_partitions`` are short for two of them.
     - ``as_kafka`` is the release of Kafka whose API versions the nodes offer, for example ``"2.8"``.
@@ -82,6 +90,7 @@ class EmbeddedCluster(Component):
         default_partitions: int | None = None,
         configs: Mapping[str, str] | None = None,
         as_kafka: str | None = None,
+        security: Security | str | None = None,
         seed: int | None = None,
         config: ClusterConfig | None = None,
     ) -> None:
@@ -96,6 +105,9 @@ class EmbeddedCluster(Component):
             versions = versions_of_release(as_kafka, versions)
         if config.versions is not None:
             versions.update(in_common(config.versions, versions))
+        self._security = ClusterSecurity.of(security, config.wall_clock)
+        if not tcp and set(self._security.protocols) & set(WITH_TLS):
+            raise ConfigurationError("security with TLS requires tcp=True: there is no TLS between objects in memory")
         self.tcp = tcp
         self.config = config
         self.broker_session_timeout = config.broker_session_timeout
@@ -125,6 +137,7 @@ class EmbeddedCluster(Component):
             network=network,
             transaction_requests=self._transaction_requests,
             authorizer=self.authorizer,
+            security=self._security,
             quota_limits=self.quota_limits,
             faults=self.faults,
             history=self.history,
@@ -132,17 +145,34 @@ class EmbeddedCluster(Component):
             spawn=lambda function, name: self._service.start_child(function, name=name),
             wake_fetcher=self.replication.wake,
         )
-        for node_id, port in enumerate(ports_of(brokers, ports, tcp=tcp), start=config.first_node_id):
+        listeners = len(self._security.protocols)
+        for node_id, each in enumerate(ports_of(brokers, listeners, ports, tcp=tcp), start=config.first_node_id):
             rack = config.racks[node_id - config.first_node_id] if config.racks else None
-            self.nodes[node_id] = BrokerNode(parts, node_id, port, rack=rack, versions=versions)
+            self.nodes[node_id] = BrokerNode(parts, node_id, each, rack=rack, versions=versions)
 
     def __repr__(self) -> str:
         return f"<EmbeddedCluster brokers={len(self.nodes)} topics={len(self.controller.topics)} {self.state.name}>"
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of every node, separated by commas."""
-        return ",".join(f"{node.host}:{node.port}" for node in self.nodes.values())
+        """``host:port`` of the first listener of every node, separated by commas."""
+        return self._addresses(self._security.protocols[0])
+
+    def client_settings(
+        self, user: str | None = None, *, protocol: str | None = None, mechanism: str | None = None
+    ) -> dict[str, Any]:
+        """The arguments with which a client of this package connects: ``Producer(**cluster.client_settings())``.
+
+        The defaults are the first user, the first listener and its first mechanism. Raises ConfigurationError for a
+        user, listener or mechanism that the cluster does not have.
+        """
+        settings = self._security.client_settings(user, protocol, mechanism)
+        if self.connector is not None:
+            settings["connector"] = self.connector
+        return {"bootstrap_servers": self._addresses(settings["security_protocol"]), **settings}
+
+    def _addresses(self, listener: str) -> str:
+        return ",".join(f"{node.host}:{node.listeners[listener].port}" for node in self.nodes.values())
 
     # The lifetime.
 
@@ -278,11 +308,9 @@ class EmbeddedCluster(Component):
         self._sessions.fence_after(node, noticed_after)
 
     async def start_node(self, node: int, *, port: int | None = None) -> None:
-        """Start a stopped broker, on its old port or on another one; it has its old logs."""
+        """Start a stopped broker, on its old ports, or the first listener on another one; it has its old logs."""
         broker = self.nodes[node]
-        if port is not None:
-            broker.port = port
-        await broker.start()
+        await broker.start(port)
         self._sessions.register(broker)
 
     async def restart(self, node: int, *, port: int | None = None) -> None:

@@ -100,12 +100,13 @@ def broker_settings(
     return made
 
 
-def ports_of(brokers: int, ports: int | Sequence[int] | None, *, tcp: bool) -> list[int]:
-    """The port of each broker; 0 lets the system choose. Raises ConfigurationError."""
+def ports_of(brokers: int, listeners: int, ports: int | Sequence[int] | None, *, tcp: bool) -> list[list[int]]:
+    """The ports of each broker, one for each listener; 0 lets the system choose. Raises ConfigurationError."""
+    count = brokers * listeners
     if ports is None:
-        return [0 if tcp else FIRST_MEMORY_PORT + index for index in range(brokers)]
-    if isinstance(ports, int):
-        ports = range(ports, ports + brokers)
-    if len(ports) != brokers or not all(0 <= port <= 65535 for port in ports):
-        raise ConfigurationError(must_be("ports", f"{brokers} numbers from 0 to 65535", list(ports)))
-    return list(ports)
+        ports = [0 if tcp else FIRST_MEMORY_PORT + index for index in range(count)]
+    elif isinstance(ports, int):
+        ports = range(ports, ports + count)
+    if len(ports) != count or not all(0 <= port <= 65535 for port in ports):
+        raise ConfigurationError(must_be("ports", f"{count} numbers from 0 to 65535", list(ports)))
+    return [list(ports[first : first + listeners]) for first in range(0, count, listeners)]

@@ -45,7 +45,9 @@ DOCUMENTATION = {
     **{key.broker_name: _OF_TOPICS[name] for name, key in TOPIC_KEYS.items() if key.broker_name is not None},
     "auto.create.topics.enable": "Whether a metadata request creates a missing topic.",
     "broker.id": "The id of the broker, under its old name.",
+    "connection.failed.authentication.delay.ms": "The delay of the answer to a failed login, in milliseconds.",
     "connections.max.idle.ms": "The time without a request after which a connection is closed, in milliseconds.",
+    "connections.max.reauth.ms": "The longest session after a login, in milliseconds; 0 is no limit (KIP-368).",
     "default.replication.factor": "The default number of replicas of a topic.",
     "delete.topic.enable": "Whether topics may be deleted.",
     "fetch.max.bytes": "The largest fetch response, in bytes.",
@@ -69,6 +71,7 @@ DOCUMENTATION = {
     "quota.window.num": "The number of samples for the average usage of a client.",
     "quota.window.size.seconds": "The length of a sample of quota.window.num, in seconds.",
     "replica.lag.time.max.ms": "The time after which a replica that lags leaves the in-sync set, in milliseconds.",
+    "sasl.server.max.receive.size": "The largest frame before the login is complete, in bytes.",
     "socket.request.max.bytes": "The largest request that the broker accepts, in bytes.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
         "How often transactions that have timed out are aborted, in milliseconds."

@@ -27,14 +27,22 @@ from ..protocol.connection import (
     parse_request,
 )
 from ..protocol.framing import FrameMemory
-from ..protocol.messages import ApiVersionsRequest, ProduceRequest
+from ..protocol.framing import frame as with_size
+from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceRequest, SaslHandshakeRequest
 from ..protocol.schema import Request, Response
+from .authentication import Authentication, LoginFailed
 from .error_responses import error_response
 from .faults import Exchange, Fault, Faults, History, Outcome
 from .handling import HANDLERS, Answer, BrokerParts, CloseConnection, RequestContext
+from .listeners import Listener
 from .request_parts import merge_responses, split_request
 
 logger = logging.getLogger(__name__)
+
+ANONYMOUS = "User:ANONYMOUS"
+
+LOGIN_TIMEOUT = 30.0
+"""Seconds that a client has for its login. Kafka has no such limit."""
 
 
 class Server(Protocol):
@@ -90,8 +98,11 @@ class ServerStream(FramedStreamReader):
     being handled. The connection that exceeds it is closed. ``unsent`` bounds their responses.
     """
 
-    def __init__(self, server: Server, max_size: int, memory: FrameMemory, unsent: UnsentResponses) -> None:
+    def __init__(
+        self, server: Server, listener: Listener, max_size: int, memory: FrameMemory, unsent: UnsentResponses
+    ) -> None:
         super().__init__(max_size, "a client", memory=memory)
+        self.listener = listener
         self._server = server
         self._memory = memory
         self._unsent = unsent
@@ -162,14 +173,20 @@ class ServerStream(FramedStreamReader):
 
 
 class ServerConnection:
-    """The connection of a client. Owner: its node."""
+    """The connection of a client. Owner: its node. ``authentication`` is None on a listener without logins."""
 
-    def __init__(self, server: Server, stream: ServerStream) -> None:
+    def __init__(self, server: Server, stream: ServerStream, authentication: Authentication | None) -> None:
         self.connection_id = next(server.connection_ids)
         self.server = server
         self.stream = stream
-        self.principal = "User:ANONYMOUS"
+        self.listener = stream.listener.name
+        self.principal = ANONYMOUS
         self.idle_since: float | None = _now()  # None while a request is being handled
+        self._authentication = authentication
+        self._is_logged_in = False
+        self._login_timer: asyncio.TimerHandle | None = None
+        if authentication is not None:
+            self._login_timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, self._login_timed_out)
         self._waiting: anyio.CancelScope | None = None  # around the await of a request that has to wait
         self._client_disconnected = False
         self._node_stopped = False
@@ -209,6 +226,9 @@ class ServerConnection:
             self.stream.close()
         except CloseConnection:
             self.stream.close()
+        except LoginFailed as failed:
+            await self._delay_refusal(failed)
+            self.stream.close()
         except (ProtocolError, ConnectionLost) as error:
             logger.info("%r closed: %.300r", self, str(error))
             self.stream.abort()
@@ -220,6 +240,8 @@ class ServerConnection:
             self.stream.abort()
             raise
         finally:
+            if self._login_timer is not None:
+                self._login_timer.cancel()
             self.stream.release_all()
             self.server.disconnected(self)
 
@@ -232,6 +254,15 @@ class ServerConnection:
         self.stream.abort()
 
     async def _serve_frame(self, frame: Frame) -> None:
+        if self._authentication is not None:
+            if self._authentication.expects_bare_message:
+                self.stream.write([with_size(self._authentication.bare_answer(bytes(frame)))])
+                self._follow(self._authentication)
+                return
+            self._authentication.check_api(int.from_bytes(frame[:2], "big"))
+        await self._serve_request(frame)
+
+    async def _serve_request(self, frame: Frame) -> None:
         server, parts = self.server, self.server.parts
         parsed = parse_request(frame)
         header = parsed.header
@@ -245,16 +276,23 @@ class ServerConnection:
         server.history.add(exchange)
         context = RequestContext(parts, self, header)
         fault = server.faults.match(server.node_id, request, parts.metadata.topic_name)
-        if fault is None:
-            response = await self._handle_measured(context, request)
-        else:
-            response = await self._apply_fault(fault, context, request, exchange)
+        is_refused = False
+        try:
+            if fault is None:
+                response = await self._handle_measured(context, request)
+            else:
+                response = await self._apply_fault(fault, context, request, exchange)
+        except LoginFailed as failed:
+            await self._delay_refusal(failed)
+            response, is_refused = failed.response, True
         if server.is_frozen:
             await server.until_thawed()
         if response is not None:
             exchange.response = response
             self.stream.write([encode_response(header, response)])
             await self.stream.drain()
+        if is_refused:
+            raise CloseConnection
         throttle = max(context.throttle_ms, getattr(response, "throttle_time_ms", 0))
         if throttle:
             await self._pause_reading(throttle / 1000)
@@ -288,8 +326,12 @@ class ServerConnection:
     async def _handle(self, context: RequestContext, request: Request[Any]) -> Response | None:
         """Run the handler. As in Kafka, the response to a defect in it is UNKNOWN_SERVER_ERROR."""
         try:
-            return await self._wait_for(HANDLERS[type(request)](context, request))
-        except (CloseConnection, KafkaError):
+            if self._authentication is None or (self._is_logged_in and type(request) is not SaslHandshakeRequest):
+                answer = HANDLERS[type(request)](context, request)
+            else:
+                answer = self._log_in(self._authentication, context, request)
+            return await self._wait_for(answer)
+        except (CloseConnection, KafkaError, LoginFailed):
             raise
         except Exception:
             logger.exception("%r: the handler of %s failed", self, type(request).__name__)
@@ -297,6 +339,39 @@ class ServerConnection:
             if failure is None:
                 raise CloseConnection from None
             return failure
+
+    def _log_in(self, authentication: Authentication, context: RequestContext, request: Request[Any]) -> Answer:
+        """Handle a request of the login, or ApiVersions before it."""
+        response = authentication.answer(request, context.version)
+        self._follow(authentication)
+        if response is not None:
+            return response
+        answer = HANDLERS[type(request)](context, request)
+        if isinstance(answer, ApiVersionsResponse) and answer.error_code == ErrorCode.NONE:
+            authentication.versions_answered()
+        return answer
+
+    def _follow(self, authentication: Authentication) -> None:
+        """The login may have ended, or may have begun again: change what the connection accepts."""
+        if authentication.is_complete is self._is_logged_in:
+            return
+        self._is_logged_in = authentication.is_complete
+        limit = "socket.request.max.bytes" if self._is_logged_in else "sasl.server.max.receive.size"
+        self.stream.accept(self.server.parts.settings.number(limit))
+        if self._is_logged_in:
+            self.principal = f"User:{authentication.name}"
+            logger.debug("%r is logged in as %r", self, authentication.name)
+            if self._login_timer is not None:
+                self._login_timer.cancel()
+
+    def _login_timed_out(self) -> None:
+        logger.info("%r closed: the client did not log in within %g s", self, LOGIN_TIMEOUT)
+        self.stream.close()
+
+    async def _delay_refusal(self, failed: LoginFailed) -> None:
+        """Wait before the answer to a failed login, so that passwords cannot be guessed quickly."""
+        logger.info("%r refused a login: %.300s", self, failed)
+        await self._pause_reading(self.server.parts.settings.seconds("connection.failed.authentication.delay.ms"))
 
     async def _wait_for(self, answer: Answer) -> Response | None:
         """The response, now or later; None if the client disconnects first."""

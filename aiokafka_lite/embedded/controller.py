@@ -30,11 +30,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A broker as the controller knows it. A broker that is ``alive`` may lead partitions."""
+    """A broker as the controller knows it: its port by listener. A broker that is ``alive`` may lead partitions."""
 
     node_id: int
     host: str
-    port: int
+    ports: Mapping[str, int]
     rack: str | None
     alive: bool
 
@@ -95,9 +95,9 @@ class Controller:
         """The broker that metadata names as the controller; -1 if no broker is alive."""
         return next(iter(self.live_brokers()), -1)
 
-    def register(self, node_id: int, host: str, port: int, rack: str | None) -> None:
+    def register(self, node_id: int, host: str, ports: Mapping[str, int], rack: str | None) -> None:
         """A broker started. It becomes the leader of its partitions that have none."""
-        self.brokers[node_id] = Registration(node_id, host, port, rack, alive=True)
+        self.brokers[node_id] = Registration(node_id, host, ports, rack, alive=True)
         self._publish(None)
         for topic in list(self.topics.values()):
             self._update(topic, self._with_leader_back, node_id)

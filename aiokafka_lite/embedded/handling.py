@@ -15,7 +15,7 @@ from ..protocol.connection import RequestHeader
 from ..protocol.schema import Request, Response
 from .authorizer import CLUSTER, Authorizer, Operation, Resource, ResourceType
 from .configs import BrokerSettings
-from .controller import Controller
+from .controller import Controller, Registration
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
 from .leadership import PartitionLeadership
@@ -65,6 +65,8 @@ class Client(Protocol):
     """The client of a connection."""
 
     principal: str
+    listener: str
+    """The name of the listener: responses name the ports of brokers on the same one."""
 
     @property
     def client_host(self) -> str: ...
@@ -108,6 +110,10 @@ class RequestContext:
         self.principal = client.principal
         self.version = header.version
         self.throttle_ms = 0
+
+    def port_of(self, broker: Registration) -> int:
+        """The port of a broker for this client."""
+        return broker.ports[self.client.listener]
 
     def allows(self, operation: Operation, resource: Resource = CLUSTER) -> bool:
         """Whether the client may do this to a resource, by default to the cluster."""

@@ -1,4 +1,4 @@
-"""One broker: its listener, its connections, its replicas, and its copy of the metadata.
+"""One broker: its listeners, its connections, its replicas, and its copy of the metadata.
 
 A node answers from its own copy of the metadata, which follows the controller's as long as the node reaches it.
 """
@@ -9,17 +9,18 @@ import asyncio
 import itertools
 import logging
 import math
-import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from random import Random
 from typing import Any
 
 from ..errors import ConfigurationError, ErrorCode, IllegalStateError
 from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
+from .authentication import Authentication
 from .authorizer import Authorizer
 from .cluster_config import ClusterConfig
 from .connection import ServerConnection, ServerStream, UnsentResponses
@@ -32,12 +33,14 @@ from .group_records import OFFSETS_TOPIC
 from .handling import BrokerParts
 from .in_sync import InSyncSets
 from .leadership import PartitionLeadership
+from .listeners import Listener
 from .metadata_view import MetadataView
 from .partition import Partition
 from .producer_state import Marker
 from .quotas import QuotaLimits, Quotas
 from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
 from .replication import Network
+from .security import ClusterSecurity
 from .topics import NO_LEADER, PartitionKey
 from .transaction_coordinator import TransactionCoordinator
 from .transaction_markers import append_marker
@@ -92,6 +95,7 @@ class ClusterParts:
     network: Network
     transaction_requests: TransactionRequests
     authorizer: Authorizer
+    security: ClusterSecurity
     quota_limits: QuotaLimits
     faults: Faults
     history: History
@@ -104,11 +108,13 @@ class BrokerNode:
     """A broker. Owner: the cluster."""
 
     def __init__(
-        self, cluster: ClusterParts, node_id: int, port: int, *, rack: str | None, versions: VersionRanges
+        self, cluster: ClusterParts, node_id: int, ports: Sequence[int], *, rack: str | None, versions: VersionRanges
     ) -> None:
         self.node_id = node_id
         self.host = cluster.config.host
-        self.port = port
+        self.listeners = {
+            name: Listener(name, self.host, port) for name, port in zip(cluster.security.protocols, ports, strict=True)
+        }
         self.rack = rack
         self.state = NodeState.STOPPED
         self.clock_skew = 0.0
@@ -170,7 +176,6 @@ class BrokerNode:
             now_ms=self.now_ms,
         )
         self._cluster = cluster
-        self._server: asyncio.Server | None = None
         self._thawed = asyncio.Event()
         self._timers: dict[str, asyncio.TimerHandle] = {}  # by the setting that has the interval
         limit = self.settings.number("queued.max.request.bytes")
@@ -182,6 +187,11 @@ class BrokerNode:
         return (
             f"<BrokerNode {self.node_id} {self.host}:{self.port} {self.state.name} connections={len(self.connections)}>"
         )
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return next(iter(self.listeners.values())).port
 
     @property
     def is_running(self) -> bool:
@@ -203,22 +213,23 @@ class BrokerNode:
         """Wait while the node is frozen."""
         await self._thawed.wait()
 
-    # The listener.
+    # The listeners.
 
-    async def start(self) -> None:
-        """Listen, on the same port as before. Raises ConfigurationError if the port cannot be used."""
+    async def start(self, port: int | None = None) -> None:
+        """Listen, on the same ports as before, except for the first listener if it gets another ``port``.
+
+        Raises ConfigurationError if a port cannot be used.
+        """
         state = next_state(TRANSITIONS, self.state, NodeEvent.START)
+        if port is not None:
+            next(iter(self.listeners.values())).port = port
         if self._cluster.tcp:
-            loop = asyncio.get_running_loop()
             try:
-                self._server = await loop.create_server(self.new_stream, self.host, self.port, backlog=1024)
-            except OSError as error:
-                # The text of asyncio repeats the address. A name without an address has no error number.
-                reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
-                raise ConfigurationError(
-                    f"broker {self.node_id} cannot listen on {self.host}:{self.port}: {reason}"
-                ) from error
-            self.port = self._server.sockets[0].getsockname()[1]
+                for listener in self.listeners.values():
+                    await listener.open(partial(self.new_stream, listener), None, f"broker {self.node_id}")
+            except ConfigurationError:
+                self._close_listeners()
+                raise
         self.state = state
         self._thawed.set()
         self._repeat("log.retention.check.interval.ms", self._clean_up_periodically)
@@ -226,9 +237,14 @@ class BrokerNode:
         self._repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
         self._repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
 
-    def new_stream(self) -> ServerStream:
+    def new_stream(self, listener: Listener) -> ServerStream:
         """The broker's end of a new connection."""
-        return ServerStream(self, self.settings.number("socket.request.max.bytes"), self._memory, self._unsent)
+        limit = "sasl.server.max.receive.size" if listener.uses_sasl else "socket.request.max.bytes"
+        return ServerStream(self, listener, self.settings.number(limit), self._memory, self._unsent)
+
+    def _close_listeners(self) -> None:
+        for listener in self.listeners.values():
+            listener.close()
 
     def _drop_slowest_sender(self) -> bool:
         """Disconnect the client whose request has been incomplete for longest. False if all are recent."""
@@ -249,7 +265,10 @@ class BrokerNode:
         if not self.quotas.allows_connection(stream.client_address):
             stream.abort()  # Kafka closes it after the throttle time
             return
-        connection = ServerConnection(self, stream)
+        authentication = None
+        if stream.listener.uses_sasl:
+            authentication = Authentication(self._cluster.security.credentials, self.settings, self.time)
+        connection = ServerConnection(self, stream, authentication)
         self.connections[connection] = None
         try:
             self._cluster.spawn(connection.serve, f"node {self.node_id} connection {connection.connection_id}")
@@ -263,9 +282,7 @@ class BrokerNode:
     def stop(self, *, abruptly: bool) -> None:
         """Stop listening and close every connection. The logs stay."""
         self.state = next_state(TRANSITIONS, self.state, NodeEvent.STOP)
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._close_listeners()
         for connection in list(self.connections):
             connection.node_stopped()
             if abruptly:

@@ -68,9 +68,7 @@ class Leadership:
             return True
         return {topic: count for topic, count in counts.items() if topic in self.topics} == self._counts
 
-    def _check(
-        self, assignment: Mapping[str, Sequence[TopicPartition]], topics: TopicRacks, strategy: str
-    ) -> None:
+    def _check(self, assignment: Mapping[str, Sequence[TopicPartition]], topics: TopicRacks, strategy: str) -> None:
         # A user's strategy may be wrong, and two readers of one partition would go unnoticed.
         given = [partition for partitions in assignment.values() for partition in partitions]
         known = {member.member_id for member in self.members}

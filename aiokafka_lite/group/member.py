@@ -497,9 +497,7 @@ class Member:
         return [lose, Fail(error)] if lose.partitions else [Fail(error)]
 
     def _refusal(self, api: str, code: ErrorCode) -> KafkaError:
-        return refusal(
-            api, code, group_id=self.group_id, instance_id=self.instance_id, strategies=self._strategies
-        )
+        return refusal(api, code, group_id=self.group_id, instance_id=self.instance_id, strategies=self._strategies)
 
     # Leaving.
 

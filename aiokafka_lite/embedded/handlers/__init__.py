@@ -22,6 +22,7 @@ from . import (  # noqa: F401
     produce,
     producer_id,
     quotas,
+    sasl,
     topic_partitions,
     topics,
     transactional_offsets,

@@ -64,7 +64,7 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
         key=key,
         node_id=leader.node_id,
         host=leader.host,
-        port=leader.port,
+        port=context.port_of(leader),
         error_code=ErrorCode.NONE,
         error_message=None if context.version < FindCoordinatorRequest.MANY_KEYS else "",
     )

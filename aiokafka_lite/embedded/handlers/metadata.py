@@ -55,7 +55,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            MetadataResponseBroker(node_id=each.node_id, host=each.host, port=context.port_of(each), rack=each.rack)
             for each in sorted(broker.metadata.brokers.values(), key=lambda each: each.node_id)
             if each.alive
         ],
@@ -164,7 +164,11 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
         controller_id=broker.controller.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack, is_fenced=not each.alive
+                broker_id=each.node_id,
+                host=each.host,
+                port=context.port_of(each),
+                rack=each.rack,
+                is_fenced=not each.alive,
             )
             for each in sorted(broker.metadata.brokers.values(), key=lambda each: each.node_id)
             if each.alive or request.include_fenced_brokers

@@ -172,7 +172,9 @@ def _hint(
     leader = context.broker.metadata.brokers.get(state.leader)
     if leader is not None and all(each.node_id != leader.node_id for each in response.node_endpoints):
         response.node_endpoints.append(
-            ProduceResponseNodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack)
+            ProduceResponseNodeEndpoint(
+                node_id=leader.node_id, host=leader.host, port=context.port_of(leader), rack=leader.rack
+            )
         )
 
 

@@ -1,0 +1,197 @@
+"""The broker's side of SASL: one class per mechanism, each a small state machine without I/O.
+
+``received(message)`` returns the response to a message of the client. When ``accepted`` is set, the login is complete.
+``LoginRefused`` ends it. The messages and texts are those of Kafka's broker, so that clients show what they show there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from ..protocol.sasl.scram import HASHES
+from .access_tokens import TokenCheck, TokenRefused, accept, unsecured_claims
+from .scram_users import ScramCredential, ScramUsers
+
+
+class LoginRefused(Exception):
+    """The client does not get in. The message is for the log of the broker.
+
+    ``shown`` is the text for the client; with None it gets one that does not tell a wrong user from a wrong password.
+    """
+
+    def __init__(self, reason: str, *, shown: str | None = None) -> None:
+        super().__init__(reason)
+        self.shown = shown
+
+
+class Accepted(NamedTuple):
+    """A complete login."""
+
+    name: str
+    """The name of the principal, without its type."""
+    expires: float | None = None
+    """The end of the credentials, in seconds since the epoch; None if they do not expire."""
+
+
+class SaslVerifier(Protocol):
+    """One login by one mechanism."""
+
+    accepted: Accepted | None
+
+    def received(self, message: bytes) -> bytes:
+        """The response to a message of the client. Raises LoginRefused."""
+
+
+OTHER_IDENTITY = "Authentication failed: Client requested an authorization id that is different from username"
+
+
+class PlainVerifier:
+    """PLAIN (RFC 4616): the client's message has its name and its password."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self.accepted: Accepted | None = None
+        self._passwords = passwords
+
+    def received(self, message: bytes) -> bytes:
+        identity, name, password = (*message.decode("utf-8", "replace").split("\0"), "", "")[:3]
+        if not name or not password:
+            raise LoginRefused("the message has no user name or no password")
+        known = self._passwords.get(name, "")
+        if not known or not hmac.compare_digest(known.encode(), password.encode()):
+            text = "Authentication failed: Invalid username or password"
+            raise LoginRefused(f"the password of {name!r} is wrong", shown=text)
+        if identity not in ("", name):
+            raise LoginRefused(f"{name!r} requests to act as {identity!r}", shown=OTHER_IDENTITY)
+        self.accepted = Accepted(name)
+        return b""
+
+
+_SASLNAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_EXTENSIONS = rb"((?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f]+)*)"
+_NONCE = rb"[\x21-\x2b\x2d-\x7e]+"
+_CLIENT_FIRST = re.compile(
+    rb"n,(?:a=(?P<identity>" + _SASLNAME + rb"))?,"
+    rb"(?P<bare>(?:m=[\x01-\x2b\x2d-\x7f]+,)?n=(?P<name>" + _SASLNAME + rb"),r=(?P<nonce>" + _NONCE + rb")"
+    rb"(?P<extensions>" + _EXTENSIONS + rb"))"
+)
+_CLIENT_FINAL = re.compile(
+    rb"(?P<without_proof>c=[A-Za-z0-9/+=]*,r=(?P<nonce>" + _NONCE + rb")" + _EXTENSIONS + rb"),"
+    rb"p=(?P<proof>(?:[A-Za-z0-9/+]{4})*(?:[A-Za-z0-9/+]{3}=|[A-Za-z0-9/+]{2}==)?)"
+)
+
+
+class ScramVerifier:
+    """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802): the client proves that it knows the password, and so does the broker.
+
+    The client's first message names the user; the response has the salt. Its second message has the proof.
+    """
+
+    def __init__(self, mechanism: str, users: ScramUsers) -> None:
+        self.accepted: Accepted | None = None
+        self._mechanism = mechanism
+        self._hash_name = HASHES[mechanism]
+        self._users = users
+        self._name = ""
+        self._nonce = b""
+        self._signed = b""  # the first messages of both sides, which both sign
+        self._credential: ScramCredential | None = None
+
+    def received(self, message: bytes) -> bytes:
+        return self._challenge(message) if self._credential is None else self._check(self._credential, message)
+
+    def _challenge(self, message: bytes) -> bytes:
+        match = _CLIENT_FIRST.fullmatch(message)
+        if match is None:
+            raise LoginRefused("the first message is malformed")
+        self._name = _unescaped(match["name"])
+        self._credential = self._users.get(self._name, self._mechanism)
+        if self._credential is None:
+            raise LoginRefused(f"there is no user {self._name!r} for {self._mechanism}")
+        identity = _unescaped(match["identity"] or b"")
+        if identity not in ("", self._name):
+            raise LoginRefused(f"{self._name!r} requests to act as {identity!r}", shown=OTHER_IDENTITY)
+        self._nonce = match["nonce"] + secrets.token_urlsafe(24).encode()
+        salt = base64.b64encode(self._credential.salt)
+        challenge = b"r=%s,s=%s,i=%d" % (self._nonce, salt, self._credential.iterations)
+        self._signed = match["bare"] + b"," + challenge
+        return challenge
+
+    def _check(self, credential: ScramCredential, message: bytes) -> bytes:
+        match = _CLIENT_FINAL.fullmatch(message)
+        if match is None:
+            raise LoginRefused("the second message is malformed")
+        if match["nonce"] != self._nonce:
+            raise LoginRefused("the nonce of the second message is not that of the first")
+        signed = self._signed + b"," + match["without_proof"]
+        signature = hmac.digest(credential.stored_key, signed, self._hash_name)
+        client_key = bytes(one ^ other for one, other in zip(base64.b64decode(match["proof"]), signature))
+        if not hmac.compare_digest(hashlib.new(self._hash_name, client_key).digest(), credential.stored_key):
+            raise LoginRefused(f"the password of {self._name!r} is wrong")
+        self.accepted = Accepted(self._name)
+        return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._hash_name))
+
+
+def _unescaped(name: bytes) -> str:
+    return name.decode("ascii").replace("=2C", ",").replace("=3D", "=")
+
+
+_BEARER = re.compile(
+    rb"n,(?:a=(?P<identity>" + _SASLNAME + rb"))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
+)
+_AUTH = re.compile(rb"bearer +([-_.a-zA-Z0-9]+)", re.IGNORECASE)
+_ACKNOWLEDGED = b"\x01"
+
+
+class OAuthBearerVerifier:
+    """OAUTHBEARER (RFC 7628): the client's message has a token.
+
+    The response to a bad token is its reason as JSON. The client acknowledges it, and only then is the login refused.
+    """
+
+    def __init__(self, check: TokenCheck | None, time: Callable[[], float]) -> None:
+        self.accepted: Accepted | None = None
+        self._check = check
+        self._time = time
+        self._refusal: LoginRefused | None = None
+
+    def received(self, message: bytes) -> bytes:
+        if self._refusal is not None and message == _ACKNOWLEDGED:
+            raise self._refusal
+        match = _BEARER.fullmatch(message)
+        pairs = dict(pair.partition(b"=")[::2] for pair in match["pairs"].split(b"\x01")) if match else {}
+        auth = _AUTH.fullmatch(pairs.get(b"auth", b""))
+        if match is None or auth is None:
+            raise LoginRefused("the first message is malformed, or has no bearer token")
+        try:
+            token = self._accepted(auth[1].decode("ascii"))
+        except TokenRefused as refused:
+            answer = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
+            self._refusal = LoginRefused(str(refused), shown=answer)
+            return answer.encode()
+        identity = _unescaped(match["identity"] or b"")
+        if identity not in ("", token.name):
+            text = (
+                f"Authentication failed: Client requested an authorization id ({identity}) that is different from "
+                f"the token's principal name ({token.name})"
+            )
+            raise LoginRefused(f"the token of {token.name!r} requests to act as {identity!r}", shown=text)
+        self.accepted = token
+        return b""
+
+    def _accepted(self, token: str) -> Accepted:
+        if self._check is None:
+            claims = unsecured_claims(token)
+        else:
+            try:
+                claims = self._check(token)
+            except Exception as error:  # the function of a user: each of its exceptions refuses the token
+                raise TokenRefused(f"check_token raised {type(error).__name__}: {error}") from error
+        found = accept(claims, self._time(), needs_expiry=self._check is None)
+        return Accepted(found.subject, found.expires)

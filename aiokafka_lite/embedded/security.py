@@ -1,0 +1,142 @@
+"""What the listeners of an embedded cluster require of clients, and what a client needs to connect to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from ..arguments import check_function, must_be
+from ..errors import ConfigurationError
+from ..protocol.sasl.scram import HASHES
+from ..security import MECHANISMS, SECURITY_PROTOCOLS
+from .access_tokens import TokenCheck, unsecured_token
+from .authentication import Credentials
+from .listeners import PLAINTEXT, WITH_SASL
+from .scram_users import ScramUsers
+
+WITH_PASSWORD = ("PLAIN", *HASHES)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What the listeners of an embedded cluster require: ``Security("SASL_PLAINTEXT", users={"alice": "secret"})``.
+
+    - ``protocols`` is the security protocol of the listener, or of several: each broker has a port for each of them.
+    - ``users`` are the names and the passwords for PLAIN and SCRAM.
+    - ``mechanisms`` are the offered ones, the default of ``client_settings`` first. Without a value: PLAIN and SCRAM if
+      there are users, and OAUTHBEARER if there is ``check_token``.
+    - ``check_token`` is a function that returns the claims of a token for OAUTHBEARER: ``sub`` is the name of the
+      principal, ``exp`` the expiry. An exception refuses the token. By default, unsecured tokens are accepted, as in
+      Kafka.
+
+    Raises ConfigurationError for a wrong value.
+    """
+
+    protocols: str | Sequence[str]
+    _: KW_ONLY
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    mechanisms: Sequence[str] | None = None
+    check_token: TokenCheck | None = None
+
+    def __post_init__(self) -> None:
+        protocols = (self.protocols,) if isinstance(self.protocols, str) else tuple(self.protocols)
+        if not protocols or len(set(protocols)) != len(protocols) or not set(protocols) <= set(SECURITY_PROTOCOLS):
+            what = f"one or more of {', '.join(SECURITY_PROTOCOLS)}"
+            raise ConfigurationError(must_be("protocols", what, self.protocols))
+        object.__setattr__(self, "protocols", protocols)
+        _check_users(self.users)
+        object.__setattr__(self, "users", dict(self.users))
+        if self.check_token is not None:
+            check_function("check_token", self.check_token)
+        object.__setattr__(self, "mechanisms", self._offered())
+
+    def _offered(self) -> tuple[str, ...]:
+        if not set(self.protocols) & set(WITH_SASL):
+            for name in ("users", "mechanisms", "check_token"):
+                if getattr(self, name):
+                    what = " or ".join(WITH_SASL)
+                    raise ConfigurationError(f"{name} requires {what} in protocols, got {list(self.protocols)}")
+            return ()
+        if self.mechanisms is None:
+            offered = [*(WITH_PASSWORD if self.users else ()), *(["OAUTHBEARER"] if self.check_token else [])]
+            if not offered:
+                raise ConfigurationError(
+                    'users is required, such as {"alice": "alice-secret"}; or mechanisms=["OAUTHBEARER"], which '
+                    "accepts unsecured tokens"
+                )
+            return tuple(offered)
+        if isinstance(self.mechanisms, str) or not self.mechanisms or not set(self.mechanisms) <= set(MECHANISMS):
+            raise ConfigurationError(must_be("mechanisms", f"a list of {', '.join(MECHANISMS)}", self.mechanisms))
+        if not self.users and set(self.mechanisms) & set(WITH_PASSWORD):
+            raise ConfigurationError(f"users is required for {', '.join(self.mechanisms)}")
+        return tuple(self.mechanisms)
+
+
+def _check_users(users: object) -> None:
+    """Raise ConfigurationError unless it is a mapping of names to passwords. No error quotes a password."""
+    if not isinstance(users, Mapping):
+        raise ConfigurationError(f"users must be a dict of names and passwords, got {type(users).__name__}")
+    for name, password in users.items():
+        for what, value in (("name", name), ("password", password)):
+            if not isinstance(value, str) or not value or "\0" in value:
+                raise ConfigurationError(f"the {what} of each user must be a string that is not empty and has no NUL")
+
+
+class ClusterSecurity:
+    """The listeners and the credentials of one cluster. Owner: the cluster.
+
+    ``wall_clock`` returns seconds since the epoch, for the expiry of tokens.
+    """
+
+    def __init__(self, config: Security, wall_clock: Callable[[], float] = time.time) -> None:
+        self.protocols = tuple(config.protocols)
+        self.scram_users = ScramUsers()
+        self._users = dict(config.users)
+        self._wall_clock = wall_clock
+        mechanisms = tuple(config.mechanisms or ())
+        scram = [each for each in mechanisms if each in HASHES]
+        for name, password in self._users.items():
+            self.scram_users.set_password(name, password, scram)
+        self.credentials = Credentials(mechanisms, self._users, self.scram_users, config.check_token, wall_clock)
+        self._makes_tokens = config.check_token is None
+
+    @classmethod
+    def of(cls, given: Security | str | None, wall_clock: Callable[[], float]) -> ClusterSecurity:
+        """The security that the argument of ``EmbeddedCluster`` describes. Raises ConfigurationError."""
+        if isinstance(given, Security):
+            return cls(given, wall_clock)
+        if given is not None and not isinstance(given, str):
+            raise ConfigurationError(
+                must_be("security", 'a Security(...), or a security protocol such as "SSL"', given)
+            )
+        return cls(Security(given or PLAINTEXT), wall_clock)
+
+    def client_settings(self, user: str | None, protocol: str | None, mechanism: str | None) -> dict[str, Any]:
+        """The security settings of a client. Raises ConfigurationError for what the cluster does not offer."""
+        chosen = protocol or self.protocols[0]
+        if chosen not in self.protocols:
+            raise ConfigurationError(must_be("protocol", f"one of {', '.join(self.protocols)}", chosen))
+        settings: dict[str, Any] = {"security_protocol": chosen}
+        if chosen in WITH_SASL:
+            settings |= self._sasl_settings(user, mechanism)
+        return settings
+
+    def _sasl_settings(self, user: str | None, mechanism: str | None) -> dict[str, Any]:
+        offered = self.credentials.mechanisms
+        chosen = mechanism or offered[0]
+        if chosen not in offered:
+            raise ConfigurationError(must_be("mechanism", f"one of {', '.join(offered)}", chosen))
+        if chosen in WITH_PASSWORD:
+            name = next(iter(self._users)) if user is None else user
+            if name not in self._users:
+                raise ConfigurationError(must_be("user", f"one of {', '.join(self._users)}", name))
+            return {"sasl_mechanism": chosen, "sasl_username": name, "sasl_password": self._users[name]}
+        if not self._makes_tokens:
+            return {"sasl_mechanism": chosen}
+        subject = user or next(iter(self._users), "user")
+        return {
+            "sasl_mechanism": chosen,
+            "sasl_oauth_token_provider": lambda: unsecured_token(subject, issued_at=self._wall_clock()),
+        }

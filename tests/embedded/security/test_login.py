@@ -1,0 +1,46 @@
+"""Logins to the embedded cluster by our own client, and by raw requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka_lite import Consumer, Producer
+from aiokafka_lite.admin import Admin
+from aiokafka_lite.embedded import EmbeddedCluster, Security
+from aiokafka_lite.errors import AuthenticationError
+
+USERS = {"alice": "alice-secret", "zoe=,": "pass wörd Ⅸ"}
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+EVERY = Security("SASL_PLAINTEXT", users=USERS, mechanisms=MECHANISMS)
+
+
+@pytest.mark.parametrize("tcp", [True, False])
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_client_that_logs_in_writes_and_reads(mechanism: str, user: str, tcp: bool) -> None:
+    async with EmbeddedCluster(brokers=2, security=EVERY, tcp=tcp) as cluster:
+        settings = cluster.client_settings(user, mechanism=mechanism)
+        async with Producer(**settings) as producer:
+            await producer.send("orders", b"two coffees")
+        async with Consumer(topics=["orders"], group_id="billing", **settings) as consumer:
+            assert (await anext(consumer)).value == b"two coffees"
+        async with Admin(**settings) as admin:
+            assert len((await admin.cluster.describe()).brokers) == 2
+        assert {each.principal for node in cluster.nodes.values() for each in node.connections} <= {f"User:{user}"}
+
+
+@pytest.mark.parametrize(
+    "mechanism, says",
+    [
+        ("PLAIN", "Authentication failed: Invalid username or password"),
+        ("SCRAM-SHA-256", "Authentication failed during authentication due to invalid credentials with SASL mechanism"),
+        ("SCRAM-SHA-512", "Authentication failed during authentication due to invalid credentials with SASL mechanism"),
+    ],
+)
+@pytest.mark.parametrize("user", ["alice", "mallory"])
+async def test_a_wrong_name_or_password_is_refused_in_the_words_of_kafka(mechanism: str, user: str, says: str) -> None:
+    async with EmbeddedCluster(brokers=1, security=EVERY) as cluster:
+        settings = cluster.client_settings(mechanism=mechanism) | {"sasl_username": user, "sasl_password": "hunter2"}
+        admin = Admin(**settings)
+        with pytest.raises(AuthenticationError, match=f"refused the login by {mechanism} as '{user}': {says}"):
+            await admin.start()
