@@ -12,7 +12,7 @@ import os
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Self
+from typing import Any, Self
 
 from .errors import ConfigurationError
 
@@ -65,6 +65,62 @@ def tls_context(
         _trust(context, cafile)
     if certfile is not None:
         _identify(context, certfile, keyfile, key_password)
+    return context
+
+
+_UNEXPECTED_MESSAGE = b"\x15\x03\x03\x00\x02\x02\x0a"
+"""The alert for bytes that are not TLS. Java sends it, OpenSSL does not."""
+
+
+class _AlertingHandshake(ssl.SSLObject):
+    """A handshake whose alert reaches the client: asyncio closes a failed connection without sending the alert.
+
+    The first failure is reported as a wait for more bytes, before which asyncio sends what is there. The client then
+    closes the connection; if it does not, the next bytes or the handshake timeout end it.
+    """
+
+    outgoing: ssl.MemoryBIO
+    _has_failed = False
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            if self._has_failed:
+                raise
+            self._has_failed = True
+            if not self.outgoing.pending:
+                self.outgoing.write(_UNEXPECTED_MESSAGE)
+            raise ssl.SSLWantReadError from None
+
+
+class _ServerContext(ssl.SSLContext):
+    """A context whose handshakes send their alerts."""
+
+    sslobject_class = _AlertingHandshake
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        handshake = super().wrap_bio(incoming, outgoing, *args, **kwargs)
+        assert isinstance(handshake, _AlertingHandshake)
+        handshake.outgoing = outgoing
+        return handshake
+
+
+def server_tls_context(
+    *, certfile: str, keyfile: str | None, key_password: str | None, cafile: str | None, client_auth: ssl.VerifyMode
+) -> ssl.SSLContext:
+    """The TLS context of a listener. ``cafile`` has the authorities that client certificates must come from.
+
+    Raises ConfigurationError, which names the setting.
+    """
+    context = _ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = client_auth
+    if cafile is not None:
+        _trust(context, cafile)
+    _identify(context, certfile, keyfile, key_password)
     return context
 
 

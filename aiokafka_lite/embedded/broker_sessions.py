@@ -27,7 +27,7 @@ class BrokerSessions:
         self._controller = controller
         self._network = network
         self._replication = replication
-        self._advertised_host = advertised_host
+        self.advertised_host = advertised_host
         self._timers: dict[int, asyncio.TimerHandle] = {}  # until a broker is fenced
 
     def register(self, node: BrokerNode) -> None:
@@ -35,7 +35,7 @@ class BrokerSessions:
         if self._network.reaches_controller(node.node_id):
             self._cancel(node.node_id)
             ports = {name: listener.port for name, listener in node.listeners.items()}
-            self._controller.register(node.node_id, self._advertised_host, ports, node.rack)
+            self._controller.register(node.node_id, self.advertised_host, ports, node.rack)
             node.catch_up()
         self._replication.resume()
 

@@ -178,6 +178,7 @@ class EmbeddedCluster(Component):
 
     async def _on_start(self) -> None:
         try:
+            self._security.open([self._sessions.advertised_host, self.config.host])
             for node in self.nodes.values():
                 await node.start()
         except BaseException:
@@ -191,6 +192,7 @@ class EmbeddedCluster(Component):
         self.replication.stop()
         for node in self.nodes.values():
             node.stop(abruptly=True)
+        self._security.close()
 
     # Topics.
 

@@ -31,6 +31,7 @@ from ..protocol.framing import frame as with_size
 from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceRequest, SaslHandshakeRequest
 from ..protocol.schema import Request, Response
 from .authentication import Authentication, LoginFailed
+from .certificates import principal_of
 from .error_responses import error_response
 from .faults import Exchange, Fault, Faults, History, Outcome
 from .handling import HANDLERS, Answer, BrokerParts, CloseConnection, RequestContext
@@ -161,6 +162,13 @@ class ServerStream(FramedStreamReader):
         address = None if self.transport is None else self.transport.get_extra_info("peername")
         return str(address[0]) if isinstance(address, tuple) else "memory"
 
+    @property
+    def principal(self) -> str:
+        """The principal of the client's certificate on a listener with TLS alone, else the anonymous one."""
+        if self.transport is None or self.listener.uses_sasl:
+            return ANONYMOUS
+        return principal_of(self.transport.get_extra_info("ssl_object")) or ANONYMOUS
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.peer = f"client {transport.get_extra_info('peername')}"
@@ -180,7 +188,7 @@ class ServerConnection:
         self.server = server
         self.stream = stream
         self.listener = stream.listener.name
-        self.principal = ANONYMOUS
+        self.principal = stream.principal
         self.idle_since: float | None = _now()  # None while a request is being handled
         self._authentication = authentication
         self._is_logged_in = False

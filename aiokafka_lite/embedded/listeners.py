@@ -6,6 +6,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable
+from typing import Any
 
 from ..errors import ConfigurationError
 
@@ -15,6 +16,9 @@ WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds that a client has for its TLS handshake."""
+
+SHUTDOWN_TIMEOUT = 1.0
+"""Seconds that a client has to end TLS, after which the connection is reset."""
 
 
 class Listener:
@@ -42,10 +46,12 @@ class Listener:
     ) -> None:
         """Accept connections, on the same port as before. Raises ConfigurationError if the port cannot be used."""
         loop = asyncio.get_running_loop()
-        timeout = None if ssl_context is None else HANDSHAKE_TIMEOUT
+        limits: dict[str, Any] = {}
+        if ssl_context is not None:
+            limits = {"ssl_handshake_timeout": HANDSHAKE_TIMEOUT, "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT}
         try:
             self._server = await loop.create_server(
-                new_stream, self.host, self.port, backlog=1024, ssl=ssl_context, ssl_handshake_timeout=timeout
+                new_stream, self.host, self.port, backlog=1024, ssl=ssl_context, **limits
             )
         except OSError as error:
             # The text of asyncio repeats the address. A name without an address has no error number.

@@ -226,7 +226,8 @@ class BrokerNode:
         if self._cluster.tcp:
             try:
                 for listener in self.listeners.values():
-                    await listener.open(partial(self.new_stream, listener), None, f"broker {self.node_id}")
+                    context = self._cluster.security.server_context() if listener.uses_tls else None
+                    await listener.open(partial(self.new_stream, listener), context, f"broker {self.node_id}")
             except ConfigurationError:
                 self._close_listeners()
                 raise

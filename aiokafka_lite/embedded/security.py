@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 from ..arguments import check_function, must_be
 from ..errors import ConfigurationError
 from ..protocol.sasl.scram import HASHES
-from ..security import MECHANISMS, SECURITY_PROTOCOLS
+from ..security import MECHANISMS, SECURITY_PROTOCOLS, server_tls_context
 from .access_tokens import TokenCheck, unsecured_token
 from .authentication import Credentials
-from .listeners import PLAINTEXT, WITH_SASL
+from .certificates import CertificateAuthority
+from .listeners import PLAINTEXT, WITH_SASL, WITH_TLS
 from .scram_users import ScramUsers
 
 WITH_PASSWORD = ("PLAIN", *HASHES)
+
+ClientAuth = Literal["none", "requested", "required"]
+
+_VERIFY_MODES = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_TLS_FILES = ("ssl_keyfile", "ssl_key_password", "ssl_cafile", "ssl_certfile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,11 @@ class Security:
     - ``check_token`` is a function that returns the claims of a token for OAUTHBEARER: ``sub`` is the name of the
       principal, ``exp`` the expiry. An exception refuses the token. By default, unsecured tokens are accepted, as in
       Kafka.
+    - ``client_auth`` says whether clients have certificates: "none", "requested" or "required". On an SSL listener, the
+      subject of the certificate is the principal.
+    - ``ssl_certfile`` and ``ssl_keyfile`` are the certificate of the brokers and its key, ``ssl_cafile`` the authority
+      of clients and brokers: paths of PEM files, or PEM text. Without them, the cluster makes an authority of its own,
+      for which the extra ``embedded-tls`` must be installed.
 
     Raises ConfigurationError for a wrong value.
     """
@@ -39,6 +53,11 @@ class Security:
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     mechanisms: Sequence[str] | None = None
     check_token: TokenCheck | None = None
+    client_auth: ClientAuth = "none"
+    ssl_certfile: str | None = field(default=None, repr=False)
+    ssl_keyfile: str | None = field(default=None, repr=False)
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_cafile: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         protocols = (self.protocols,) if isinstance(self.protocols, str) else tuple(self.protocols)
@@ -51,6 +70,7 @@ class Security:
         if self.check_token is not None:
             check_function("check_token", self.check_token)
         object.__setattr__(self, "mechanisms", self._offered())
+        self._check_tls()
 
     def _offered(self) -> tuple[str, ...]:
         if not set(self.protocols) & set(WITH_SASL):
@@ -72,6 +92,35 @@ class Security:
         if not self.users and set(self.mechanisms) & set(WITH_PASSWORD):
             raise ConfigurationError(f"users is required for {', '.join(self.mechanisms)}")
         return tuple(self.mechanisms)
+
+    def _check_tls(self) -> None:
+        if self.client_auth not in _VERIFY_MODES:
+            raise ConfigurationError(must_be("client_auth", f"one of {', '.join(_VERIFY_MODES)}", self.client_auth))
+        given = [name for name in _TLS_FILES if getattr(self, name) is not None]
+        if not set(self.protocols) & set(WITH_TLS):
+            for name in (*given, *([] if self.client_auth == "none" else ["client_auth"])):
+                what = " or ".join(WITH_TLS)
+                raise ConfigurationError(f"{name} requires {what} in protocols, got {list(self.protocols)}")
+        if given and self.ssl_certfile is None:
+            raise ConfigurationError(f"{given[0]} requires ssl_certfile, which is not set")
+        if given and self.client_auth != "none" and self.ssl_cafile is None:
+            raise ConfigurationError(f"client_auth={self.client_auth!r} requires ssl_cafile with ssl_certfile")
+        if given:
+            self.server_context()
+
+    def server_context(self) -> ssl.SSLContext:
+        """The TLS context of a broker with the given certificates. The files are read again by each call.
+
+        Raises ConfigurationError.
+        """
+        assert self.ssl_certfile is not None
+        return server_tls_context(
+            certfile=self.ssl_certfile,
+            keyfile=self.ssl_keyfile,
+            key_password=self.ssl_key_password,
+            cafile=self.ssl_cafile,
+            client_auth=_VERIFY_MODES[self.client_auth],
+        )
 
 
 def _check_users(users: object) -> None:
@@ -101,6 +150,9 @@ class ClusterSecurity:
             self.scram_users.set_password(name, password, scram)
         self.credentials = Credentials(mechanisms, self._users, self.scram_users, config.check_token, wall_clock)
         self._makes_tokens = config.check_token is None
+        self._config = config
+        self._directory: TemporaryDirectory[str] | None = None
+        self._authority: CertificateAuthority | None = None
 
     @classmethod
     def of(cls, given: Security | str | None, wall_clock: Callable[[], float]) -> ClusterSecurity:
@@ -113,14 +165,40 @@ class ClusterSecurity:
             )
         return cls(Security(given or PLAINTEXT), wall_clock)
 
+    def open(self, hosts: Sequence[str]) -> None:
+        """Make certificates for the host names and addresses of the brokers, if TLS needs some and none is given."""
+        if not set(self.protocols) & set(WITH_TLS) or self._config.ssl_certfile is not None:
+            return
+        self._directory = TemporaryDirectory(prefix="aiokafka-lite-")
+        self._authority = CertificateAuthority(Path(self._directory.name))
+        certfile = self._authority.issue(hosts[0], [*hosts, "localhost", "127.0.0.1", "::1"])
+        self._config = replace(self._config, ssl_certfile=certfile, ssl_cafile=self._authority.cafile)
+
+    def close(self) -> None:
+        """Delete the certificates that ``open`` made."""
+        if self._directory is not None:
+            self._directory.cleanup()
+
+    def server_context(self) -> ssl.SSLContext:
+        """The TLS context of a listener of a broker that starts. Raises ConfigurationError."""
+        return self._config.server_context()
+
     def client_settings(self, user: str | None, protocol: str | None, mechanism: str | None) -> dict[str, Any]:
         """The security settings of a client. Raises ConfigurationError for what the cluster does not offer."""
         chosen = protocol or self.protocols[0]
         if chosen not in self.protocols:
             raise ConfigurationError(must_be("protocol", f"one of {', '.join(self.protocols)}", chosen))
         settings: dict[str, Any] = {"security_protocol": chosen}
+        if chosen in WITH_TLS:
+            settings |= self._tls_settings(user)
         if chosen in WITH_SASL:
             settings |= self._sasl_settings(user, mechanism)
+        return settings
+
+    def _tls_settings(self, user: str | None) -> dict[str, Any]:
+        settings = {} if self._config.ssl_cafile is None else {"ssl_cafile": self._config.ssl_cafile}
+        if self._config.client_auth != "none" and self._authority is not None:
+            settings["ssl_certfile"] = self._authority.issue(user or next(iter(self._users), "client"))
         return settings
 
     def _sasl_settings(self, user: str | None, mechanism: str | None) -> dict[str, Any]:

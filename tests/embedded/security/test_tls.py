@@ -1,0 +1,214 @@
+"""TLS on the listeners of the embedded cluster: generated and given certificates, and principals of clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from aiokafka_lite import Consumer, Producer
+from aiokafka_lite.admin import Admin
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
+from aiokafka_lite.embedded.certificates import distinguished_name
+from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
+
+USERS = {"alice": "alice-secret"}
+
+
+async def failure(settings: dict[str, Any]) -> KafkaError:
+    """The error of the start of a client."""
+    admin = Admin(**settings, api_timeout=5.0)
+    with pytest.raises(KafkaError) as failed:
+        await admin.start()
+    with pytest.raises(KafkaError):
+        await admin.close()
+    return failed.value
+
+
+def principals(cluster: EmbeddedCluster) -> set[str]:
+    return {each.principal for node in cluster.nodes.values() for each in node.connections}
+
+
+@pytest.mark.parametrize("protocol, mechanism", [("SSL", None), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512")])
+async def test_a_client_writes_and_reads_over_tls(protocol: str, mechanism: str | None) -> None:
+    security = Security(protocol, users=USERS) if mechanism else protocol
+    async with EmbeddedCluster(brokers=2, security=security) as cluster:
+        settings = cluster.client_settings(mechanism=mechanism)
+        async with Producer(**settings) as producer:
+            await producer.send("orders", b"two coffees" * 50_000)
+            assert principals(cluster) == {"User:alice" if mechanism else "User:ANONYMOUS"}
+        async with Consumer(topics=["orders"], group_id="billing", **settings) as consumer:
+            assert (await anext(consumer)).value == b"two coffees" * 50_000
+
+
+async def test_each_listener_names_its_own_ports() -> None:
+    protocols = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    async with EmbeddedCluster(brokers=2, security=Security(protocols, users=USERS)) as cluster:
+        for protocol in protocols:
+            settings = cluster.client_settings(protocol=protocol)
+            async with Admin(**settings) as admin:
+                brokers = (await admin.cluster.describe()).brokers
+            ports = [node.listeners[protocol].port for node in cluster.nodes.values()]
+            assert [broker.port for broker in brokers] == ports
+            assert settings["bootstrap_servers"] == ",".join(f"127.0.0.1:{port}" for port in ports)
+
+
+async def test_a_certificate_is_for_the_address_that_the_brokers_advertise() -> None:
+    config = ClusterConfig(advertised_host="localhost")
+    async with (
+        EmbeddedCluster(brokers=1, security="SSL", config=config) as cluster,
+        Admin(**cluster.client_settings()) as admin,
+    ):
+        assert [broker.host for broker in (await admin.cluster.describe()).brokers] == ["localhost"]
+
+
+async def test_a_client_that_does_not_trust_the_authority_is_not_connected() -> None:
+    async with EmbeddedCluster(brokers=1, security="SSL") as cluster:
+        settings = cluster.client_settings() | {"ssl_cafile": trustme.CA().cert_pem.bytes().decode()}
+        error = await failure(settings)
+    assert isinstance(error, AuthenticationError)
+    assert "cannot be trusted" in str(error)
+
+
+async def test_a_client_without_tls_is_not_connected() -> None:
+    async with EmbeddedCluster(brokers=1, security="SSL") as cluster:
+        error = await failure({"bootstrap_servers": cluster.bootstrap_servers})
+    assert isinstance(error, ProtocolError)
+
+
+# Certificates of clients.
+
+
+async def test_the_subject_of_a_client_certificate_is_the_principal() -> None:
+    async with (
+        EmbeddedCluster(brokers=1, security=Security("SSL", client_auth="required")) as cluster,
+        Admin(**cluster.client_settings("alice, the first")),
+    ):
+        assert principals(cluster) == {"User:CN=alice\\, the first"}
+
+
+async def test_a_required_certificate_must_come_from_the_authority() -> None:
+    async with EmbeddedCluster(brokers=1, security=Security("SSL", client_auth="required")) as cluster:
+        settings = cluster.client_settings()
+        own = settings.pop("ssl_certfile")
+        assert isinstance(await failure(settings), AuthenticationError)
+        other = trustme.CA().issue_cert("client.example").private_key_and_cert_chain_pem.bytes().decode()
+        assert isinstance(await failure(settings | {"ssl_certfile": other}), AuthenticationError)
+        async with Admin(**settings, ssl_certfile=own) as admin:
+            assert await admin.topics.list() == ()
+
+
+async def test_a_requested_certificate_may_be_missing() -> None:
+    async with EmbeddedCluster(brokers=1, security=Security("SSL", client_auth="requested")) as cluster:
+        settings = cluster.client_settings()
+        async with Admin(**settings):
+            assert principals(cluster) == {"User:CN=client"}
+        del settings["ssl_certfile"]
+        async with Admin(**settings) as admin:
+            assert await admin.topics.list() == ()
+            assert "User:ANONYMOUS" in principals(cluster)
+
+
+@pytest.mark.parametrize(
+    "subject, name",
+    [
+        (((("countryName", "DE"),), (("organizationName", "A, B"),), (("commonName", "x"),)), "CN=x,O=A\\, B,C=DE"),
+        (((("commonName", "a"), ("userId", "b")),), "CN=a+UID=b"),
+        (((("commonName", "#a\\b "),),), "CN=\\#a\\\\b\\ "),
+        (((("emailAddress", "a@b"),),), "1.2.840.113549.1.9.1=#1603614062"),
+    ],
+)
+def test_a_subject_has_the_form_of_rfc_2253(subject: Any, name: str) -> None:
+    assert distinguished_name(subject) == name
+
+
+# Given certificates.
+
+
+class Given:
+    """Certificates that another authority has issued, as files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.issue()
+
+    def issue(self) -> None:
+        """Replace the authority and the certificate."""
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(str(self.directory / "ca.pem"))
+        issued = authority.issue_cert("127.0.0.1")
+        (self.directory / "cert.pem").write_bytes(b"".join(each.bytes() for each in issued.cert_chain_pems))
+        issued.private_key_pem.write_to_path(str(self.directory / "key.pem"))
+
+    def path(self, name: str) -> str:
+        return str(self.directory / f"{name}.pem")
+
+    def security(self, **changes: Any) -> Security:
+        files = {f"ssl_{name}file": self.path(name) for name in ("cert", "key", "ca")}
+        return Security("SSL", **{**files, **changes})
+
+
+async def test_given_certificates_are_used_and_read_again_when_a_broker_restarts(tmp_path: Path) -> None:
+    given = Given(tmp_path)
+    async with EmbeddedCluster(brokers=1, security=given.security()) as cluster:
+        async with Admin(**cluster.client_settings()) as admin:
+            assert await admin.topics.list() == ()
+        before = (tmp_path / "ca.pem").read_text()
+        given.issue()
+        await cluster.restart(1)
+        async with Admin(**cluster.client_settings()) as admin:
+            assert await admin.topics.list() == ()
+        assert isinstance(await failure(cluster.client_settings() | {"ssl_cafile": before}), AuthenticationError)
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ({"protocols": "TLS"}, "protocols must be one or more of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, got 'TLS'"),
+        ({"protocols": ["SSL", "SSL"]}, "protocols must be one or more of"),
+        ({"protocols": []}, "protocols must be one or more of"),
+        ({"protocols": "SASL_SSL"}, "users is required, such as"),
+        (
+            {"protocols": "SSL", "users": USERS},
+            r"users requires SASL_PLAINTEXT or SASL_SSL in protocols, got \['SSL'\]",
+        ),
+        ({"protocols": "SASL_SSL", "users": ["alice"]}, "users must be a dict of names and passwords, got list"),
+        ({"protocols": "SASL_SSL", "users": {"alice": ""}}, "the password of each user must be a string that is not"),
+        ({"protocols": "SASL_SSL", "users": USERS, "mechanisms": ["GSSAPI"]}, "mechanisms must be a list of PLAIN"),
+        ({"protocols": "SASL_SSL", "mechanisms": ["PLAIN"]}, "users is required for PLAIN"),
+        ({"protocols": "SASL_SSL", "check_token": "token"}, "check_token must be a function, got 'token'"),
+        ({"protocols": "SSL", "client_auth": "always"}, "client_auth must be one of none, requested, required"),
+        ({"protocols": "PLAINTEXT", "client_auth": "required"}, "client_auth requires SSL or SASL_SSL in protocols"),
+        ({"protocols": "SSL", "ssl_keyfile": "key.pem"}, "ssl_keyfile requires ssl_certfile, which is not set"),
+        ({"protocols": "SSL", "ssl_certfile": "none.pem"}, "cannot read ssl_certfile='none.pem'"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Security(**arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ({"security": "SSL", "tcp": False}, "security with TLS requires tcp=True"),
+        ({"security": ["SSL"]}, r'security must be a Security\(...\), or a security protocol such as "SSL"'),
+    ],
+)
+def test_a_wrong_security_of_a_cluster_is_named(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        EmbeddedCluster(**arguments)
+
+
+async def test_client_settings_name_what_the_cluster_has() -> None:
+    async with EmbeddedCluster(brokers=1, security=Security("SASL_PLAINTEXT", users=USERS)) as cluster:
+        for arguments, says in (
+            ({"user": "bob"}, "user must be one of alice, got 'bob'"),
+            ({"protocol": "SSL"}, "protocol must be one of SASL_PLAINTEXT, got 'SSL'"),
+            ({"mechanism": "OAUTHBEARER"}, "mechanism must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, got"),
+        ):
+            with pytest.raises(ConfigurationError, match=says):
+                cluster.client_settings(**arguments)
+        assert "alice-secret" not in repr(Security("SASL_PLAINTEXT", users=USERS))
