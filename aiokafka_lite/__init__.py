@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         StrSerializer,
     )
     from aiokafka_lite.types import GroupMetadata, Header, OffsetAndMetadata, Record, RecordMetadata, TopicPartition
+    from aiokafka_lite.workers import FailureTopics, Workers
 
 __version__ = VERSION
 
@@ -102,6 +103,7 @@ _HOMES = {
         "StrSerializer",
     ),
     "types": ("GroupMetadata", "Header", "OffsetAndMetadata", "Record", "RecordMetadata", "TopicPartition"),
+    "workers": ("FailureTopics", "Workers"),
 }
 
 __all__ = [
@@ -124,6 +126,7 @@ __all__ = [
     "EmbeddedCluster",
     "ErrorCode",
     "ExactlyOnce",
+    "FailureTopics",
     "GroupMetadata",
     "Header",
     "IllegalStateError",
@@ -147,6 +150,7 @@ __all__ = [
     "StrDeserializer",
     "StrSerializer",
     "TopicPartition",
+    "Workers",
     "__version__",
 ]
 

@@ -150,6 +150,12 @@ async def test_purchases_are_acknowledged_billed_archived_and_prepared(newest: K
     assert prepares.printed.endswith("the marked offsets are committed next\n")
     assert await committed(newest, "kitchen") == 102
 
+    async with running("worker.py", newest) as works:
+        await works.until("prepared", 102)
+        assert await works.end(signal.SIGTERM) == 0, works.printed
+    assert "stopped: {'pending': 0, 'active': 0, 'processed': 102, 'retries': 0, 'failed': 0}" in works.printed
+    assert await committed(newest, "workers") == 102
+
     await purchases_have_one_bill_each(newest)
     await delete(newest, "purchases")
 

@@ -1,0 +1,494 @@
+"""``Workers``: processes many records of a consumer group at once, and marks no record before those in front of it.
+
+How a record passes through, in the claim of its partition:
+
+1. The claim reads the record and adds it to its ``_Progress``. If a record of its lane is unfinished, it waits there: a
+   lane has the records of one key, or those of the partition. Otherwise it is ready.
+2. One of the claim's tasks takes the ready record. There are as many tasks as ready records, at most ``concurrency``; a
+   task ends when none is ready. It holds one of the slots that all claims share while the user's function runs.
+3. A record whose attempt failed is ready again after a pause, for which no task and no slot waits.
+4. A processed record is finished in the ``_Progress``, which marks the partition up to the first unfinished record. So
+   a commit never covers a record that is not processed. The next record of the lane is ready then.
+
+Rules:
+
+- Nothing is marked that the user's function, or ``on_failure``, has not completed. A record that was read and not begun
+  when the session ends is left alone: the next owner of the partition reads it again.
+- ``on_failure`` is awaited inside the lane: a later record of the same key waits until the failed one is settled.
+- A claim that fails lets the records in progress complete before it raises, because they may be marked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal
+
+import anyio
+
+from .aio.retry import Backoff
+from .arguments import check_function, check_timeout, must_be, whole
+from .consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
+from .consumer.callbacks import call
+from .errors import ConfigurationError
+from .producer import Producer
+from .types import Header, K, Record, V
+
+logger = logging.getLogger(__name__)
+
+ORDERS = ("key", "partition", "none")
+
+Handle = Callable[[Record[K, V]], Awaitable[object]]
+OnFailure = Callable[[Record[K, V], Exception], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersMetrics:
+    """What a ``Workers`` has done so far, and what it does now."""
+
+    pending: int
+    """Records that were read and are not finished."""
+    active: int
+    """Records whose function runs now; at most ``concurrency``."""
+    processed: int
+    """Records whose function returned."""
+    retries: int
+    """Attempts after the first one of a record."""
+    failed: int
+    """Records whose last attempt failed."""
+
+    def to_dict(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Workers(ConsumerGroupHandler[K, V]):
+    """A handler for ``ConsumerGroup.consume`` that processes up to ``concurrency`` records at once.
+
+    ::
+
+        async def bill(record: Record) -> None: ...
+
+        group = ConsumerGroup(servers, group_id="billing")
+        await group.consume(["orders"], Workers(bill, concurrency=64))
+
+    ``order`` says which records wait for one another: those with the same ``"key"`` (records without a key do not
+    wait), all of a ``"partition"``, or ``"none"``. Offsets are committed up to the first record that is not finished,
+    so after a crash or a rebalance a record may be processed again, and none is skipped (at least once).
+
+    An attempt that raises, or takes longer than ``timeout`` seconds, is repeated after ``backoff`` seconds, doubled
+    each time up to ``max_backoff``, for ``attempts`` attempts in all. Then ``on_failure`` decides: ``"raise"`` ends
+    ``consume`` with the exception, and the record is not committed; ``"skip"`` logs the exception and continues; an
+    async function of the record and the exception, such as ``FailureTopics``, finishes the record when it returns.
+
+    At most ``max_pending`` records of a partition are read ahead of its first unfinished one. When partitions are
+    revoked, no further record begins; records in progress have until the rebalance timeout of the group. When the group
+    is closed they have 1.5 seconds: call ``drain()`` before ``close()`` if that is too short.
+
+    Raises ConfigurationError for wrong arguments. One ``Workers`` serves one ``ConsumerGroup`` at a time.
+    """
+
+    def __init__(
+        self,
+        handle: Handle[K, V],
+        *,
+        concurrency: int = 64,
+        order: Literal["key", "partition", "none"] = "key",
+        attempts: int = 1,
+        backoff: float = 0.1,
+        max_backoff: float = 10.0,
+        timeout: float | None = None,
+        on_failure: Literal["raise", "skip"] | OnFailure[K, V] = "raise",
+        max_pending: int = 1000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        check_function("handle", handle)
+        check_function("clock", clock)
+        if order not in ORDERS:
+            raise ConfigurationError(must_be("order", "'key', 'partition' or 'none'", order))
+        if on_failure not in ("raise", "skip") and not callable(on_failure):
+            raise ConfigurationError(must_be("on_failure", "'raise', 'skip' or an async function", on_failure))
+        for name, value in (("backoff", backoff), ("max_backoff", max_backoff)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+                raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
+        check_timeout(timeout)
+        self._plan = _Plan(
+            handle=handle,
+            order=order,
+            attempts=whole("attempts", attempts, 1),
+            backoff=Backoff(backoff, max_backoff),
+            timeout=timeout,
+            on_failure=on_failure,
+            max_pending=whole("max_pending", max_pending, 1),
+            concurrency=whole("concurrency", concurrency, 1),
+            slots=asyncio.Semaphore(concurrency),
+            delays=on_failure.delays if isinstance(on_failure, FailureTopics) else {},
+            clock=clock,
+        )
+        self._counts = _Counts()
+        self._claims: set[_ClaimWork[K, V]] = set()
+        self._is_draining = False
+
+    def __repr__(self) -> str:
+        name = getattr(self._plan.handle, "__qualname__", self._plan.handle)
+        return f"<Workers {name} {self.metrics()}>"
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
+        """Process the records of one partition; ``ConsumerGroup`` calls it."""
+        if self._is_draining:
+            return
+        work = _ClaimWork(self._plan, self._counts, session, claim)
+        self._claims.add(work)
+        try:
+            await work.run()
+        finally:
+            self._claims.discard(work)
+            work.ended.set()
+
+    async def drain(self, *, timeout: float | None = None) -> bool:
+        """Begin no further record, and wait until the records in progress are finished and marked.
+
+        Then close the group, which commits the marks. Returns False if that took longer than ``timeout`` seconds. A
+        drained ``Workers`` processes nothing any more; make a new one for another ``consume``.
+        """
+        check_timeout(timeout)
+        self._is_draining = True
+        claims = list(self._claims)
+        for work in claims:
+            work.stop()
+        with anyio.move_on_after(timeout):
+            for work in claims:
+                await work.ended.wait()
+        return not self._claims
+
+    def metrics(self) -> WorkersMetrics:
+        """The counters now."""
+        counts, claims = self._counts, self._claims
+        pending = sum(work.unfinished for work in claims)
+        return WorkersMetrics(pending, counts.active, counts.processed, counts.retries, counts.failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan(Generic[K, V]):
+    """The checked arguments of a ``Workers``, and the slots that its claims share."""
+
+    handle: Handle[K, V]
+    order: str
+    attempts: int
+    backoff: Backoff
+    timeout: float | None
+    on_failure: str | OnFailure[K, V]
+    max_pending: int
+    concurrency: int
+    slots: asyncio.Semaphore
+    delays: Mapping[str, float]
+    clock: Callable[[], float]
+
+
+@dataclass(slots=True)
+class _Counts:
+    active: int = 0
+    processed: int = 0
+    retries: int = 0
+    failed: int = 0
+
+
+_NO_LANE = object()
+
+
+class _Item(Generic[K, V]):
+    """A record that was read: its lane, its failed attempts, and whether it is finished."""
+
+    __slots__ = ("failures", "finished", "lane", "record")
+
+    def __init__(self, record: Record[K, V], lane: Hashable) -> None:
+        self.record = record
+        self.lane = lane
+        self.failures = 0
+        self.finished = False
+
+
+class _Progress(Generic[K, V]):
+    """The records of one claim, in the order of their offsets, from the first unfinished one on."""
+
+    def __init__(self, mark: Callable[[Record[K, V]], object]) -> None:
+        self._mark = mark
+        self._items: deque[_Item[K, V]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, item: _Item[K, V]) -> None:
+        self._items.append(item)
+
+    def finish(self, item: _Item[K, V]) -> None:
+        """The record is processed. Mark the partition up to the first unfinished record."""
+        item.finished = True
+        last = None
+        while self._items and self._items[0].finished:
+            last = self._items.popleft()
+        if last is not None:
+            self._mark(last.record)
+
+
+class _ClaimWork(Generic[K, V]):
+    """The work on one claim: reads its records, and runs the tasks that process them. Owner: the ``Workers``."""
+
+    def __init__(
+        self, plan: _Plan[K, V], counts: _Counts, session: ConsumerGroupSession, claim: Claim[K, V]
+    ) -> None:
+        self.unfinished = 0
+        self.ended = asyncio.Event()
+        self._plan = plan
+        self._counts = counts
+        self._session = session
+        self._claim = claim
+        self._progress: _Progress[K, V] = _Progress(session.mark)
+        self._lanes: dict[Hashable, deque[_Item[K, V]]] = {}
+        """The records that wait behind an unfinished one of their lane."""
+        self._ready: deque[_Item[K, V]] = deque()
+        self._pauses: set[asyncio.TimerHandle] = set()
+        self._tasks = anyio.create_task_group()
+        self._running = 0
+        self._has_room = asyncio.Event()
+        self._is_stopping = False
+        self._reading = anyio.CancelScope()
+        self._failure: Exception | None = None
+
+    def stop(self) -> None:
+        """Begin no further record."""
+        self._is_stopping = True
+        self._reading.cancel()
+
+    async def run(self) -> None:
+        """Process the claim until its session ends or ``stop`` is called. Raises the first failure."""
+        watching = anyio.CancelScope()
+        try:
+            async with self._tasks:
+                self._tasks.start_soon(self._watch_session, watching)
+                with self._reading:
+                    try:
+                        await self._read()
+                    except Exception as error:  # noqa: BLE001 - raised when the records in progress are finished
+                        self._fail(error)
+                self.stop()
+                watching.cancel()
+        finally:
+            for pause in self._pauses:
+                pause.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _watch_session(self, watching: anyio.CancelScope) -> None:
+        with watching:
+            await self._session.wait_cancelled()
+            self.stop()
+
+    # Reading.
+
+    async def _read(self) -> None:
+        max_pending, order = self._plan.max_pending, self._plan.order
+        delay = self._plan.delays.get(self._claim.topic)
+        async for record in self._claim:
+            if delay is not None:
+                await self._wait_until_due(record, delay)
+            if order == "partition":
+                lane: Hashable = None
+            elif order == "key" and record.key is not None:
+                lane = self._lane_of(record)
+            else:
+                lane = _NO_LANE
+            self._add(_Item(record, lane))
+            while len(self._progress) >= max_pending:
+                self._has_room.clear()
+                await self._has_room.wait()
+
+    def _lane_of(self, record: Record[K, V]) -> Hashable:
+        key = record.key
+        try:
+            hash(key)
+        except TypeError:
+            raise TypeError(
+                f"order='key' needs keys that can be hashed, got {type(key).__name__} at offset {record.offset} of "
+                f"{self._claim.topic_partition}; use order='partition', or a deserializer that returns such keys"
+            ) from None
+        return key
+
+    async def _wait_until_due(self, record: Record[K, V], delay: float) -> None:
+        """Wait until the record is ``delay`` seconds old. Those behind it are younger."""
+        await anyio.sleep(max(0.0, record.timestamp / 1000 + delay - self._plan.clock()))
+
+    # Which record is processed next.
+
+    def _add(self, item: _Item[K, V]) -> None:
+        self._progress.add(item)
+        self.unfinished += 1
+        if item.lane is not _NO_LANE:
+            waiting = self._lanes.get(item.lane)
+            if waiting is not None:
+                waiting.append(item)
+                return
+            self._lanes[item.lane] = deque()
+        self._make_ready(item)
+
+    def _make_ready(self, item: _Item[K, V]) -> None:
+        self._ready.append(item)
+        if self._running < self._plan.concurrency and not self._is_stopping:
+            self._running += 1
+            self._tasks.start_soon(self._work)
+
+    def _finish(self, item: _Item[K, V]) -> None:
+        self.unfinished -= 1
+        self._progress.finish(item)
+        self._has_room.set()
+        if item.lane is not _NO_LANE:
+            waiting = self._lanes[item.lane]
+            if waiting:
+                self._make_ready(waiting.popleft())
+            else:
+                del self._lanes[item.lane]
+
+    def _pause(self, item: _Item[K, V]) -> None:
+        """Process the record again after the backoff."""
+
+        def end() -> None:
+            self._pauses.discard(pause)
+            self._make_ready(item)
+
+        self._counts.retries += 1
+        seconds = self._plan.backoff.after(item.failures - 1)
+        pause = asyncio.get_running_loop().call_later(seconds, end)
+        self._pauses.add(pause)
+
+    # Processing.
+
+    async def _work(self) -> None:
+        """Process ready records until there is none."""
+        try:
+            while self._ready:
+                async with self._plan.slots:
+                    # Looked at again after the wait for the slot: another task may have taken the record.
+                    if self._is_stopping or not self._ready:
+                        return
+                    self._counts.active += 1
+                    try:
+                        await self._process(self._ready.popleft())
+                    finally:
+                        self._counts.active -= 1
+        finally:
+            self._running -= 1
+
+    async def _process(self, item: _Item[K, V]) -> None:
+        try:
+            failure = await self._attempt(item.record)
+            if failure is not None:
+                item.failures += 1
+                if item.failures < self._plan.attempts:
+                    self._pause(item)
+                    return
+                await self._settle(item.record, failure)
+        except Exception as error:  # noqa: BLE001 - of the user's functions: run() raises it
+            self._fail(error)
+        else:
+            self._finish(item)
+
+    async def _attempt(self, record: Record[K, V]) -> Exception | None:
+        """Call the user's function once. Returns its exception; raises TypeError if it is not an async function."""
+        try:
+            awaitable = self._plan.handle(record)
+            if inspect.isawaitable(awaitable):
+                what = f"handle() of offset {record.offset} of {self._claim.topic_partition}"
+                await call(what, awaitable, self._plan.timeout)
+                self._counts.processed += 1
+                return None
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+            return error
+        raise TypeError(f"handle must be an async function, but it returned {awaitable!r:.80}")
+
+    async def _settle(self, record: Record[K, V], failure: Exception) -> None:
+        """The last attempt has failed. Returns if the record is finished, else raises."""
+        self._counts.failed += 1
+        on_failure = self._plan.on_failure
+        if on_failure == "raise":
+            raise failure
+        if on_failure == "skip":
+            logger.error("skipped offset %d of %s: %r", record.offset, self._claim.topic_partition, failure)
+        else:
+            assert callable(on_failure)
+            await call("on_failure()", on_failure(record, failure))
+
+    def _fail(self, failure: Exception) -> None:
+        """End the claim with the first failure."""
+        if self._failure is None:
+            self._failure = failure
+        else:
+            logger.warning("%s failed as well: %r", self._claim, failure)
+        self.stop()
+
+
+class FailureTopics:
+    """Sends failed records to other topics: ``on_failure`` of ``Workers``.
+
+    ::
+
+        failures = FailureTopics(producer, retry={"orders.retry": 60.0}, dead_letter="orders.dead")
+        await group.consume(["orders", *failures.delays], Workers(bill, on_failure=failures))
+
+    ``retry`` maps topics to the seconds for which their records wait before they are processed again. A record passes
+    through the retry topics in their order, and then goes to ``dead_letter``. The group must read the retry topics. A
+    record that is retried this way leaves the order of its key.
+
+    Key, value, headers and the partitioning by key stay. These headers are added or replaced: ``error.class``,
+    ``error.message``; and, from the first failure, ``origin.topic``, ``origin.partition``, ``origin.offset`` and
+    ``origin.timestamp`` as decimal text. The record is finished when the producer's send is acknowledged; an error of
+    the send ends ``consume``, so no failed record is lost.
+
+    If the consumer has deserializers, the producer needs the serializers that reverse them.
+    """
+
+    def __init__(self, producer: Producer, *, dead_letter: str, retry: Mapping[str, float] | None = None) -> None:
+        if not isinstance(producer, Producer):
+            raise ConfigurationError(must_be("producer", "a Producer", producer))
+        if not isinstance(dead_letter, str) or not dead_letter:
+            raise ConfigurationError(must_be("dead_letter", "the name of a topic", dead_letter))
+        delays = {} if retry is None else retry
+        if not isinstance(delays, Mapping):
+            raise ConfigurationError(must_be("retry", "a mapping of topics to seconds", retry))
+        for topic, delay in delays.items():
+            if isinstance(delay, bool) or not isinstance(delay, int | float) or not delay >= 0:
+                raise ConfigurationError(must_be(f"retry[{topic!r}]", "a number of seconds >= 0", delay))
+            if topic == dead_letter:
+                raise ConfigurationError(f"retry and dead_letter must be different topics, got {topic!r} for both")
+        self.delays = dict(delays)
+        self.dead_letter = dead_letter
+        self._producer = producer
+
+    def __repr__(self) -> str:
+        return f"<FailureTopics {[*self.delays, self.dead_letter]}>"
+
+    async def __call__(self, record: Record[Any, Any], error: Exception) -> None:
+        """Send the record to the next topic. Raises the error of the send."""
+        headers = _headers(record, error)
+        await self._producer.send(self._following(record.topic), record.value, key=record.key, headers=headers)
+
+    def _following(self, topic: str) -> str:
+        topics = [*self.delays, self.dead_letter]
+        return topics[topics.index(topic) + 1] if topic in self.delays else topics[0]
+
+
+def _headers(record: Record[Any, Any], error: Exception) -> list[Header]:
+    names = {name for name, _ in record.headers}
+    added = {"error.class": type(error).__qualname__, "error.message": str(error)}
+    if "origin.topic" not in names:
+        added |= {
+            "origin.topic": record.topic,
+            "origin.partition": str(record.partition),
+            "origin.offset": str(record.offset),
+            "origin.timestamp": str(record.timestamp),
+        }
+    kept = [header for header in record.headers if header[0] not in added]
+    return [*kept, *(Header(name, text.encode()) for name, text in added.items())]

@@ -1,0 +1,317 @@
+"""``Workers``: records of a group processed many at once, and committed only up to the first unfinished one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from contextlib import AsyncExitStack
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import FailureTopics, Producer, Workers
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ConfigurationError, KafkaTimeout
+from aiokafka_lite.types import Record, TopicPartition
+from tests.embedded.group.members import ORDERS
+from tests.embedded.group.test_sessions import Running, committed, group_of, until
+
+ONE = TopicPartition("orders", 0)
+
+
+async def keyed(cluster: EmbeddedCluster, count: int, keys: int) -> None:
+    """Write records ``0``, ``1``, … to partition 0, with keys in turn."""
+    for number in range(count):
+        await cluster.produce("orders", b"%d" % number, key=b"%d" % (number % keys), partition=0)
+
+
+class Handling:
+    """The user's function: takes ``work`` seconds a record, and fails for the given values, so many times each."""
+
+    def __init__(self, *, work: float = 0.0, failing: dict[bytes, int] | None = None) -> None:
+        self.work = work
+        self.failing = dict(failing or {})
+        self.active = 0
+        self.most_active = 0
+        self.seen: list[Record[bytes, bytes]] = []
+        self.held: dict[bytes, asyncio.Event] = defaultdict(asyncio.Event)
+        self.hold: set[bytes] = set()
+
+    async def __call__(self, record: Record[bytes, bytes]) -> None:
+        self.active += 1
+        self.most_active = max(self.most_active, self.active)
+        try:
+            value = record.value
+            assert value is not None
+            if value in self.hold:
+                await self.held[value].wait()
+            await asyncio.sleep(self.work)
+            if self.failing.get(value, 0) > 0:
+                self.failing[value] -= 1
+                raise ValueError(f"no {value.decode()}")
+            self.seen.append(record)
+        finally:
+            self.active -= 1
+
+    @property
+    def values(self) -> list[int]:
+        return [int(record.value or b"") for record in self.seen]
+
+
+async def finish(running: Running) -> None:
+    await running.group.close()
+    await running.task
+
+
+async def test_records_are_processed_at_once_up_to_the_concurrency(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 40, keys=40)
+    handling = Handling(work=1.0)
+    began = asyncio.get_running_loop().time()
+    workers = Workers(handling, concurrency=10)
+    running = Running(cluster, workers)
+    await until(lambda: workers.metrics().processed == 40)
+    assert handling.most_active == 10
+    assert asyncio.get_running_loop().time() - began < 10.0
+    await finish(running)
+    assert (await committed(cluster))[ONE] == 40
+
+
+async def test_records_of_a_key_are_processed_in_order(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 60, keys=3)
+    handling = Handling(work=0.1, failing={b"0": 1, b"4": 2})
+    running = Running(cluster, Workers(handling, attempts=3))
+    await until(lambda: len(handling.seen) == 60)
+    await finish(running)
+    for key in range(3):
+        assert [value for value in handling.values if value % 3 == key] == list(range(key, 60, 3))
+    assert handling.values != sorted(handling.values)
+
+
+async def test_records_of_a_partition_are_processed_in_order(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 20, keys=3)
+    handling = Handling(work=0.1, failing={b"4": 1})
+    running = Running(cluster, Workers(handling, order="partition", attempts=2))
+    await until(lambda: len(handling.seen) == 20)
+    await finish(running)
+    assert handling.values == list(range(20))
+    assert handling.most_active == 1
+
+
+async def test_without_order_records_of_one_key_do_not_wait(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 20, keys=1)
+    handling = Handling(work=1.0)
+    running = Running(cluster, Workers(handling, order="none"))
+    await until(lambda: len(handling.seen) == 20)
+    assert handling.most_active == 20
+    await finish(running)
+
+
+async def test_offsets_are_committed_up_to_the_first_unfinished_record(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 10, keys=10)
+    handling = Handling()
+    handling.hold = {b"4"}
+    workers = Workers(handling)
+    running = Running(cluster, workers)
+    await until(lambda: len(handling.seen) == 9)
+    await until(lambda: workers.metrics().pending == 1)
+    await finish(running)
+    assert (await committed(cluster))[ONE] == 4
+
+
+async def test_no_more_than_max_pending_records_are_read_ahead(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 30, keys=30)
+    handling = Handling()
+    handling.hold = {b"0"}
+    running = Running(cluster, Workers(handling, max_pending=5))
+    await until(lambda: len(handling.seen) == 4)
+    await asyncio.sleep(30.0)  # virtual
+    assert len(handling.seen) == 4
+    handling.held[b"0"].set()
+    await until(lambda: len(handling.seen) == 30)
+    await finish(running)
+    assert (await committed(cluster))[ONE] == 30
+
+
+async def test_the_last_failure_ends_consume_and_is_not_committed(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 10, keys=10)
+    handling = Handling(work=0.1, failing={b"4": 9})
+    workers = Workers(handling, attempts=3)
+    with pytest.raises(ValueError, match="no 4"):
+        await group_of(cluster).consume(["orders"], workers)
+    assert (await committed(cluster))[ONE] == 4
+    assert (workers.metrics().retries, workers.metrics().failed) == (2, 1)
+
+
+async def test_attempts_have_a_growing_pause_in_which_others_run(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 4, keys=4)
+    times: list[float] = []
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        if record.offset == 0:
+            times.append(asyncio.get_running_loop().time())
+            raise ValueError("no")
+
+    workers = Workers(handle, concurrency=1, attempts=4, backoff=1.0, max_backoff=100.0, on_failure="skip")
+    running = Running(cluster, workers)
+    await until(lambda: workers.metrics().processed == 3)
+    assert len(times) == 1
+    await until(lambda: len(times) == 4)
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert [0.8 * each <= pause <= each + 0.1 for each, pause in zip((1, 2, 4), pauses, strict=True)] == [True] * 3
+    await finish(running)
+    assert (await committed(cluster))[ONE] == 4
+
+
+async def test_an_attempt_that_takes_too_long_is_cancelled_and_fails(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 1, keys=1)
+    handling = Handling()
+    handling.hold = {b"0"}
+    with pytest.raises(KafkaTimeout, match=r"handle\(\) of offset 0 of orders-0 took longer than 5 s"):
+        await group_of(cluster).consume(["orders"], Workers(handling, timeout=5))
+    assert handling.active == 0
+
+
+async def test_a_handle_that_is_no_async_function_ends_consume(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 1, keys=1)
+    workers: Workers[bytes, bytes] = Workers(lambda record: None, on_failure="skip")  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match="handle must be an async function, but it returned None"):
+        await group_of(cluster).consume(["orders"], workers)
+
+
+async def test_keys_that_cannot_be_hashed_are_refused_with_the_way_out(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 1, keys=1)
+    group = group_of(cluster, key_deserializer=lambda key: [key])
+    with pytest.raises(TypeError, match="order='key' needs keys that can be hashed, got list at offset 0"):
+        await group.consume(["orders"], Workers(Handling()))
+
+
+async def test_failed_records_go_through_the_retry_topic_to_the_dead_letter_topic(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("retry")
+    await cluster.create_topic("dead")
+    await cluster.produce("orders", b"0", key=b"k", partition=0, headers={"trace": b"7"})
+    await cluster.produce("orders", b"1", key=b"k", partition=0)
+    handling = Handling(failing={b"0": 1, b"1": 2})
+    began = asyncio.get_running_loop().time()
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        failures = FailureTopics(producer, retry={"retry": 60.0}, dead_letter="dead")
+        group = group_of(cluster)
+        task = asyncio.create_task(group.consume(["orders", *failures.delays], Workers(handling, on_failure=failures)))
+        await until(lambda: bool(cluster.records("dead")), within=200.0)
+        await group.close()
+        await task
+    assert asyncio.get_running_loop().time() - began >= 59.0
+    assert [record.topic for record in handling.seen] == ["retry"]
+    assert dict(handling.seen[0].headers)["trace"] == b"7"
+    (dead,) = cluster.records("dead")
+    assert (dead.key, dead.value) == (b"k", b"1")
+    headers = dict(dead.headers)
+    assert headers["origin.topic"] == b"orders"
+    assert headers["origin.offset"] == b"1"
+    assert (headers["error.class"], headers["error.message"]) == (b"ValueError", b"no 1")
+
+
+async def test_a_failed_record_that_cannot_be_sent_on_is_not_committed(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 1, keys=1)
+    producer = Producer(cluster.bootstrap_servers, connector=cluster.connector, allow_auto_create_topics=False)
+    async with producer:
+        failures = FailureTopics(producer, dead_letter="not/a/name")
+        with pytest.raises(Exception, match="not/a/name"):
+            await group_of(cluster).consume(["orders"], Workers(Handling(failing={b"0": 1}), on_failure=failures))
+    assert ONE not in await committed(cluster)
+
+
+async def test_a_rebalance_waits_for_the_records_in_progress_and_none_is_processed_twice(
+    cluster: EmbeddedCluster,
+) -> None:
+    for partition in ORDERS:
+        for number in range(100):
+            await cluster.produce("orders", b"%d" % number, key=b"%d" % number, partition=partition.partition)
+    handlings = [Handling(work=0.5) for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        for handling in handlings:
+            running = Running(cluster, Workers(handling, concurrency=8))
+            stack.push_async_callback(finish, running)
+            await asyncio.sleep(4.0)  # virtual: the next member joins while this one works
+        await until(lambda: sum(len(handling.seen) for handling in handlings) >= 600)
+    counts = Counter((record.partition, record.offset) for handling in handlings for record in handling.seen)
+    assert len(counts) == 600
+    assert set(counts.values()) == {1}
+    assert all(handling.seen for handling in handlings)
+
+
+async def test_drain_finishes_the_records_in_progress_and_begins_no_others(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 50, keys=50)
+    handling = Handling(work=10.0)
+    workers = Workers(handling, concurrency=8)
+    running = Running(cluster, workers)
+    await until(lambda: handling.active == 8)
+    assert not await workers.drain(timeout=1.0)
+    assert await workers.drain()
+    await finish(running)
+    assert sorted(handling.values) == list(range(8))
+    assert (await committed(cluster))[ONE] == 8
+
+
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+async def test_a_cancelled_consume_leaves_no_task_and_marks_nothing_unfinished(
+    cluster: EmbeddedCluster, order: Any
+) -> None:
+    await keyed(cluster, 20, keys=2)
+    handling = Handling()
+    handling.hold = {b"%d" % number for number in range(20)}
+    running = Running(cluster, Workers(handling, order=order))
+    await until(lambda: handling.active > 0)
+    await running.cancel()
+    assert handling.active == 0
+    assert ONE not in await committed(cluster)
+
+
+async def test_no_record_is_committed_unprocessed_when_workers_are_cancelled_at_any_turn(
+    cluster: EmbeddedCluster,
+) -> None:
+    await keyed(cluster, 200, keys=20)
+    done: set[int] = set()
+    for turns in range(12):
+        handling = Handling(work=0.05)
+        running = Running(cluster, Workers(handling, concurrency=4), auto_commit_interval=0.02)
+        await until(lambda handling=handling: len(handling.seen) >= 5)  # type: ignore[misc]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await running.cancel()
+        done.update(handling.values)
+        assert (await committed(cluster)).get(ONE, 0) <= min(set(range(201)) - done)
+    last = Handling()
+    running = Running(cluster, Workers(last))
+    await until(lambda: len(done.union(last.values)) == 200)
+    await finish(running)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"concurrency": 0}, "concurrency must be a whole number >= 1, got 0"),
+        ({"order": "keys"}, "order must be 'key', 'partition' or 'none', got 'keys'"),
+        ({"attempts": 0}, "attempts must be a whole number >= 1, got 0"),
+        ({"backoff": -1}, "backoff must be a number of seconds >= 0, got -1"),
+        ({"timeout": "5"}, "timeout must be a number of seconds, or None, got '5'"),
+        ({"on_failure": "retry"}, "on_failure must be 'raise', 'skip' or an async function, got 'retry'"),
+        ({"max_pending": True}, "max_pending must be a whole number >= 1, got True"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises((ConfigurationError, ValueError, TypeError)) as caught:
+        Workers(Handling(), **arguments)
+    assert str(caught.value) == text
+
+
+def test_failure_topics_check_their_arguments(cluster: EmbeddedCluster) -> None:
+    producer = Producer("localhost:9")
+    for arguments, text in (
+        ({"dead_letter": ""}, "dead_letter must be the name of a topic, got ''"),
+        ({"dead_letter": "d", "retry": {"r": -1}}, "retry['r'] must be a number of seconds >= 0, got -1"),
+        ({"dead_letter": "d", "retry": {"d": 1}}, "retry and dead_letter must be different topics, got 'd' for both"),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            FailureTopics(producer, **arguments)  # type: ignore[arg-type]
+        assert str(caught.value) == text
