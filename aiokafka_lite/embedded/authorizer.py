@@ -1,64 +1,78 @@
-"""Authorization: a cluster allows every operation that a test has not denied. Access rules plug in here."""
+"""Authorization: what a client may do. Without ACLs, everything that a test has not denied."""
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-
-class Operation(IntEnum):
-    """Operations, numbered as in Kafka."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class ResourceType(IntEnum):
-    """Types of resources, numbered as in Kafka."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
+from ..acls import CLUSTER_NAME, AclOperation, AclResourceType
+from .acls import Acls
 
 
 class Resource(NamedTuple):
     """The resource of an operation."""
 
-    type: ResourceType
+    type: AclResourceType
     name: str
 
 
-CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
+CLUSTER = Resource(AclResourceType.CLUSTER, CLUSTER_NAME)
+
+OPERATIONS: dict[AclResourceType, tuple[AclOperation, ...]] = {
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+}
+"""The operations of the resources whose descriptions name the operations that a client may do."""
 
 
-class Authorizer(Protocol):
-    """Answers at once whether a principal may do an operation."""
+class Authorizer:
+    """Decides at once what a principal, at an IP address, may do. Owner: the EmbeddedCluster.
 
-    def allows(self, principal: str, operation: Operation, resource: Resource) -> bool: ...
+    A test may deny operations to every principal. What is not denied is decided by ``acls``; without them, every
+    operation is allowed.
+    """
 
+    def __init__(self, acls: Acls | None = None) -> None:
+        self.acls = acls
+        self._denied: set[tuple[AclOperation, Resource]] = set()
 
-class AllowAll:
-    """Allows every operation except the denied ones, to every principal."""
+    def allows(self, principal: str, host: str, operation: AclOperation, resource: Resource) -> bool:
+        if self._denied and (operation, resource) in self._denied:
+            return False
+        return self.acls is None or self.acls.allows(principal, host, operation, *resource)
 
-    def __init__(self) -> None:
-        self._denied: set[tuple[Operation, Resource]] = set()
+    def allows_any(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType) -> bool:
+        """Whether the operation is allowed on at least one resource of a type."""
+        return self.acls is None or self.acls.allows_any(principal, host, operation, kind)
 
-    def allows(self, principal: str, operation: Operation, resource: Resource) -> bool:
-        return (operation, resource) not in self._denied
-
-    def deny(self, operation: Operation, resource: Resource) -> None:
+    def deny(self, operation: AclOperation, resource: Resource) -> None:
+        """Deny an operation on a resource to every principal."""
         self._denied.add((operation, resource))
 
-    def deny_topic(self, name: str, *operations: Operation) -> None:
+    def deny_topic(self, name: str, *operations: AclOperation) -> None:
         """Deny operations on a topic; all operations if none is given."""
-        for operation in operations or Operation:
-            self.deny(operation, Resource(ResourceType.TOPIC, name))
+        for operation in operations or OPERATIONS[AclResourceType.TOPIC]:
+            self.deny(operation, Resource(AclResourceType.TOPIC, name))

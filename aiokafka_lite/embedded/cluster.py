@@ -10,7 +10,7 @@ import asyncio
 import base64
 import itertools
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,7 +22,8 @@ from ..errors import ConfigurationError, ErrorCode
 from ..protocol.schema import Request
 from ..types import Record
 from . import direct
-from .authorizer import AllowAll
+from .acls import Acls
+from .authorizer import Authorizer
 from .broker_sessions import BrokerSessions
 from .cluster_config import ClusterConfig, broker_settings, ports_of
 from .controller import Controller, Refused
@@ -73,6 +74,8 @@ class EmbeddedCluster(Component):
       node has a port for each protocol. ``client_settings`` has what a client needs.
     - ``configs`` are broker settings with Kafka's names and values, for example ``{"min.insync.replicas": "2"}``.
       ``auto_create_topics`` and ``default_partitions`` are short for two of them.
+    - ``super_users`` puts ACLs in force: clients may do what ACLs allow, and these principals may do everything, as in
+      ``["User:admin"]``. Without it every client may do everything.
     - ``as_kafka`` is the release of Kafka whose API versions the nodes offer, for example ``"2.8"``.
     - ``seed`` makes the cluster id, topic ids and session ids the same in every run.
     - ``config`` has the settings that few tests need.
@@ -88,6 +91,7 @@ class EmbeddedCluster(Component):
         ports: int | Sequence[int] | None = None,
         auto_create_topics: bool | None = None,
         default_partitions: int | None = None,
+        super_users: Iterable[str] | None = None,
         configs: Mapping[str, str] | None = None,
         as_kafka: str | None = None,
         security: Security | str | None = None,
@@ -98,7 +102,11 @@ class EmbeddedCluster(Component):
         config = config or ClusterConfig()
         config.check(brokers, tcp=tcp)
         settings = broker_settings(
-            brokers, configs, auto_create_topics=auto_create_topics, default_partitions=default_partitions
+            brokers,
+            configs,
+            auto_create_topics=auto_create_topics,
+            default_partitions=default_partitions,
+            super_users=super_users,
         )
         versions = default_versions()
         if as_kafka is not None:
@@ -113,7 +121,7 @@ class EmbeddedCluster(Component):
         self.broker_session_timeout = config.broker_session_timeout
         self.random = random.Random(seed)
         self.cluster_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
-        self.authorizer = AllowAll()
+        self.authorizer = Authorizer(Acls.of_settings(settings.of()))
         self.quota_limits = QuotaLimits()
         self.faults = Faults()
         self.history = History(config.history_limit)

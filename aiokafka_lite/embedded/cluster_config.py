@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..arguments import check_function, must_be, whole
+from ..arguments import check_function, must_be, several, whole
 from ..errors import ConfigurationError
-from .configs import BROKER_KEYS, ClusterSettings, InvalidConfig, check_configs
+from .configs import BROKER_KEYS, STANDARD_AUTHORIZER, ClusterSettings, InvalidConfig, check_configs
 from .versions import VersionRanges
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -74,15 +74,23 @@ class ClusterConfig:
 
 
 def broker_settings(
-    brokers: int, configs: Mapping[str, str] | None, *, auto_create_topics: bool | None, default_partitions: int | None
+    brokers: int,
+    configs: Mapping[str, str] | None,
+    *,
+    auto_create_topics: bool | None,
+    default_partitions: int | None,
+    super_users: Iterable[str] | None,
 ) -> ClusterSettings:
     """The static settings of all brokers. Raises ConfigurationError for a wrong one, or for two values of one."""
     settings = dict(configs or {})
+    users = None if super_users is None else ";".join(several(super_users, "super_users"))
     flag = None if auto_create_topics is None else str(auto_create_topics).lower()
     number = None if default_partitions is None else str(default_partitions)
     for argument, value, name in (
         ("auto_create_topics", flag, "auto.create.topics.enable"),
         ("default_partitions", number, "num.partitions"),
+        ("super_users", users, "super.users"),
+        ("super_users", None if users is None else STANDARD_AUTHORIZER, "authorizer.class.name"),
     ):
         if value is not None and settings.setdefault(name, value) != value:
             raise ConfigurationError(

@@ -43,6 +43,8 @@ _OF_TOPICS = {
 DOCUMENTATION = {
     **_OF_TOPICS,
     **{key.broker_name: _OF_TOPICS[name] for name, key in TOPIC_KEYS.items() if key.broker_name is not None},
+    "allow.everyone.if.no.acl.found": "With ACLs: whether any client may use a resource that has no ACL.",
+    "authorizer.class.name": "The authorizer; empty allows everything, StandardAuthorizer puts ACLs in force.",
     "auto.create.topics.enable": "Whether a metadata request creates a missing topic.",
     "broker.id": "The id of the broker, under its old name.",
     "connection.failed.authentication.delay.ms": "The delay of the answer to a failed login, in milliseconds.",
@@ -73,6 +75,7 @@ DOCUMENTATION = {
     "replica.lag.time.max.ms": "The time after which a replica that lags leaves the in-sync set, in milliseconds.",
     "sasl.server.max.receive.size": "The largest frame before the login is complete, in bytes.",
     "socket.request.max.bytes": "The largest request that the broker accepts, in bytes.",
+    "super.users": "With ACLs: principals that may do everything, such as User:admin, separated by semicolons.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
         "How often transactions that have timed out are aborted, in milliseconds."
     ),

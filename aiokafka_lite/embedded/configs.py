@@ -111,6 +111,8 @@ _COMPRESSIONS = {"uncompressed": Compression.NONE} | {
 }
 _THROTTLED = r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?"
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
 TOPIC_KEYS: dict[str, ConfigKey] = {
     "cleanup.policy": ConfigKey(_LIST, "delete", "log.cleanup.policy", allowed=("compact", "delete")),
     "compression.gzip.level": ConfigKey(_INT, "-1", "compression.gzip.level", pattern="-1|[1-9]"),
@@ -157,6 +159,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = {
 BROKER_KEYS: dict[str, ConfigKey] = {
     **{key.broker_name: key for key in TOPIC_KEYS.values() if key.broker_name is not None},
     "auto.create.topics.enable": ConfigKey(_BOOLEAN, "true", read_only=True),
+    "allow.everyone.if.no.acl.found": ConfigKey(_BOOLEAN, "false", read_only=True),
+    "authorizer.class.name": ConfigKey(_STRING, "", allowed=("", STANDARD_AUTHORIZER), read_only=True),
     "broker.id": ConfigKey(_INT, "-1", read_only=True),
     "connection.failed.authentication.delay.ms": ConfigKey(_INT, "100", minimum=0, read_only=True),
     "connections.max.idle.ms": ConfigKey(_LONG, "600000", read_only=True),
@@ -186,6 +190,7 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     "replica.lag.time.max.ms": ConfigKey(_LONG, "30000", read_only=True),
     "sasl.server.max.receive.size": ConfigKey(_INT, "524288", read_only=True),
     "socket.request.max.bytes": ConfigKey(_INT, "104857600", minimum=1, read_only=True),
+    "super.users": ConfigKey(_STRING, "", pattern=r"([^:;]+:[^;]+(;|$))*", read_only=True),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": ConfigKey(_INT, "10000", minimum=1, read_only=True),
     "transaction.max.timeout.ms": ConfigKey(_INT, "900000", minimum=1, read_only=True),
     "transaction.partition.verification.enable": ConfigKey(_BOOLEAN, "true"),

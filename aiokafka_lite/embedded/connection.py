@@ -204,9 +204,14 @@ class ServerConnection:
         return f"<ServerConnection {self.connection_id} node={self.server.node_id} {self.stream.peer}>"
 
     @property
+    def client_address(self) -> str:
+        """The client's IP address, or "memory"."""
+        return self.stream.client_address
+
+    @property
     def client_host(self) -> str:
         """The client's address, in Kafka's form."""
-        return f"/{self.stream.client_address}"
+        return f"/{self.client_address}"
 
     def client_disconnected(self) -> None:
         """Cancel the wait of the present request: there is no client to answer."""

@@ -4,7 +4,7 @@ Kafka answers in this way when a handler breaks, and ``Fault.fail`` answers in t
 
  1. The code goes into the outermost ``error_code`` fields that the version has; arrays below such a field stay empty.
  2. A struct without an ``error_code`` repeats the request's array, element by element: the array of the same name, else
-    the only one of that level, else the topics. Names, ids and partition numbers are copied from it.
+    the topics, else all arrays of that level. Names, ids and partition numbers are copied from it.
  3. Every other field is absent: its default, else -1, null or empty. A throttle time is 0.
  4. Fetch and Metadata have a code for the response as a whole, besides those of the topics. A code that is meant for a
     topic must not end the fetch session, so both repeat the topics wherever the request names any.
@@ -23,7 +23,7 @@ _CODES = ("error_code", "partition_error_code")
 _PARTITION = ("partition_index", "partition", "partition_id", "index")
 _IDENTITY = {
     *("name", "topic", "topic_id", "key", "group_id", "member_id"),
-    "transactional_id",
+    *("transactional_id", "user"),
     *("resource_type", "resource_name", "entity", "entity_type", "entity_name"),
     *_PARTITION,
 }
@@ -82,15 +82,17 @@ def _repeated(request: Any, name: str, version: int) -> list[Any]:
     specs: dict[str, Spec] = getattr(type(request), "specs", {})
     arrays = [each for each, spec in specs.items() if spec.wire == "array" and version in spec.versions]
     if name not in arrays:
-        name = arrays[0] if len(arrays) == 1 else "topics"
-    return list(getattr(request, name, None) or ())
+        arrays = ["topics"] if len(arrays) > 1 and "topics" in arrays else arrays
+    else:
+        arrays = [name]
+    return [element for each in arrays for element in getattr(request, each) or ()]
 
 
 def _copied(name: str, spec: Spec, request: Any) -> Any:
-    """The request's value of ``name``, or of another name for a partition's number; None without a value."""
+    """The request's value of ``name``, or of another name for a partition or a user; None without a value."""
     if isinstance(request, str | int):
         return request if isinstance(request, str) == (spec.wire == "string") else None
-    names = _PARTITION if name in _PARTITION else (name,)
+    names = _PARTITION if name in _PARTITION else ("name" if name == "user" else name,)
     return next((getattr(request, each) for each in names if hasattr(request, each)), None)
 
 

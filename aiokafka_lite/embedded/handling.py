@@ -2,6 +2,7 @@
 
 A handler is a function of a ``RequestContext`` and a request. It sees the parts of one broker, and the client by a
 narrow protocol: no listener, no connection, no other broker. ``@handles(ProduceRequest)`` registers it.
+``@handles(DescribeAclsRequest, requires=AclOperation.DESCRIBE)`` refuses clients without that operation on the cluster.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from ..acls import AclOperation, AclResourceType
 from ..errors import ErrorCode
 from ..protocol.connection import RequestHeader
 from ..protocol.schema import Request, Response
-from .authorizer import CLUSTER, Authorizer, Operation, Resource, ResourceType
+from .authorizer import CLUSTER, OPERATIONS, Authorizer, Resource
 from .configs import BrokerSettings
 from .controller import Controller, Registration
+from .error_responses import error_response
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
 from .leadership import PartitionLeadership
@@ -37,14 +40,26 @@ HANDLERS: dict[type[Request[Any]], Handler] = {}
 """The handlers of the modules imported so far; ``handlers`` imports all of them."""
 
 
-def handles(request: type[Request[Any]]) -> Callable[[H], H]:
-    """Register the decorated function as the handler of a request."""
+def handles(request: type[Request[Any]], *, requires: AclOperation | None = None) -> Callable[[H], H]:
+    """Register the decorated function as the handler of a request.
+
+    A client that may not do the operation ``requires`` on the cluster gets CLUSTER_AUTHORIZATION_FAILED.
+    """
 
     def register(handler: H) -> H:
-        HANDLERS[request] = handler
+        HANDLERS[request] = handler if requires is None else _guarded(handler, requires)
         return handler
 
     return register
+
+
+def _guarded(handler: Handler, requires: AclOperation) -> Handler:
+    def guarded(context: RequestContext, request: Request[Any]) -> Answer:
+        if context.allows(requires):
+            return handler(context, request)
+        return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context.version)
+
+    return guarded
 
 
 class CloseConnection(Exception):
@@ -67,6 +82,9 @@ class Client(Protocol):
     principal: str
     listener: str
     """The name of the listener: responses name the ports of brokers on the same one."""
+
+    @property
+    def client_address(self) -> str: ...
 
     @property
     def client_host(self) -> str: ...
@@ -115,33 +133,44 @@ class RequestContext:
         """The port of a broker for this client."""
         return broker.ports[self.client.listener]
 
-    def allows(self, operation: Operation, resource: Resource = CLUSTER) -> bool:
+    # Authorization.
+
+    def allows(self, operation: AclOperation, resource: Resource = CLUSTER) -> bool:
         """Whether the client may do this to a resource, by default to the cluster."""
-        return self.broker.authorizer.allows(self.principal, operation, resource)
+        return self.broker.authorizer.allows(self.principal, self.client.client_address, operation, resource)
 
-    def allows_topic(self, operation: Operation, name: str) -> bool:
-        return self.broker.authorizer.allows(self.principal, operation, Resource(ResourceType.TOPIC, name))
+    def allows_any(self, operation: AclOperation, kind: AclResourceType) -> bool:
+        """Whether the client may do this to at least one resource of a type."""
+        return self.broker.authorizer.allows_any(self.principal, self.client.client_address, operation, kind)
 
-    def topic(self, topic: NamedTopic, operation: Operation, *, by_id: bool) -> tuple[str, ErrorCode]:
+    def allows_topic(self, operation: AclOperation, name: str) -> bool:
+        return self.allows(operation, Resource(AclResourceType.TOPIC, name))
+
+    def allows_group(self, operation: AclOperation, group_id: str) -> bool:
+        return self.allows(operation, Resource(AclResourceType.GROUP, group_id))
+
+    def allows_transaction(self, operation: AclOperation, transactional_id: str) -> bool:
+        return self.allows(operation, Resource(AclResourceType.TRANSACTIONAL_ID, transactional_id))
+
+    def allowed_operations(self, resource: Resource) -> int:
+        """The operations that the client may do on a resource: a sum of 1 << operation."""
+        return sum(1 << operation for operation in OPERATIONS[resource.type] if self.allows(operation, resource))
+
+    # Topics.
+
+    def topic(self, topic: NamedTopic, operation: AclOperation, *, by_id: bool) -> tuple[str, ErrorCode]:
         """The name of a topic that a request names, or names ``by_id``, and the error if it cannot be used."""
         name: str | None = self.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
         if name is None:
             return "", ErrorCode.UNKNOWN_TOPIC_ID
         return name, ErrorCode.NONE if self.allows_topic(operation, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-    def leader(self, key: PartitionKey, operation: Operation, leader_epoch: int = -1) -> Partition:
-        """The replica on this broker that leads a partition. Raises NotLeader, also if access is denied."""
-        if not self.allows_topic(operation, key[0]):
+    def leader(self, key: PartitionKey, operation: AclOperation | None, leader_epoch: int = -1) -> Partition:
+        """The replica on this broker that leads a partition. Raises NotLeader, also if ``operation`` is denied."""
+        if operation is not None and not self.allows_topic(operation, key[0]):
             raise NotLeader(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {key[0]!r}")
         if self.broker.metadata.partition_state(key) is None:
             raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {key}")
         partition = self.broker.replica_manager.require(key)
         partition.require_leader(leader_epoch)
         return partition
-
-    def allows_transaction(self, operation: Operation, transactional_id: str) -> bool:
-        resource = Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
-        return self.broker.authorizer.allows(self.principal, operation, resource)
-
-    def allows_group(self, operation: Operation, group_id: str) -> bool:
-        return self.broker.authorizer.allows(self.principal, operation, Resource(ResourceType.GROUP, group_id))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..handling import HANDLERS
 from ..versions import KAFKA_RELEASES, as_kafka
 from . import (  # noqa: F401
+    acls,
     api_versions,
     configs,
     coordinator,

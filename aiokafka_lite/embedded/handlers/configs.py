@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
+from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import (
     AlterConfigsRequest,
@@ -30,7 +31,7 @@ from ...protocol.messages import (
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseResource,
 )
-from ..authorizer import CLUSTER, Operation, Resource, ResourceType
+from ..authorizer import CLUSTER, Resource
 from ..config_documentation import DOCUMENTATION
 from ..configs import (
     BROKER_KEYS,
@@ -86,7 +87,7 @@ def _describe(
 ) -> DescribeConfigsResult:
     result = _refused(resource, ErrorCode.NONE, "")  # as Kafka; the other APIs have null
     try:
-        _allow(context, resource.resource_type, resource.resource_name, Operation.DESCRIBE_CONFIGS)
+        _allow(context, resource.resource_type, resource.resource_name, AclOperation.DESCRIBE_CONFIGS)
         for name, key, synonyms in _settings(context, resource.resource_type, resource.resource_name):
             if not resource.configuration_keys or name in resource.configuration_keys:
                 result.configs.append(_setting(context, request, name, key, synonyms))
@@ -250,7 +251,7 @@ def _replace(
     context: RequestContext, resource_type: int, name: str, values: Mapping[str, str], validate_only: bool
 ) -> None:
     """Replace the settings of a resource. Raises Refused."""
-    _allow(context, resource_type, name, Operation.ALTER_CONFIGS)
+    _allow(context, resource_type, name, AclOperation.ALTER_CONFIGS)
     controller = context.broker.controller
     if resource_type == TOPIC:
         controller.set_topic_configs(name, values, validate_only=validate_only)
@@ -258,8 +259,8 @@ def _replace(
         controller.set_broker_configs(name, values, validate_only=validate_only)
 
 
-def _allow(context: RequestContext, resource_type: int, name: str, operation: Operation) -> None:
-    resource = Resource(ResourceType.TOPIC, name) if resource_type == TOPIC else CLUSTER
+def _allow(context: RequestContext, resource_type: int, name: str, operation: AclOperation) -> None:
+    resource = Resource(AclResourceType.TOPIC, name) if resource_type == TOPIC else CLUSTER
     if not context.allows(operation, resource):
         code = (
             ErrorCode.TOPIC_AUTHORIZATION_FAILED if resource_type == TOPIC else ErrorCode.CLUSTER_AUTHORIZATION_FAILED

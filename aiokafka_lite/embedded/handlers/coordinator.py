@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinator,
 )
-from ..authorizer import Operation
 from ..controller import Refused
 from ..group_records import OFFSETS_TOPIC
 from ..handling import RequestContext, handles
@@ -44,9 +44,9 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
 
 
 def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
-    if key_type == GROUP and not context.allows_group(Operation.DESCRIBE, key):
+    if key_type == GROUP and not context.allows_group(AclOperation.DESCRIBE, key):
         return _refused(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if key_type == TRANSACTION and not context.allows_transaction(Operation.DESCRIBE, key):
+    if key_type == TRANSACTION and not context.allows_transaction(AclOperation.DESCRIBE, key):
         return _refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if key_type not in (GROUP, TRANSACTION):
         return _refused(key, ErrorCode.INVALID_REQUEST, UNSUPPORTED_TYPES.get(key_type))

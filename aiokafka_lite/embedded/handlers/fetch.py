@@ -10,6 +10,7 @@ v15 the replica's state in a tagged field; v16 leader hints (KIP-951); v17 direc
 
 from __future__ import annotations
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     AbortedTransaction,
@@ -22,7 +23,6 @@ from ...protocol.messages import (
     FetchResponseTopic,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authorizer import Operation
 from ..fetch_session import SessionPartition
 from ..handling import RequestContext, handles
 from ..replica_manager import FetchedPartition, FetchParameters, FetchPartition
@@ -41,8 +41,12 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     slots: dict[PartitionKey, SessionPartition] = {}
     refused: list[tuple[SessionPartition, FetchedPartition]] = []
     by_id = context.version >= FetchRequest.TOPIC_IDS
+    is_follower = _replica_id(context, request) >= 0
     for slot in session.partitions:
-        name, error = context.topic(slot, Operation.READ, by_id=by_id)
+        name, error = context.topic(slot, AclOperation.READ, by_id=by_id)
+        if is_follower and error is not ErrorCode.UNKNOWN_TOPIC_ID:
+            is_allowed = context.allows(AclOperation.CLUSTER_ACTION)
+            error = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         key = (name, slot.index)
         if error is ErrorCode.NONE and broker.metadata.partition_state(key) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -68,6 +72,12 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     for slot, each in session.to_send(fetched):
         _add(context, response, slot, each)
     return response
+
+
+def _replica_id(context: RequestContext, request: FetchRequest) -> int:
+    """The id of the broker that fetches as a follower; negative for a consumer."""
+    in_state = context.version >= FetchRequest.REPLICA_STATE
+    return request.replica_state.replica_id if in_state else request.replica_id
 
 
 def _max_bytes(context: RequestContext, request: FetchRequest) -> int:

@@ -2,11 +2,13 @@
 
 - DescribeGroups describes a missing group as DEAD; from v6 on with GROUP_ID_NOT_FOUND. v3 adds the operations that the
   client is allowed, v4 static members.
+- With ACLs, ListGroups shows the groups that the client may describe; all of them if it may describe the cluster.
 - ListGroups v4 filters by state, v5 by type. All groups here have the type "classic".
 """
 
 from __future__ import annotations
 
+from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import (
     DeletableGroupResult,
@@ -20,18 +22,11 @@ from ...protocol.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from ..authorizer import Operation
+from ..authorizer import Resource
 from ..group import Group, GroupState
 from ..handling import RequestContext, handles
 
 CLASSIC = "classic"
-GROUP_OPERATIONS = (
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
 
 
 @handles(DescribeGroupsRequest)
@@ -40,9 +35,8 @@ def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> 
     if request.include_authorized_operations:
         for group in described:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = sum(
-                    1 << operation for operation in GROUP_OPERATIONS if context.allows_group(operation, group.group_id)
-                )
+                resource = Resource(AclResourceType.GROUP, group.group_id)
+                group.authorized_operations = context.allowed_operations(resource)
     return DescribeGroupsResponse(groups=described)
 
 
@@ -55,7 +49,7 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
         protocol_data="",
         members=[],
     )
-    if not context.allows_group(Operation.DESCRIBE, group_id):
+    if not context.allows_group(AclOperation.DESCRIBE, group_id):
         described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return described
     described.error_code = context.broker.groups.check(group_id)
@@ -94,6 +88,7 @@ def _fill(described: DescribedGroup, group: Group) -> None:
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
+    shows_all = context.allows(AclOperation.DESCRIBE)
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,
         groups=[
@@ -106,7 +101,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
             for group in context.broker.groups.groups()
             if (not states or group.state.wire_name.lower() in states)
             and (not types or CLASSIC in types)
-            and context.allows_group(Operation.DESCRIBE, group.group_id)
+            and (shows_all or context.allows_group(AclOperation.DESCRIBE, group.group_id))
         ],
     )
 
@@ -116,7 +111,7 @@ async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -
     results = []
     for group_id in request.groups_names:
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        if context.allows_group(Operation.DELETE, group_id):
+        if context.allows_group(AclOperation.DELETE, group_id):
             error = await context.broker.groups.delete_group(group_id)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     return DeleteGroupsResponse(throttle_time_ms=0, results=results)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     HeartbeatRequest,
@@ -24,7 +25,6 @@ from ...protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from ..authorizer import Operation
 from ..group_members import JoiningMember
 from ..handling import RequestContext, handles
 
@@ -32,7 +32,7 @@ from ..handling import RequestContext, handles
 @handles(JoinGroupRequest)
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     version = context.version
-    if not context.allows_group(Operation.READ, request.group_id):
+    if not context.allows_group(AclOperation.READ, request.group_id):
         return _refused(request.member_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
     session = request.session_timeout_ms / 1000
     joining = JoiningMember(
@@ -83,7 +83,7 @@ def _refused(member_id: str, error: ErrorCode, version: int) -> JoinGroupRespons
 
 @handles(SyncGroupRequest)
 async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    if not context.allows_group(Operation.READ, request.group_id):
+    if not context.allows_group(AclOperation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, assignment=b"")
     if context.version >= SyncGroupRequest.PROTOCOL_NAMES and (
         request.protocol_type is None or request.protocol_name is None
@@ -109,7 +109,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
 
 @handles(HeartbeatRequest)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    if not context.allows_group(Operation.READ, request.group_id):
+    if not context.allows_group(AclOperation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     error = context.broker.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
@@ -119,7 +119,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
 
 @handles(LeaveGroupRequest)
 def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    if not context.allows_group(Operation.READ, request.group_id):
+    if not context.allows_group(AclOperation.READ, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     groups = context.broker.groups
     if context.version < LeaveGroupRequest.MANY_MEMBERS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from ...acls import AclOperation
 from ...arguments import by_topic
 from ...errors import ErrorCode, ProtocolError
 from ...protocol.codec import decode_message
@@ -34,7 +35,6 @@ from ...protocol.messages import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authorizer import Operation
 from ..group import Group, GroupState
 from ..group_log import CommittedOffset
 from ..handling import RequestContext, handles
@@ -53,8 +53,11 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
     partition_state = context.broker.metadata.partition_state
     error: ErrorCode | None = None  # the group is checked only if there is a partition to commit
     by_id = context.version >= OffsetCommitRequest.TOPIC_IDS
+    may_commit = context.allows_group(AclOperation.READ, request.group_id)
     for topic in request.topics:
-        name, topic_error = context.topic(topic, Operation.READ, by_id=by_id)
+        name, topic_error = context.topic(topic, AclOperation.READ, by_id=by_id)
+        if not may_commit:
+            topic_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         for partition in topic.partitions:
             refusal = topic_error
             if refusal is ErrorCode.NONE and partition_state((name, partition.partition_index)) is None:
@@ -88,8 +91,6 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
 
 
 def _check_group(context: RequestContext, request: OffsetCommitRequest) -> ErrorCode:
-    if not context.allows_group(Operation.READ, request.group_id):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return context.broker.groups.check_commit(
         request.group_id,
         request.member_id,
@@ -129,7 +130,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
     committed = context.broker.groups.committed(request.group_id) if error is ErrorCode.NONE else {}
     pending = _pending(context, request.group_id, stable=request.require_stable)
     wanted = (
-        _all_of({**committed, **dict.fromkeys(pending, NO_OFFSET)})
+        _all_of(context, {**committed, **dict.fromkeys(pending, NO_OFFSET)})
         if request.topics is None
         else [(topic.name, topic.partition_indexes) for topic in request.topics]
     )
@@ -143,19 +144,25 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
                         committed_offset=found.offset,
                         committed_leader_epoch=found.leader_epoch,
                         metadata=found.metadata,
-                        error_code=error or problem,
+                        error_code=error or denied or problem,
                     )
                     for index in indexes
-                    for found, problem in (_look_up(committed, pending, (name, index)),)
+                    for found, problem in (_look_up({} if denied else committed, pending, (name, index)),)
                 ],
             )
             for name, indexes in wanted
+            for denied in (_denied(context, name),)
         ]
     )
 
 
+def _denied(context: RequestContext, topic: str) -> ErrorCode:
+    is_allowed = context.allows_topic(AclOperation.DESCRIBE, topic)
+    return ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 def _check_fetch(context: RequestContext, group_id: str) -> ErrorCode:
-    if not context.allows_group(Operation.DESCRIBE, group_id):
+    if not context.allows_group(AclOperation.DESCRIBE, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return context.broker.groups.check(group_id)
 
@@ -173,8 +180,10 @@ def _look_up(
     return committed.get(key, NO_OFFSET), ErrorCode.NONE
 
 
-def _all_of(committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str, list[int]]]:
-    return list(by_topic(sorted(committed)).items())
+def _all_of(context: RequestContext, committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str, list[int]]]:
+    """The partitions of each topic that the client may describe."""
+    topics = by_topic(sorted(committed))
+    return [each for each in topics.items() if context.allows_topic(AclOperation.DESCRIBE, each[0])]
 
 
 def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, stable: bool) -> OffsetFetchResponseGroup:
@@ -185,13 +194,13 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, sta
     pending = _pending(context, group.group_id, stable=stable)
     wanted: list[tuple[str, bytes, Iterable[int], ErrorCode]] = []
     if group.topics is None:
-        for name, indexes in _all_of({**committed, **dict.fromkeys(pending, NO_OFFSET)}):
+        for name, indexes in _all_of(context, {**committed, **dict.fromkeys(pending, NO_OFFSET)}):
             known = context.broker.metadata.topics.get(name)
             wanted.append((name, ZERO_UUID if known is None else known.topic_id, indexes, ErrorCode.NONE))
     else:
         by_id = context.version >= OffsetFetchRequest.TOPIC_IDS
         for topic in group.topics:
-            name, problem = context.topic(topic, Operation.READ, by_id=by_id)
+            name, problem = context.topic(topic, AclOperation.DESCRIBE, by_id=by_id)
             wanted.append((name, topic.topic_id, topic.partition_indexes, problem))
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
@@ -220,7 +229,7 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, sta
 async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     groups = context.broker.groups
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if context.allows_group(Operation.DELETE, request.group_id):
+    if context.allows_group(AclOperation.DELETE, request.group_id):
         error = groups.check(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     group = groups.group(request.group_id)
     if error is ErrorCode.NONE and group is None:
@@ -232,7 +241,9 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
         return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, throttle_time_ms=0, topics=[])
     results = {
         (topic.name, partition.partition_index): (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if not context.allows_topic(AclOperation.READ, topic.name)
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if context.broker.metadata.partition_state((topic.name, partition.partition_index)) is None
             else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             if topic.name in busy

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     AlterPartitionReassignmentsRequest,
@@ -23,7 +24,6 @@ from ...protocol.messages import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from ..authorizer import Operation
 from ..controller import Refused
 from ..handling import RequestContext, handles
 from ..topics import PartitionKey
@@ -32,12 +32,8 @@ PREFERRED = 0
 UNCLEAN = 1
 
 
-@handles(ElectLeadersRequest)
+@handles(ElectLeadersRequest, requires=AclOperation.ALTER)
 def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    if not context.allows(Operation.ALTER):
-        return ElectLeadersResponse(
-            throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, replica_election_results=[]
-        )
     controller = context.broker.controller
     if request.topic_partitions is None:
         keys = [(topic.name, index) for topic in controller.topics.values() for index in range(len(topic.partitions))]
@@ -68,7 +64,7 @@ def _elect(context: RequestContext, key: PartitionKey, election_type: int) -> El
     return result
 
 
-@handles(AlterPartitionReassignmentsRequest)
+@handles(AlterPartitionReassignmentsRequest, requires=AclOperation.ALTER)
 def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
@@ -79,9 +75,6 @@ def alter_partition_reassignments(
         error_message=None,
         responses=[],
     )
-    if not context.allows(Operation.ALTER):
-        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return response
     for topic in request.topics:
         answered = ReassignableTopicResponse(name=topic.name, partitions=[])
         for wanted in topic.partitions:
@@ -101,16 +94,13 @@ def alter_partition_reassignments(
     return response
 
 
-@handles(ListPartitionReassignmentsRequest)
+@handles(ListPartitionReassignmentsRequest, requires=AclOperation.DESCRIBE)
 def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     response = ListPartitionReassignmentsResponse(
         throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
     )
-    if not context.allows(Operation.DESCRIBE):
-        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return response
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}

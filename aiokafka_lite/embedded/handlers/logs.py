@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     DeleteRecordsPartition,
@@ -25,7 +26,6 @@ from ...protocol.messages import (
     DescribeProducersState,
     DescribeProducersTopicResult,
 )
-from ..authorizer import Operation
 from ..handling import RequestContext, handles
 from ..partition import NotLeader
 from ..topics import is_legal_name
@@ -52,7 +52,7 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
         partition_index=wanted.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
     )
     try:
-        partition = context.leader((topic, wanted.partition_index), Operation.DELETE)
+        partition = context.leader((topic, wanted.partition_index), AclOperation.DELETE)
     except NotLeader as error:
         result.error_code = error.code
         return result
@@ -71,7 +71,7 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
 
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    if not context.allows(Operation.DESCRIBE):
+    if not context.allows(AclOperation.DESCRIBE):
         code = (
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             if context.version >= DescribeLogDirsRequest.TOP_LEVEL_ERROR
@@ -122,7 +122,7 @@ def _producers(context: RequestContext, topic: str, index: int) -> DescribeProdu
         )
         return result
     try:
-        partition = context.leader((topic, index), Operation.READ)
+        partition = context.leader((topic, index), AclOperation.READ)
     except NotLeader as error:
         result.error_code, result.error_message = error.code, str(error)
         return result

@@ -6,6 +6,8 @@
   ids in requests, v13 an error code for the response.
 - A partition without a leader has the error LEADER_NOT_AVAILABLE.
 - Unlike Kafka, the response contains the topics that the request created.
+- A topic that the client may not describe has the error TOPIC_AUTHORIZATION_FAILED, whether it exists or not; a request
+  for all topics leaves it out.
 - DescribeCluster v1 adds the endpoint type, v2 fenced brokers.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import (
     DescribeClusterBroker,
@@ -26,7 +29,7 @@ from ...protocol.messages import (
     MetadataResponseTopic,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authorizer import Operation
+from ..authorizer import CLUSTER, Resource
 from ..controller import Refused
 from ..error_responses import error_response
 from ..handling import RequestContext, handles
@@ -36,8 +39,6 @@ from ..topics import NO_LEADER, PartitionState, Topic, is_legal_name
 BROKERS = 1
 CONTROLLERS = 2
 UNKNOWN_OPERATIONS = -(2**31)
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 
 
 @handles(MetadataRequest)
@@ -52,7 +53,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+                resource = Resource(AclResourceType.TOPIC, topic.name)
+                topic.topic_authorized_operations = context.allowed_operations(resource)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=context.port_of(each), rack=each.rack)
@@ -62,10 +64,15 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
         cluster_id=broker.cluster_id,
         controller_id=broker.controller.controller_id,
         topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
-        ),
+        cluster_authorized_operations=_operations(context, request),
     )
+
+
+def _operations(context: RequestContext, request: MetadataRequest | DescribeClusterRequest) -> int:
+    """The operations that the client may do on the cluster; none if it may not describe it."""
+    if not request.include_cluster_authorized_operations:
+        return UNKNOWN_OPERATIONS
+    return context.allowed_operations(CLUSTER) if context.allows(AclOperation.DESCRIBE) else 0
 
 
 def _has_ids(request: MetadataRequest) -> bool:
@@ -76,7 +83,7 @@ def _has_ids(request: MetadataRequest) -> bool:
 def _all(context: RequestContext) -> Iterable[MetadataResponseTopic]:
     broker = context.broker
     for topic in broker.metadata.topics.values():
-        if context.allows_topic(Operation.DESCRIBE, topic.name):
+        if context.allows_topic(AclOperation.DESCRIBE, topic.name):
             yield _describe(broker.metadata, topic)
 
 
@@ -92,19 +99,22 @@ def _named(context: RequestContext, request: MetadataRequest) -> Iterable[Metada
 
 def _by_id(context: RequestContext, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     name = context.broker.metadata.topic_name(wanted.topic_id)
-    if name is None or not context.allows_topic(Operation.DESCRIBE, name):
-        return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id, partitions=[]
-        )
+    if name is None or not context.allows_topic(AclOperation.DESCRIBE, name):
+        code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=wanted.topic_id, partitions=[])
     return _describe(context.broker.metadata, context.broker.metadata.topics[name])
 
 
 def _by_name(context: RequestContext, name: str, *, may_create: bool) -> MetadataResponseTopic:
     broker = context.broker
-    if not context.allows_topic(Operation.DESCRIBE, name):
+    if not context.allows_topic(AclOperation.DESCRIBE, name):
         return _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = broker.metadata.topics.get(name)
-    if topic is None and may_create and is_legal_name(name):
+    if topic is None and may_create:
+        if not context.allows(AclOperation.CREATE) and not context.allows_topic(AclOperation.CREATE, name):
+            return _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if not is_legal_name(name):
+            return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         try:
             broker.controller.create_topic(name)
         except Refused as refusal:
@@ -173,7 +183,5 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
             for each in sorted(broker.metadata.brokers.values(), key=lambda each: each.node_id)
             if each.alive or request.include_fenced_brokers
         ],
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
-        ),
+        cluster_authorized_operations=_operations(context, request),
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     ListOffsetsRequest,
@@ -27,7 +28,6 @@ from ...protocol.messages import (
     OffsetForLeaderEpochResponsePartition,
     OffsetForLeaderEpochResponseTopic,
 )
-from ..authorizer import Operation
 from ..handling import RequestContext, handles
 from ..partition import NotLeader, Partition
 
@@ -48,13 +48,16 @@ CONSUMER = -1
 
 @handles(ListOffsetsRequest)
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    denied = {topic.name for topic in request.topics if not context.allows_topic(AclOperation.DESCRIBE, topic.name)}
     asked = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics: dict[str, ListOffsetsResponseTopic] = {}
     for topic in request.topics:
         answer = topics.setdefault(topic.name, ListOffsetsResponseTopic(name=topic.name, partitions=[]))
         for wanted in topic.partitions:
             count = asked.pop((topic.name, wanted.partition_index), 0)
-            if count == 1:
+            if topic.name in denied:
+                answer.partitions.append(_failed(wanted.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif count == 1:
                 answer.partitions.append(_list_one(context, request, topic.name, wanted))
             elif count > 1:
                 answer.partitions.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
@@ -73,7 +76,7 @@ def _list_one(
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         return answer
     try:
-        partition = context.leader((topic, wanted.partition_index), Operation.DESCRIBE, wanted.current_leader_epoch)
+        partition = context.leader((topic, wanted.partition_index), None, wanted.current_leader_epoch)
     except NotLeader as error:
         answer.error_code = error.code
         return answer
@@ -120,8 +123,9 @@ def offset_for_leader_epoch(
 def _end_of_epoch(
     context: RequestContext, topic: str, wanted: OffsetForLeaderEpochRequestPartition
 ) -> OffsetForLeaderEpochResponsePartition:
+    operation = None if context.allows(AclOperation.CLUSTER_ACTION) else AclOperation.DESCRIBE
     try:
-        partition = context.leader((topic, wanted.partition), Operation.DESCRIBE, wanted.current_leader_epoch)
+        partition = context.leader((topic, wanted.partition), operation, wanted.current_leader_epoch)
     except NotLeader as error:
         return OffsetForLeaderEpochResponsePartition(error_code=error.code, partition=wanted.partition)
     end = partition.end_of_epoch(wanted.leader_epoch)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     ProduceRequest,
@@ -30,7 +31,6 @@ from ...protocol.messages import (
     ProduceResponseRecordError,
     ProduceResponseTopic,
 )
-from ..authorizer import Operation
 from ..handling import CloseConnection, RequestContext, handles
 from ..replica_manager import PartitionResponse, ProducedBatch
 from ..topics import PartitionKey
@@ -69,7 +69,7 @@ async def produce(context: RequestContext, request: ProduceRequest) -> ProduceRe
 
 
 def _may_write_transaction(context: RequestContext, transactional_id: str | None) -> bool:
-    return transactional_id is not None and context.allows_transaction(Operation.WRITE, transactional_id)
+    return transactional_id is not None and context.allows_transaction(AclOperation.WRITE, transactional_id)
 
 
 async def _verify(context: RequestContext, transactional_id: str, split: _Split) -> None:
@@ -94,7 +94,7 @@ def _split(context: RequestContext, request: ProduceRequest) -> _Split:
     split = _Split()
     by_id = context.version >= ProduceRequest.TOPIC_IDS
     for topic in request.topic_data:
-        name, error = context.topic(topic, Operation.WRITE, by_id=by_id)
+        name, error = context.topic(topic, AclOperation.WRITE, by_id=by_id)
         for data in topic.partition_data:
             slot = (topic.topic_id, topic.name, data.index)
             if error is not ErrorCode.NONE:

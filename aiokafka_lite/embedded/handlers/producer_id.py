@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
+from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import InitProducerIdRequest, InitProducerIdResponse
-from ..authorizer import Operation
 from ..handling import RequestContext, handles
 from .transactions import fenced
 
@@ -19,10 +19,9 @@ NONE = -1
 @handles(InitProducerIdRequest)
 async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     old = (request.producer_id, request.producer_epoch)
-    if request.transactional_id is not None and not context.allows_transaction(
-        Operation.WRITE, request.transactional_id
-    ):
-        return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refusal = _refusal(context, request)
+    if refusal is not ErrorCode.NONE:
+        return _failed(refusal)
     if (old[0] == NONE) != (old[1] == NONE) or request.transactional_id == "":
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
@@ -38,6 +37,17 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
     if result.error is ErrorCode.NONE:
         return _answer(result.producer_id, result.producer_epoch)
     return _failed(fenced(result.error, says_fenced=context.version >= InitProducerIdRequest.PRODUCER_FENCED))
+
+
+def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
+    """The error if access is denied. A client that may write to any topic may have a producer id."""
+    if request.transactional_id is not None:
+        if context.allows_transaction(AclOperation.WRITE, request.transactional_id):
+            return ErrorCode.NONE
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if context.allows(AclOperation.IDEMPOTENT_WRITE) or context.allows_any(AclOperation.WRITE, AclResourceType.TOPIC):
+        return ErrorCode.NONE
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _answer(producer_id: int, epoch: int) -> InitProducerIdResponse:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ...acls import AclOperation
 from ...arguments import must_be
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -30,7 +31,7 @@ DEFAULT = 1
 ANY = 2
 
 
-@handles(DescribeClientQuotasRequest)
+@handles(DescribeClientQuotasRequest, requires=AclOperation.DESCRIBE_CONFIGS)
 def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
@@ -74,7 +75,7 @@ def _matches_part(entity: dict[str, str | None], component: DescribeClientQuotas
     return component.match_type == ANY or name == component.match
 
 
-@handles(AlterClientQuotasRequest)
+@handles(AlterClientQuotasRequest, requires=AclOperation.ALTER_CONFIGS)
 def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     entries = []
     for entry in request.entries:

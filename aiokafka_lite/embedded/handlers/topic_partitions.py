@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import (
     DescribeTopicPartitionsRequest,
@@ -17,10 +18,9 @@ from ...protocol.messages import (
     TopicPartitionCursor,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authorizer import Operation
+from ..authorizer import Resource
 from ..handling import RequestContext, handles
 from ..topics import NO_LEADER, PartitionState, is_legal_name
-from .metadata import TOPIC_OPERATIONS
 
 LIMIT = 2000
 
@@ -31,16 +31,14 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     names = {topic.name for topic in request.topics}
-    if not names:
-        names = {name for name in context.broker.metadata.topics if context.allows_topic(Operation.DESCRIBE, name)}
+    asked = sorted(names or context.broker.metadata.topics)
+    if cursor is not None:
+        asked = [name for name in asked if name >= cursor.topic_name]
+    described = [name for name in asked if context.allows_topic(AclOperation.DESCRIBE, name)]
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
     room = max(1, min(request.response_partition_limit, LIMIT))
-    for name in sorted(names):
-        first = 0
-        if cursor is not None:
-            if name < cursor.topic_name:
-                continue
-            first = cursor.partition_index if name == cursor.topic_name else 0
+    for name in described:
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if not room:
             response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=0)
             break
@@ -52,7 +50,15 @@ def describe_topic_partitions(
         if known is not None and not topic.error_code and end < len(known.partitions):
             response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=end)
             break
+    if names:  # denied topics are on every page, as in Kafka
+        response.topics += [_denied(name) for name in asked if name not in described]
     return response
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID, partitions=[]
+    )
 
 
 def _describe(context: RequestContext, name: str, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
@@ -61,13 +67,11 @@ def _describe(context: RequestContext, name: str, first: int, room: int) -> Desc
         name=name,
         topic_id=ZERO_UUID,
         partitions=[],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=context.allowed_operations(Resource(AclResourceType.TOPIC, name)),
     )
     topic = context.broker.metadata.topics.get(name)
     if not is_legal_name(name):
         described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    elif not context.allows_topic(Operation.DESCRIBE, name):
-        described.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif topic is None:
         described.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:

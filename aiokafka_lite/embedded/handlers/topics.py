@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     CreatableTopic,
@@ -28,7 +29,6 @@ from ...protocol.messages import (
     DeleteTopicState,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authorizer import Operation
 from ..configs import TOPIC_KEYS, topic_synonyms
 from ..controller import Refused
 from ..handling import RequestContext, handles
@@ -44,7 +44,7 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
         try:
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
-            _allow_creation(context, name)
+            _allow(context, AclOperation.CREATE, name)
             _check_quota(context, strict=context.version >= CreateTopicsRequest.STRICT_QUOTA)
             topic = _create(context, wanted, validate_only=request.validate_only)
             _count(context, 0 if request.validate_only else len(topic.partitions))
@@ -69,9 +69,10 @@ def _count(context: RequestContext, partitions: int) -> None:
         context.throttle_ms = max(context.throttle_ms, wait)
 
 
-def _allow_creation(context: RequestContext, name: str) -> None:
-    if not context.allows(Operation.CREATE) or not context.allows_topic(Operation.CREATE, name):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "access to the topic is denied")
+def _allow(context: RequestContext, operation: AclOperation, name: str, *, by_cluster: bool = True) -> None:
+    """Raise Refused unless the client may do this to the topic or, with ``by_cluster``, to the cluster."""
+    if not (by_cluster and context.allows(operation)) and not context.allows_topic(operation, name):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {name!r}")
 
 
 def _create(context: RequestContext, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
@@ -91,6 +92,9 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
     result = CreatableTopicResult(
         name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE, error_message=None
     )
+    if not context.allows_topic(AclOperation.DESCRIBE_CONFIGS, topic.name):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return result
     result.num_partitions = len(topic.partitions)
     result.replication_factor = len(topic.partitions[0].replicas)
     if context.version >= CreateTopicsRequest.RETURNS_CONFIGS:
@@ -136,9 +140,9 @@ def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
         name = broker.controller.names.get(result.topic_id)
         if name is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id")
-        result.name = name
-    if not context.allows_topic(Operation.DELETE, name):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "access to the topic is denied")
+        if context.allows(AclOperation.DELETE) or context.allows_topic(AclOperation.DESCRIBE, name):
+            result.name = name
+    _allow(context, AclOperation.DELETE, name)
     topic = broker.controller.delete_topic(name)
     result.topic_id = topic.topic_id
     _count(context, len(topic.partitions))
@@ -163,8 +167,7 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
 
 
 def _add_partitions(context: RequestContext, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
-    if not context.allows_topic(Operation.ALTER, wanted.name):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "access to the topic is denied")
+    _allow(context, AclOperation.ALTER, wanted.name, by_cluster=False)
     assignments = None if wanted.assignments is None else [each.broker_ids for each in wanted.assignments]
     controller = context.broker.controller
     before = len(controller.require(wanted.name).partitions)

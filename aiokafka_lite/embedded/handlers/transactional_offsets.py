@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
     TxnOffsetCommitRequest,
@@ -15,7 +16,6 @@ from ...protocol.messages import (
     TxnOffsetCommitResponseTopic,
 )
 from ...protocol.records import encode_batch, single_batch
-from ..authorizer import Operation
 from ..group_log import CommittedOffset
 from ..group_records import OFFSETS_TOPIC
 from ..handling import RequestContext, handles
@@ -30,9 +30,9 @@ _FOR_MEMBERS = {ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILAB
 @handles(TxnOffsetCommitRequest)
 async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     error = ErrorCode.NONE
-    if not context.allows_transaction(Operation.WRITE, request.transactional_id):
+    if not context.allows_transaction(AclOperation.WRITE, request.transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not context.allows_group(Operation.READ, request.group_id):
+    elif not context.allows_group(AclOperation.READ, request.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     results: dict[PartitionKey, ErrorCode] = {}
     offsets: dict[PartitionKey, CommittedOffset] = {}
@@ -73,7 +73,7 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
 
 
 def _check_partition(context: RequestContext, key: PartitionKey) -> ErrorCode:
-    if not context.allows_topic(Operation.READ, key[0]):
+    if not context.allows_topic(AclOperation.READ, key[0]):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if context.broker.metadata.partition_state(key) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

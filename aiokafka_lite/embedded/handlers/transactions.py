@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ...acls import AclOperation
 from ...arguments import by_topic
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -41,7 +42,6 @@ from ...protocol.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ..authorizer import Operation
 from ..group_records import OFFSETS_TOPIC, partition_of
 from ..handling import RequestContext, handles
 from ..producer_state import Marker
@@ -59,15 +59,15 @@ def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
 @handles(AddPartitionsToTxnRequest)
 async def add_partitions(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     if context.version >= AddPartitionsToTxnRequest.MANY_TRANSACTIONS:
-        if not context.allows(Operation.CLUSTER_ACTION):
+        if not context.allows(AclOperation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return AddPartitionsToTxnResponse(
             throttle_time_ms=0,
             results_by_transaction=[await _add_for_broker(context, each) for each in request.transactions],
         )
     transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
-    errors = _check_topics(context, topics)
-    if not context.allows_transaction(Operation.WRITE, transactional_id):
+    errors = _check_topics(context, topics, for_client=True)
+    if not context.allows_transaction(AclOperation.WRITE, transactional_id):
         errors = dict.fromkeys(errors, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif any(errors.values()):
         errors = {key: error or ErrorCode.OPERATION_NOT_ATTEMPTED for key, error in errors.items()}
@@ -82,7 +82,7 @@ async def add_partitions(context: RequestContext, request: AddPartitionsToTxnReq
 async def _add_for_broker(
     context: RequestContext, transaction: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
-    errors = _check_topics(context, transaction.topics)
+    errors = _check_topics(context, transaction.topics, for_client=False)
     if any(errors.values()):
         errors = {key: error or ErrorCode.OPERATION_NOT_ATTEMPTED for key, error in errors.items()}
     else:
@@ -97,12 +97,15 @@ async def _add_for_broker(
     )
 
 
-def _check_topics(context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]) -> dict[PartitionKey, ErrorCode]:
+def _check_topics(
+    context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], *, for_client: bool
+) -> dict[PartitionKey, ErrorCode]:
+    """The error of each partition. A broker asks for a client that it has authorized."""
     errors: dict[PartitionKey, ErrorCode] = {}
     for topic in topics:
         for index in topic.partitions:
             error = ErrorCode.NONE
-            if not context.allows_topic(Operation.WRITE, topic.name):
+            if for_client and not context.allows_topic(AclOperation.WRITE, topic.name):
                 error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif context.broker.metadata.partition_state((topic.name, index)) is None:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -127,9 +130,9 @@ def _by_topic(
 
 @handles(AddOffsetsToTxnRequest)
 async def add_offsets(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    if not context.allows_transaction(Operation.WRITE, request.transactional_id):
+    if not context.allows_transaction(AclOperation.WRITE, request.transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not context.allows_group(Operation.READ, request.group_id):
+    elif not context.allows_group(AclOperation.READ, request.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     else:
         index = context.broker.groups.log.partition_for(request.group_id)
@@ -147,7 +150,7 @@ async def add_offsets(context: RequestContext, request: AddOffsetsToTxnRequest) 
 
 @handles(EndTxnRequest)
 async def end_transaction(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    if not context.allows_transaction(Operation.WRITE, request.transactional_id):
+    if not context.allows_transaction(AclOperation.WRITE, request.transactional_id):
         return EndTxnResponse(throttle_time_ms=0, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     bumps = context.version >= EndTxnRequest.EPOCH_BUMP
     result = await context.broker.transactions.end(
@@ -175,7 +178,7 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker) -> Writable
         wanted.coordinator_epoch,
         wanted.transaction_version,
     )
-    is_allowed = context.allows(Operation.CLUSTER_ACTION) or context.allows(Operation.ALTER)
+    is_allowed = context.allows(AclOperation.CLUSTER_ACTION) or context.allows(AclOperation.ALTER)
     result = WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=[])
     for topic in wanted.topics:
         partitions = []
@@ -203,7 +206,7 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
     coordinator = context.broker.transactions
     found = coordinator.get(transactional_id)
     error = coordinator.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
-    if not context.allows_transaction(Operation.DESCRIBE, transactional_id):
+    if not context.allows_transaction(AclOperation.DESCRIBE, transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if error is ErrorCode.NONE and found is None:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -218,7 +221,7 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
             producer_epoch=0,
             topics=[],
         )
-    visible = [key for key in sorted(found.partitions) if context.allows_topic(Operation.DESCRIBE, key[0])]
+    visible = [key for key in sorted(found.partitions) if context.allows_topic(AclOperation.DESCRIBE, key[0])]
     return DescribedTransaction(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -257,7 +260,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
         for each in context.broker.transactions.all()
         if _is_wanted(each, request, now)
         and pattern.fullmatch(each.transactional_id)
-        and context.allows_transaction(Operation.DESCRIBE, each.transactional_id)
+        and context.allows_transaction(AclOperation.DESCRIBE, each.transactional_id)
     ]
     return response
 

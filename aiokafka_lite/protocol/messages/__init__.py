@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from ... import lazy
 
 if TYPE_CHECKING:
+    from .acls import *
     from .api_versions import *
     from .configs import *
     from .consumer_protocol import *
+    from .delegation_tokens import *
     from .fetch import *
     from .group_admin import *
     from .group_membership import *
@@ -28,10 +30,16 @@ if TYPE_CHECKING:
     from .quotas import *
     from .requests import *
     from .sasl import *
+    from .scram_users import *
     from .topics import *
     from .transactions import *
 
 _NAMES = {
+    "acls": """
+        AclCreation AclCreationResult AclDescription CreateAclsRequest CreateAclsResponse DeleteAclsFilter
+        DeleteAclsFilterResult DeleteAclsMatchingAcl DeleteAclsRequest DeleteAclsResponse DescribeAclsRequest
+        DescribeAclsResource DescribeAclsResponse
+    """,
     "api_versions": """
         ApiVersion ApiVersionsRequest ApiVersionsResponse FinalizedFeatureKey SupportedFeatureKey
     """,
@@ -46,6 +54,12 @@ _NAMES = {
     "consumer_protocol": """
         ConsumerProtocolAssignment ConsumerProtocolAssignmentTopicPartition ConsumerProtocolSubscription
         ConsumerProtocolSubscriptionTopicPartition
+    """,
+    "delegation_tokens": """
+        CreatableRenewers CreateDelegationTokenRequest CreateDelegationTokenResponse DescribedDelegationToken
+        DescribedDelegationTokenRenewer DescribeDelegationTokenOwner DescribeDelegationTokenRequest
+        DescribeDelegationTokenResponse ExpireDelegationTokenRequest ExpireDelegationTokenResponse
+        RenewDelegationTokenRequest RenewDelegationTokenResponse
     """,
     "fetch": """
         INT32_MAX INT64_MAX AbortedTransaction FetchRequest FetchRequestForgottenTopic FetchRequestPartition
@@ -115,6 +129,11 @@ _NAMES = {
     "requests": "REQUESTS",
     "sasl": """
         SaslAuthenticateRequest SaslAuthenticateResponse SaslHandshakeRequest SaslHandshakeResponse
+    """,
+    "scram_users": """
+        AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse AlterUserScramCredentialsResult
+        CredentialInfo DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse
+        DescribeUserScramCredentialsResult ScramCredentialDeletion ScramCredentialUpsertion UserName
     """,
     "topics": """
         CreatableReplicaAssignment CreatableTopic CreatableTopicConfig CreatableTopicConfigs

@@ -184,6 +184,7 @@ class FetchRequest(Request[FetchResponse]):
     ANY_REPLICA = since(11)  # followers answer consumers too
     DIVERGING_EPOCHS = since(12)  # the broker detects truncation; before, OffsetForLeaderEpoch does
     TOPIC_IDS = since(13)
+    REPLICA_STATE = since(15)
     LEADER_HINTS = since(16)
 
     cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0, ignorable=True)

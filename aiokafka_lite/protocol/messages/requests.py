@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..schema import Request
+from .acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from .api_versions import ApiVersionsRequest
 from .configs import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from .delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from .fetch import FetchRequest
 from .group_admin import ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from .group_membership import (
@@ -25,6 +32,7 @@ from .produce import ProduceRequest
 from .producer_id import InitProducerIdRequest
 from .quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from .sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from .scram_users import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from .topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from .transactions import (
     AddOffsetsToTxnRequest,
@@ -81,6 +89,15 @@ _ALL: tuple[type[Request[Any]], ...] = (
     TxnOffsetCommitRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
+    DescribeAclsRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeUserScramCredentialsRequest,
+    AlterUserScramCredentialsRequest,
+    CreateDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
 )
 REQUESTS: dict[int, type[Request[Any]]] = {request.api_key: request for request in _ALL}
 """The request class of each supported API key."""

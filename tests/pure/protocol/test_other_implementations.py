@@ -143,7 +143,10 @@ def encoded(message: Message, version: int) -> bytes:
 
 MISSING_IN_KAFKA_PYTHON = {
     f"{api}{kind}"
-    for api in ("ConsumerGroupDescribe", "SaslAuthenticate", "SaslHandshake")
+    for api in (
+        *("ConsumerGroupDescribe", "SaslAuthenticate", "SaslHandshake"),
+        *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
+    )
     for kind in ("Request", "Response")
 }
 

@@ -1,0 +1,188 @@
+"""DescribeAcls, CreateAcls and DeleteAcls (KIP-140).
+
+- Without an authorizer the error is SECURITY_DISABLED.
+- Any node accepts these requests, as Kafka's brokers forward them to the controller.
+- An ACL or a filter with a number that does not exist has the error INVALID_REQUEST; with 0, which Java's client calls
+  UNKNOWN, Kafka closes the connection.
+- v0 has only literal patterns. v1 adds prefixed ones (KIP-290), v3 resources of the type user (KIP-373).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+)
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    AclCreation,
+    AclCreationResult,
+    AclDescription,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from ..controller import Refused
+from ..error_responses import error_response
+from ..handling import Answer, CloseConnection, RequestContext, handles
+
+UNKNOWN = 0
+
+
+@handles(DescribeAclsRequest, requires=AclOperation.DESCRIBE)
+def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Answer:
+    acls = context.broker.authorizer.acls
+    wanted = _filter(request)
+    if acls is None:
+        return error_response(request, ErrorCode.SECURITY_DISABLED, context.version)
+    by_pattern: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for each in acls.find(wanted):
+        pattern = (each.resource_type, each.resource_name, each.pattern_type)
+        resource = by_pattern.get(pattern)
+        if resource is None:
+            resource = by_pattern[pattern] = DescribeAclsResource(
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                pattern_type=each.pattern_type,
+                acls=[],
+            )
+        resource.acls.append(
+            AclDescription(
+                principal=each.principal, host=each.host, operation=each.operation, permission_type=each.permission
+            )
+        )
+    return DescribeAclsResponse(
+        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, resources=list(by_pattern.values())
+    )
+
+
+@handles(CreateAclsRequest, requires=AclOperation.ALTER)
+def create_acls(context: RequestContext, request: CreateAclsRequest) -> Answer:
+    acls = context.broker.authorizer.acls
+    bindings = [_binding(creation) for creation in request.creations]
+    if acls is None:
+        return error_response(request, ErrorCode.SECURITY_DISABLED, context.version)
+    results = []
+    for binding in bindings:
+        result = AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
+        try:
+            _check(binding)
+            acls.create(binding)
+        except Refused as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        results.append(result)
+    return CreateAclsResponse(throttle_time_ms=0, results=results)
+
+
+@handles(DeleteAclsRequest, requires=AclOperation.ALTER)
+def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Answer:
+    acls = context.broker.authorizer.acls
+    filters = [_filter(wanted) for wanted in request.filters]
+    if acls is None:
+        return error_response(request, ErrorCode.SECURITY_DISABLED, context.version)
+    results = []
+    found: dict[AclBinding, None] = {}
+    for wanted in filters:
+        result = DeleteAclsFilterResult(error_code=ErrorCode.NONE, error_message=None, matching_acls=[])
+        try:
+            _check_filter(wanted)
+            matching = acls.find(wanted)
+            found.update(dict.fromkeys(matching))
+            result.matching_acls = [_deleted(each) for each in matching]
+        except Refused as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        results.append(result)
+    acls.delete(found)  # after all filters: as in Kafka, two filters may find the same ACL
+    return DeleteAclsResponse(throttle_time_ms=0, filter_results=results)
+
+
+def _binding(creation: AclCreation) -> AclBinding:
+    _close_if_unknown(
+        (creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type)
+    )
+    return AclBinding(
+        AclResourceType(creation.resource_type),
+        creation.resource_name,
+        creation.principal,
+        AclOperation(creation.operation),
+        AclPermission(creation.permission_type),
+        creation.host,
+        AclPatternType(creation.resource_pattern_type),
+    )
+
+
+def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    _close_if_unknown(
+        (wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
+    )
+    return AclFilter(
+        AclResourceType(wanted.resource_type_filter),
+        wanted.resource_name_filter,
+        wanted.principal_filter,
+        AclOperation(wanted.operation),
+        AclPermission(wanted.permission_type),
+        wanted.host_filter,
+        AclPatternType(wanted.pattern_type_filter),
+    )
+
+
+def _close_if_unknown(numbers: Iterable[int]) -> None:
+    if UNKNOWN in numbers:
+        raise CloseConnection
+
+
+def _check(binding: AclBinding) -> None:
+    """Raise Refused unless an ACL can have these values."""
+    if binding.resource_type is AclResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not binding.resource_name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
+    if binding.resource_type in (AclResourceType.UNKNOWN, AclResourceType.ANY):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid resourceType {binding.resource_type.name}")
+    if binding.pattern_type not in (AclPatternType.LITERAL, AclPatternType.PREFIXED):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid patternType {binding.pattern_type.name}")
+    if binding.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid operation {binding.operation.name}")
+    if binding.permission not in (AclPermission.ALLOW, AclPermission.DENY):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid permissionType {binding.permission.name}")
+    if ":" not in binding.principal:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"Could not parse principal from `{binding.principal}` "
+            "(no colon is present separating the principal type from the principal name)",
+        )
+
+
+def _check_filter(wanted: AclFilter) -> None:
+    if wanted.resource_type is AclResourceType.UNKNOWN or wanted.pattern_type is AclPatternType.UNKNOWN:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
+    if wanted.operation is AclOperation.UNKNOWN or wanted.permission is AclPermission.UNKNOWN:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
+
+
+def _deleted(binding: AclBinding) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=binding.resource_type,
+        resource_name=binding.resource_name,
+        pattern_type=binding.pattern_type,
+        principal=binding.principal,
+        host=binding.host,
+        operation=binding.operation,
+        permission_type=binding.permission,
+    )
