@@ -17,8 +17,8 @@ from aiokafka_lite.admin import create_topic, delete_topics
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import UnknownTopic
-from tests.real.jvm import java_problem, release, run_tool
-from tests.real.releases import NEWEST, marks_of, wanted
+from tests.real.jvm import java_problem, run_tool
+from tests.real.releases import NEWEST, brokers, release
 from tests.real.report import BROKERS
 from tests.real.servers import IN_CI, Server, Servers, Unavailable
 from tests.waiting import DEADLINE
@@ -74,8 +74,7 @@ def missing(reason: str) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kafka" in metafunc.fixturenames:
-        names = wanted(metafunc.config.getoption("--kafka"))
-        metafunc.parametrize("kafka", [pytest.param(name, marks=marks_of(name)) for name in names], indirect=True)
+        metafunc.parametrize("kafka", brokers(metafunc), indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

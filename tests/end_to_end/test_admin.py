@@ -31,7 +31,7 @@ from aiokafka_lite.admin import (
 from aiokafka_lite.errors import UnsupportedVersion
 from tests.end_to_end.conftest import Kafka
 from tests.real.jvm import java_problem, run_tool
-from tests.real.releases import NEWEST
+from tests.real.releases import NEWEST, since
 from tests.waiting import DEADLINE
 
 
@@ -226,9 +226,10 @@ async def test_members_of_a_group(kafka: Kafka, admin: Admin) -> None:
         assert [each.member.client_id for each in lag.partitions if each.member] == ["ours", "ours"]
 
 
+@since("4.0", "the consumer group protocol (KIP-848) needs Kafka 4.0")
 async def test_a_group_of_the_new_protocol(kafka: Kafka, admin: Admin) -> None:
-    if kafka.kind == "embedded" or not kafka.speaks("4.0"):
-        pytest.skip("the consumer group protocol (KIP-848) needs Kafka 4.0")
+    if kafka.kind == "embedded":
+        pytest.skip("the embedded cluster does not support the consumer group protocol (KIP-848)")
     partitions = await filled_topic(kafka)
     topic, group = partitions[0].topic, new_name("group")
     settings = {"group.id": group, "group.protocol": "consumer", "auto.offset.reset": "earliest", "log_level": 0}
@@ -270,7 +271,7 @@ async def test_offsets_and_records(kafka: Kafka, admin: Admin) -> None:
     assert [found.offset for found in results.done.values() if found] == [3, 10]
     assert list(results.failed) == [missing]
     assert (await admin.offsets.list({first: 1_800_000_000_000}))[first] is None
-    for spec, since, offset in (
+    for spec, version, offset in (
         (OffsetSpec.EARLIEST, "1.1", 0),
         (OffsetSpec.MAX_TIMESTAMP, "3.0", 9),
         (OffsetSpec.EARLIEST_LOCAL, "3.4", 0),
@@ -278,11 +279,11 @@ async def test_offsets_and_records(kafka: Kafka, admin: Admin) -> None:
         (OffsetSpec.EARLIEST_PENDING_UPLOAD, "4.2", None),
     ):
         listed = await admin.offsets.list({first: spec})
-        if kafka.speaks(since):
+        if kafka.speaks(version):
             found = listed[first]
             assert (None if found is None else found.offset) == offset, spec
         else:
-            with pytest.raises(UnsupportedVersion, match=re.escape(since)):
+            with pytest.raises(UnsupportedVersion, match=re.escape(version)):
                 listed.raise_for_errors()
     if kafka.speaks("2.1"):
         end = (await admin.offsets.ends_of_epochs({first: 0}))[first]

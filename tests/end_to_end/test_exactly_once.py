@@ -28,16 +28,14 @@ from aiokafka_lite.errors import ProducerFenced
 from aiokafka_lite.group import CooperativeStickyStrategy, RangeStrategy
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import read
+from tests.real.releases import since
 from tests.waiting import DEADLINE
 
 COUNT = 600
 STRATEGIES = {"eager": RangeStrategy(), "cooperative": CooperativeStickyStrategy()}
 
 
-@pytest.fixture(autouse=True)
-def with_transactions(kafka: Kafka) -> None:
-    if not kafka.speaks("2.5"):
-        pytest.skip("coordinators of groups fence former members since Kafka 2.5 (KIP-447)")
+pytestmark = since("2.5", "coordinators of groups fence former members since Kafka 2.5 (KIP-447)")
 
 
 class Pipe:

@@ -21,10 +21,13 @@ import pytest
 
 from aiokafka_lite import Consumer, Producer
 from tests.end_to_end.conftest import Kafka
-from tests.real.releases import NEWEST
+from tests.real.releases import since
 from tests.waiting import DEADLINE
 
-pytestmark = pytest.mark.long
+pytestmark = [
+    pytest.mark.long,
+    since("2.5", "coordinators of groups fence former members since Kafka 2.5 (KIP-447)"),
+]
 
 SECONDS = float(os.environ.get("EXACTLY_ONCE_SECONDS", 60.0))
 WORKERS = 2
@@ -112,8 +115,6 @@ async def write(kafka: Kafka, topic: str, written: list[str], ended: asyncio.Eve
 async def test_a_chain_of_groups_keeps_each_record_once_while_workers_are_killed(
     kafka: Kafka, record_property: Callable[[str, object], None]
 ) -> None:
-    if kafka.version not in (NEWEST, "given") and not kafka.speaks("2.5"):
-        pytest.skip("coordinators of groups fence former members since Kafka 2.5 (KIP-447)")
     topics = [await kafka.create_topic(partitions=4) for _ in range(len(STAGES) + 1)]
     stages = [Stage(kafka, kind, *topics[number : number + 2]) for number, kind in enumerate(STAGES)]
     seed = random.randrange(2**32)

@@ -32,7 +32,7 @@ from aiokafka_lite.group import (
 from tests.conftest import KAFKA_PYTHON_SOCKET
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import take
-from tests.real.releases import NEWEST
+from tests.real.releases import NEWEST, since
 from tests.waiting import DEADLINE
 
 _numbers = itertools.count(1)
@@ -92,9 +92,8 @@ async def test_topics_that_match_are_read_also_those_that_come_later(kafka: Kafk
         assert {record.topic for record in await take(consumer, 3)} == {second}
 
 
+@since("2.3", "Kafka has static members since 2.3 (KIP-345)")
 async def test_a_static_member_that_restarts_costs_no_rebalance(kafka: Kafka) -> None:
-    if not kafka.speaks("2.3.0"):
-        pytest.skip("Kafka has static members since 2.3 (KIP-345)")
     topic, group = await kafka.create_topic(partitions=2), new_group()
     await write(kafka, topic, 2, 3)
 

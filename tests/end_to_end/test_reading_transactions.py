@@ -12,6 +12,7 @@ from aiokafka_lite.types import IsolationLevel
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import DEADLINE, take
 from tests.end_to_end.test_admin import newest_tool
+from tests.real.releases import since
 
 
 def a_producer(kafka: Kafka, name: str) -> confluent_kafka.Producer:
@@ -70,9 +71,8 @@ async def test_a_reader_sees_what_its_isolation_level_lets_it_see(kafka: Kafka, 
     await asyncio.to_thread(still_open.abort_transaction, DEADLINE)
 
 
+@since("2.1", "Kafka's newest tools need brokers since 2.1")
 async def test_transactions_of_javas_producer_are_read_whole(kafka: Kafka) -> None:
-    if not kafka.speaks("2.1"):
-        pytest.skip("Kafka's newest tools need brokers since 2.1")
     topic = await kafka.create_topic(partitions=2)
     said = await newest_tool(
         kafka,

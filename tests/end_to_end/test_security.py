@@ -7,10 +7,10 @@ import logging
 import re
 import shutil
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -19,8 +19,8 @@ from aiokafka_lite.admin import Admin
 from aiokafka_lite.errors import AuthenticationError, KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.properties import client_settings, read_properties
 from tests.end_to_end.conftest import missing
-from tests.real.jvm import java_problem, release, run_tool
-from tests.real.releases import MATRIX, NEWEST, marks_of, wanted
+from tests.real.jvm import java_problem, run_tool
+from tests.real.releases import MATRIX, NEWEST, marks_of, needed, release, since, wanted
 from tests.real.secured import (
     KEY_PASSWORD,
     PLAIN_PASSWORD,
@@ -34,14 +34,14 @@ from tests.waiting import DEADLINE
 
 _topics = count(1)
 
-PEM_IS_READ = (3, 0)
+PEM_IS_READ = "3.0"
 """The release from which on a broker reads a key without a password from PEM; older ones have no TLS here."""
 
-WAYS: dict[str, tuple[int, ...]] = {
-    "PLAIN": (1, 0),
-    "SCRAM-SHA-256": (1, 0),
-    "SCRAM-SHA-512": (1, 0),
-    "OAUTHBEARER": (2, 0),
+WAYS = {
+    "PLAIN": "1.0",
+    "SCRAM-SHA-256": "1.0",
+    "SCRAM-SHA-512": "1.0",
+    "OAUTHBEARER": "2.0",
     "TLS": PEM_IS_READ,
     "TLS with a ready context": PEM_IS_READ,
     "mutual TLS": PEM_IS_READ,
@@ -50,37 +50,28 @@ WAYS: dict[str, tuple[int, ...]] = {
 }
 """What a broker can be reached by, and the release from which on it can."""
 
-Test = TypeVar("Test", bound=Callable[..., Any])
-
-
-def since(*first: int) -> Callable[[Test], Test]:
-    """Run the test on brokers of that release and newer ones."""
-
-    def mark(test: Test) -> Test:
-        test.__dict__["since"] = first
-        return test
-
-    return mark
-
-
-only_on_the_newest = since(*release(NEWEST))
-"""What depends on our side alone, or takes long, is shown once."""
+with_oauth = since("2.0", "brokers have OAUTHBEARER since Kafka 2.0")
+with_tls = since(PEM_IS_READ, "brokers read PEM since Kafka 3.0")
+only_on_the_newest = since(NEWEST, "what depends on our side alone, or takes long, is shown once")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "secured" not in metafunc.fixturenames:
         return
-    versions = [name for name in wanted(metafunc.config.getoption("--kafka")) if name in MATRIX]
+    option = metafunc.config.getoption("--kafka")
     if "way" in metafunc.fixturenames:
-        pairs = [(version, way) for version in versions for way in WAYS if release(version) >= WAYS[way]]
+        pairs = [(version, way) for way, first in WAYS.items() for version in having(option, first)]
         parameters = [pytest.param(f"secured {version}", way, marks=marks_of(version)) for version, way in pairs]
         metafunc.parametrize("secured, way", parameters, indirect=["secured"], scope="module")
         return
-    first = metafunc.function.__dict__.get("since", (0,))
-    parameters = [
-        pytest.param(f"secured {version}", marks=marks_of(version)) for version in versions if release(version) >= first
-    ]
+    first, _ = needed(metafunc)
+    parameters = [pytest.param(f"secured {version}", marks=marks_of(version)) for version in having(option, first)]
     metafunc.parametrize("secured", parameters, indirect=True, scope="module")
+
+
+def having(option: str, first: str) -> list[str]:
+    """The releases of this run that are not older than ``first``."""
+    return [name for name in wanted(option, first) if name in MATRIX and release(name) >= release(first)]
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +230,7 @@ async def test_a_mechanism_that_is_off_is_named_with_those_that_are_on(secured: 
     assert "does not offer sasl_mechanism='PLAIN' on this port; it offers SCRAM-SHA-512" in str(error)
 
 
-@since(2, 0)
+@with_oauth
 async def test_a_token_that_has_expired_is_refused_with_the_reason(secured: SecuredKafka) -> None:
     error = await ended(oauth(secured, lambda: token(-600)))
     assert isinstance(error, AuthenticationError)
@@ -263,7 +254,7 @@ async def test_no_login_at_a_port_that_wants_one_says_what_to_set(secured: Secur
 # TLS.
 
 
-@since(*PEM_IS_READ)
+@with_tls
 @pytest.mark.parametrize(
     "port, host, changes, says",
     [
@@ -285,14 +276,14 @@ async def test_a_certificate_that_does_not_fit_ends_it_at_once(
     assert re.search(says, str(error))
 
 
-@since(*PEM_IS_READ)
+@with_tls
 async def test_host_names_may_be_left_unchecked(secured: SecuredKafka) -> None:
     settings = {**tls(secured, ssl_check_hostname=False), "bootstrap_servers": secured.servers("TLS", "127.0.0.1")}
     async with Admin(**settings) as admin:
         assert await admin.topics.list() is not None
 
 
-@since(*PEM_IS_READ)
+@with_tls
 async def test_no_tls_at_a_port_that_wants_it_says_what_to_set(secured: SecuredKafka) -> None:
     error = await ended({"bootstrap_servers": secured.servers("TLS")})
     assert isinstance(error, ProtocolError)

@@ -13,6 +13,7 @@ from aiokafka_lite import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from aiokafka_lite.errors import CommitFailed, IllegalStateError, KafkaError, ProducerFenced, TransactionAborted
 from aiokafka_lite.types import GroupMetadata
 from tests.end_to_end.conftest import Kafka
+from tests.real.releases import since
 from tests.waiting import DEADLINE
 
 _numbers = itertools.count(1)
@@ -169,10 +170,9 @@ async def test_a_newer_producer_fences_the_older_one(kafka: Kafka) -> None:
     assert await values_of(kafka, topic) == [b"of the newer one", b"of the newer one again"]
 
 
+@since("2.5", "brokers before Kafka 2.5 do not check the member")
 async def test_a_member_that_lost_its_partitions_cannot_commit_offsets(kafka: Kafka) -> None:
     topic, group = await kafka.create_topic(partitions=1), new_id()
-    if not kafka.speaks("2.5.0"):
-        pytest.skip("brokers before Kafka 2.5 do not check the member")
     async with (
         Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer,
         producer_of(kafka) as producer,

@@ -28,10 +28,12 @@ from aiokafka_lite.protocol.records.batch import BatchBuilder
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import run
 from tests.real.jvm import java_problem, run_tool
-from tests.real.releases import NEWEST
+from tests.real.releases import NEWEST, since
 from tests.waiting import DEADLINE
 
 OLD_VERIFICATION = "transaction.partition.verification.enable"
+
+described = since("3.0", "coordinators describe transactions since Kafka 3.0")
 
 
 @pytest.fixture
@@ -167,9 +169,8 @@ async def hanging_partition(kafka: Kafka, admin: Admin) -> TopicPartition:
                 return partition
 
 
+@described
 async def test_a_hanging_transaction_is_found_and_aborted(kafka: Kafka, admin: Admin) -> None:
-    if not kafka.speaks("3.0"):
-        pytest.skip("coordinators describe transactions since Kafka 3.0")
     partition = await hanging_partition(kafka, admin)
     async with Consumer(kafka.bootstrap_servers, topics=[partition.topic]) as consumer:
         assert await consumer.poll(timeout=0.5) == []
@@ -188,9 +189,8 @@ async def test_a_hanging_transaction_is_found_and_aborted(kafka: Kafka, admin: A
                 assert await consumer.poll(timeout=0.1) == []
 
 
+@since("2.8", "admin clients write markers since Kafka 2.8")
 async def test_a_transaction_is_aborted_by_its_producer(kafka: Kafka, admin: Admin) -> None:
-    if not kafka.speaks("2.8"):
-        pytest.skip("admin clients write markers since Kafka 2.8")
     partition = await hanging_partition(kafka, admin)
     (state,) = (await admin.transactions.describe_producers([partition]))[partition]
     node_id = (await admin.cluster.describe()).brokers[0].node_id
@@ -205,9 +205,8 @@ async def test_a_transaction_is_aborted_by_its_producer(kafka: Kafka, admin: Adm
             await admin.transactions.abort(partition, producer=stale)
 
 
+@described
 async def test_the_command_line_shows_and_ends_transactions(kafka: Kafka, admin: Admin) -> None:
-    if not kafka.speaks("3.0"):
-        pytest.skip("coordinators describe transactions since Kafka 3.0")
     partition = await hanging_partition(kafka, admin)
     server = ("-b", kafka.bootstrap_servers)
     async with open_transaction(kafka, partition) as (name, _):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aiokafka_lite.testing.containers import free_port
+from tests.real.releases import release
 
 HEAP_MEGABYTES = 512
 START_TIMEOUT = 300.0
@@ -88,10 +89,6 @@ def _java() -> str | None:
         if (directory / "bin" / "java").exists():
             return str(directory / "bin" / "java")
     return shutil.which("java")
-
-
-def release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def jars(version: str) -> Path:

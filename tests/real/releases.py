@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
 MATRIX = ("4.3.1", "4.1.1", "4.0.1", "3.9.1", "3.3.2", "2.8.2", "2.4.1", "1.1.1")
 NEWEST = MATRIX[0]
-DEFAULT = (NEWEST, "2.8.2", "1.1.1")
+OLD = ("1.1.1", "2.8.2")
+"""The older releases of a usual run. A test runs on the first one that has what the test needs."""
 
 
-def wanted(option: str) -> list[str]:
-    """The brokers that ``--kafka`` asks for: ``embedded``, ``given`` (by KAFKA_BOOTSTRAP), and releases."""
+def release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def since(version: str, reason: str) -> pytest.MarkDecorator:
+    """Run the test on this release of Kafka and newer ones; ``reason`` is shown where it is skipped."""
+    return pytest.mark.since(version, reason)
+
+
+def needed(metafunc: pytest.Metafunc) -> tuple[str, str]:
+    """The first release that a test runs on, and why."""
+    mark = metafunc.definition.get_closest_marker("since")
+    return mark.args if mark is not None else ("0", "")  # type: ignore[return-value]
+
+
+def brokers(metafunc: pytest.Metafunc) -> list[Any]:
+    """The parameters of a test with a broker: the brokers that ``--kafka`` asks for, with their marks."""
+    first, reason = needed(metafunc)
+    found = []
+    for name in wanted(metafunc.config.getoption("--kafka"), first):
+        too_old = name in MATRIX and release(name) < release(first)
+        found.append(pytest.param(name, marks=(*marks_of(name), *[pytest.mark.skip(reason)] * too_old)))
+    return found
+
+
+def wanted(option: str, first: str = "0") -> list[str]:
+    """The brokers that ``--kafka`` asks for: ``embedded``, ``given`` (by KAFKA_BOOTSTRAP), and releases.
+
+    A usual run has the newest release and one of those before it, not older than ``first``.
+    """
     if option == "default":
-        return ["embedded", "given"] if "KAFKA_BOOTSTRAP" in os.environ else ["embedded", *DEFAULT]
+        old = [version for version in OLD if release(version) >= release(first)]
+        return ["embedded", "given"] if "KAFKA_BOOTSTRAP" in os.environ else ["embedded", NEWEST, *old[:1]]
     if option == "all":
         return ["embedded", *MATRIX]
     return option.split(",")

@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.real.jvm import SCRAM_MECHANISMS, JvmKafka, Listener, release
+from tests.real.jvm import SCRAM_MECHANISMS, JvmKafka, Listener
+from tests.real.releases import release
 
 USERS = {"alice": "alice-secret", "zoe=": "pass wörd Ⅸ"}
 """The second name has characters that SCRAM escapes. SASLprep would change the second password."""

@@ -6,8 +6,8 @@ import os
 from typing import Protocol
 
 from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, engine_problem, without_reaper
-from tests.real.jvm import NOTHING_EXPIRES, JavaMissing, JvmKafka, java_problem, release, run_tool
-from tests.real.releases import NEWEST
+from tests.real.jvm import NOTHING_EXPIRES, JavaMissing, JvmKafka, java_problem, run_tool
+from tests.real.releases import NEWEST, release
 
 IN_CI = os.environ.get("CI") == "true"
 
