@@ -95,6 +95,19 @@ async def test_a_task_for_each_read_is_legal(cluster: EmbeddedCluster) -> None:
         assert offsets == list(range(10))
 
 
+@pytest.mark.parametrize("iterates", [False, True])
+async def test_tasks_that_take_turns_with_one_iterator_are_one_reader(cluster: EmbeddedCluster, iterates: bool) -> None:
+    """``asyncio.wait_for`` may read in a task of its own, while the task that read before lives on."""
+    async with member_of(cluster) as consumer:
+        iterator = aiter(consumer) if iterates else consumer
+        assert (await anext(iterator)).offset == 0
+        for offset in range(1, 5):
+            other = asyncio.create_task(anext(iterator))  # type: ignore[arg-type]
+            assert (await other).offset == offset
+            await consumer.commit()
+            assert await committed(cluster) == offset  # the record before it counts as processed
+
+
 async def test_tasks_that_live_on_may_poll_one_after_another(cluster: EmbeddedCluster) -> None:
     """As tasks of a web server's connections do, which stay open between two requests."""
 
