@@ -8,7 +8,7 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench bench-parts docs clean
+.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-fast    the tests that need no Java and no container, in two minutes"
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
+	@echo "make test-all     test and test-long in one run, which takes less time than one after the other"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make test-compiled  the tests of the compiled build"
@@ -102,12 +103,16 @@ test: .venv/.development
 COMPILED_TESTS ?= tests/pure tests/embedded $(addprefix tests/end_to_end/test_,round_trip.py groups.py \
 	producer_under_faults.py)
 
-test-compiled: .venv/.development
-	@$(MAKE) --no-print-directory build
+test-compiled: .venv/.development build
 	@AIOKAFKA_LITE_PURE=0 $(PYTEST) --numprocesses $(WORKERS) -m "not long" $(COMPILED_TESTS) $(PYTEST_ARGS)
 
 test-long: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m long $(PYTEST_ARGS)
+
+# Each broker and Spark start once, and tests that wait leave the processors to others.
+test-all: WORKERS = 4
+test-all: .venv/.development
+	@$(PYTEST) --numprocesses $(WORKERS) $(PYTEST_ARGS)
 
 # The oldest PySpark that pyproject.toml allows, in an environment of its own.
 OLDEST_SPARK := $(shell sed -n 's/^spark = \["pyspark>=\([0-9.]*\)".*/\1/p' pyproject.toml)

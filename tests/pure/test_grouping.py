@@ -12,6 +12,8 @@ from tests.real.grouping import group_of
     [
         ("tests/end_to_end/test_groups.py::test_a_group[4.3.1-ConfluentPeer-range-ours]", "4.3.1"),
         ("tests/end_to_end/test_groups.py::test_a_group[ConfluentPeer-range-ours-2.8.2]", "2.8.2"),
+        ("tests/end_to_end/test_group_churn.py::test_members_join_and_leave[4.3.1]", "4.3.1 processes"),
+        ("tests/end_to_end/test_group_churn.py::test_members_join_and_leave[1.1.1]", "1.1.1"),
         ("tests/end_to_end/test_security.py::test_login[secured 4.3.1-PLAIN]", "secured 4.3.1"),
         ("tests/end_to_end/test_round_trip.py::test_records[given]", "given"),
         ("tests/end_to_end/test_differential.py::test_answers[17]", "4.3.1"),

@@ -16,6 +16,9 @@ from tests.real.releases import NEWEST
 _BROKER = re.compile(r"[\[-](given|(?:secured )?\d+\.\d+\.\d+)[-\]]")
 _SPARK_PROCESSES = ("cluster", "demo", "exactly_once_kills", "pipeline_program", "sink_kills")
 """Files in tests/spark whose tests start Spark in processes of their own, so they need not wait for the session."""
+_WAITING = ("examples", "exactly_once_kills", "group_churn", "java_tools")
+"""Files in tests/end_to_end whose tests mostly wait for processes. On the newest release they have a broker of their
+own, so that the tests on the other one need not wait for them."""
 _OF_A_FILE = {"test_producer_under_faults": "three brokers", "test_differential": NEWEST}
 
 
@@ -31,7 +34,10 @@ def group_of(nodeid: str) -> str:
     if by_file is not None:
         return by_file
     broker = _BROKER.search(name)
-    return broker.group(1) if broker is not None else nodeid
+    if broker is None:
+        return nodeid
+    waits = path.removeprefix("tests/end_to_end/test_").removesuffix(".py") in _WAITING
+    return f"{NEWEST} processes" if waits and broker.group(1) == NEWEST else broker.group(1)
 
 
 @pytest.hookimpl(optionalhook=True)
