@@ -420,7 +420,7 @@ async def test_a_query_survives_moved_leaders_and_restarted_brokers(
     )
     nodes = sorted(cluster.nodes)
     disturbed = 0
-    while not query.done():
+    while not query.done() and disturbed < 40:  # on a busy machine the faults would outpace the query
         await cluster.move_leader("moving", disturbed % 6)
         if disturbed % 4 == 2:
             await cluster.restart(nodes[disturbed % 3])
