@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
+from typing import Any
 
 from ..arguments import must_be
-from ..embedded import ClusterConfig, EmbeddedCluster, Refused
+from ..embedded import ClusterConfig, EmbeddedCluster, Refused, Security
 from ..errors import ConfigurationError
 
 
-async def broker(port: int, brokers: int, partitions: int, topics: list[str], as_kafka: str | None) -> int:
+async def broker(
+    port: int,
+    brokers: int,
+    partitions: int,
+    topics: list[str],
+    as_kafka: str | None,
+    security: Security,
+    client_config: Path | None,
+) -> int:
     """Serve until SIGINT or SIGTERM, then stop; the exit status is 0. Raises ConfigurationError for a wrong topic."""
     wanted = [_parse(topic, partitions) for topic in topics]
     cluster = EmbeddedCluster(
@@ -18,10 +28,22 @@ async def broker(port: int, brokers: int, partitions: int, topics: list[str], as
         ports=port or None,
         default_partitions=partitions,
         as_kafka=as_kafka,
+        security=security,
         config=ClusterConfig(history_limit=0),  # no test reads it here, and it would keep all requests in memory
     )
-    await _serve(cluster, wanted)
+    await _serve(cluster, wanted, client_config)
     return 0
+
+
+def security(tls: bool, client_auth: str, users: list[str], mechanisms: list[str]) -> Security:
+    """What the options require of clients. Raises ConfigurationError."""
+    passwords = {}
+    for user in users:
+        name, colon, passwords[name] = user.partition(":")
+        if not colon:
+            raise ConfigurationError(f"sasl-user must be NAME:PASSWORD, got {name!r}")
+    protocol = ("SASL_SSL" if tls else "SASL_PLAINTEXT") if users or mechanisms else "SSL" if tls else "PLAINTEXT"
+    return Security(protocol, users=passwords, mechanisms=mechanisms or None, client_auth=client_auth)  # type: ignore[arg-type]
 
 
 def _parse(topic: str, partitions: int) -> tuple[str, int, int]:
@@ -33,7 +55,7 @@ def _parse(topic: str, partitions: int) -> tuple[str, int, int]:
     return name, counts[0] if counts else partitions, counts[1] if len(counts) > 1 else 1
 
 
-async def _serve(started: EmbeddedCluster, topics: list[tuple[str, int, int]]) -> None:
+async def _serve(started: EmbeddedCluster, topics: list[tuple[str, int, int]], client_config: Path | None) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -44,6 +66,49 @@ async def _serve(started: EmbeddedCluster, topics: list[tuple[str, int, int]]) -
                 await cluster.create_topic(name, partitions, replicas)
             except Refused as refusal:
                 raise ConfigurationError(f"topic {name!r} cannot be created: {refusal}") from refusal
+        if client_config is not None:
+            _write(client_config, _properties(cluster.client_settings()))
         print(f"bootstrap servers: {cluster.bootstrap_servers}", flush=True)
         await stopped.wait()
     print("stopped", flush=True)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that only this user can read. Raises ConfigurationError."""
+    try:
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"cannot write client-config={str(path)!r}: {error.strerror}") from error
+
+
+_MODULES = {"PLAIN": "plain.PlainLoginModule"}
+_SCRAM_MODULE = "scram.ScramLoginModule"
+
+
+def _properties(settings: dict[str, Any]) -> str:
+    """The settings of a client as a properties file, which Kafka's own tools read too."""
+    properties = {
+        "bootstrap.servers": settings["bootstrap_servers"],
+        "security.protocol": settings["security_protocol"],
+    }
+    for setting, store in (("ssl_cafile", "ssl.truststore"), ("ssl_certfile", "ssl.keystore")):
+        if setting in settings:
+            properties |= {f"{store}.type": "PEM", f"{store}.location": settings[setting]}
+    if "sasl_mechanism" in settings:
+        properties["sasl.mechanism"] = settings["sasl_mechanism"]
+    if "sasl_username" in settings:
+        module = _MODULES.get(settings["sasl_mechanism"], _SCRAM_MODULE)
+        name, password = (_quoted(settings[f"sasl_{each}"]) for each in ("username", "password"))
+        package = "org.apache.kafka.common.security"
+        properties["sasl.jaas.config"] = f"{package}.{module} required username={name} password={password};"
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def _quoted(value: str) -> str:
+    """A value of the login module in quotation marks."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\")

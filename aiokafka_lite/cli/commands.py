@@ -350,7 +350,11 @@ def demo(
     raise typer.Exit(run(lambda: run_demo(bootstrap_server, records, output if spark else None)))
 
 
-@plain_command(application, examples="aiokafka-lite broker --brokers 3 --topic orders:12:3")
+@plain_command(
+    application,
+    examples="aiokafka-lite broker --brokers 3 --topic orders:12:3\n\n"
+    "aiokafka-lite broker --sasl-user alice:secret --tls --client-config alice.properties",
+)
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first broker; 0 for any.")] = 9092,
     brokers: Annotated[int, typer.Option(min=1, max=64, help="Number of brokers, on consecutive ports.")] = 1,
@@ -362,11 +366,45 @@ def broker(
     as_kafka: Annotated[
         str | None, typer.Option(metavar="RELEASE", help="Offer the API versions of this Kafka release, such as 2.8.")
     ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt connections, with certificates that are made for this run.")
+    ] = False,
+    client_auth: Annotated[
+        str, typer.Option(metavar="none|requested|required", help="Whether clients need a certificate; with --tls.")
+    ] = "none",
+    sasl_user: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:PASSWORD", help="A user: clients must log in. May be repeated. For tests only."),
+    ] = None,
+    sasl_mechanism: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MECHANISM",
+            help="How clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. May be repeated.",
+        ),
+    ] = None,
+    client_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the properties with which a client connects to this file."),
+    ] = None,
 ) -> None:
     """Run the embedded cluster until Ctrl-C.
 
     The cluster listens on the loopback interface and keeps all data in memory.
     """
     from .broker import broker as run_broker
+    from .broker import security
 
-    raise typer.Exit(run(lambda: run_broker(port, brokers, partitions, topic or [], as_kafka)))
+    raise typer.Exit(
+        run(
+            lambda: run_broker(
+                port,
+                brokers,
+                partitions,
+                topic or [],
+                as_kafka,
+                security(tls, client_auth, sasl_user or [], sasl_mechanism or []),
+                client_config,
+            )
+        )
+    )

@@ -1,4 +1,7 @@
-"""Every way to be secure, on real brokers: who is let in reads and writes, who is not is told why and what to set."""
+"""Every way to be secure, on real brokers and on the embedded one.
+
+A client that is let in reads and writes. A client that is not gets an error with the reason and what to set.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ import logging
 import re
 import shutil
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from aiokafka_lite import Consumer, ConsumerGroup, ConsumerGroupHandler, Producer
-from aiokafka_lite.admin import Admin
+from aiokafka_lite import Consumer, ConsumerGroup, ConsumerGroupHandler, Producer, TopicPartition
+from aiokafka_lite.admin import Admin, OffsetSpec
 from aiokafka_lite.errors import AuthenticationError, KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.properties import client_settings, read_properties
 from tests.end_to_end.conftest import missing
@@ -27,6 +31,7 @@ from tests.real.secured import (
     PLAIN_USER,
     SESSION_MILLISECONDS,
     USERS,
+    EmbeddedSecured,
     SecuredKafka,
     token,
 )
@@ -54,6 +59,16 @@ with_oauth = since("2.0", "brokers have OAUTHBEARER since Kafka 2.0")
 with_tls = since(PEM_IS_READ, "brokers read PEM since Kafka 3.0")
 only_on_the_newest = since(NEWEST, "what depends on our side alone, or takes long, is shown once")
 
+Secured = SecuredKafka | EmbeddedSecured
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+def only_on_apache_kafka(test: Test) -> Test:
+    """Do not repeat the test on the embedded broker: it starts many processes."""
+    test.__dict__["only_on_apache_kafka"] = True
+    return test
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "secured" not in metafunc.fixturenames:
@@ -65,29 +80,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("secured, way", parameters, indirect=["secured"], scope="module")
         return
     first, _ = needed(metafunc)
-    parameters = [pytest.param(f"secured {version}", marks=marks_of(version)) for version in having(option, first)]
+    versions = having(option, first)
+    if metafunc.function.__dict__.get("only_on_apache_kafka") and "embedded" in versions:
+        versions.remove("embedded")
+    parameters = [pytest.param(f"secured {version}", marks=marks_of(version)) for version in versions]
     metafunc.parametrize("secured", parameters, indirect=True, scope="module")
 
 
 def having(option: str, first: str) -> list[str]:
-    """The releases of this run that are not older than ``first``."""
-    return [name for name in wanted(option, first) if name in MATRIX and release(name) >= release(first)]
+    """The embedded broker, and the releases of this run that are not older than ``first``."""
+    names = [name for name in wanted(option, first) if name in MATRIX or name == "embedded"]
+    return [name for name in names if name == "embedded" or release(name) >= release(first)]
 
 
 @pytest.fixture(scope="module")
-def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker with a port for each way; one at a time, shared by the tests."""
-    if (problem := java_problem()) is not None:
-        missing(f"a secured Kafka is run as a plain Java process: {problem}")
     directory = tmp_path_factory.mktemp("certificates")
-    kafka = SecuredKafka(request.param.removeprefix("secured "), directory)
+    version = request.param.removeprefix("secured ")
+    if version != "embedded" and (problem := java_problem()) is not None:
+        missing(f"a secured Kafka is run as a plain Java process: {problem}")
+    kafka = EmbeddedSecured(directory) if version == "embedded" else SecuredKafka(version, directory)
     kafka.start()
     yield kafka
     kafka.stop()
     shutil.rmtree(directory)
 
 
-def sasl(kafka: SecuredKafka, mechanism: str, username: str, password: str, port: str = "SASL") -> dict[str, Any]:
+def sasl(kafka: Secured, mechanism: str, username: str, password: str, port: str = "SASL") -> dict[str, Any]:
     return {
         "bootstrap_servers": kafka.servers(port),
         "security_protocol": "SASL_PLAINTEXT",
@@ -97,12 +117,12 @@ def sasl(kafka: SecuredKafka, mechanism: str, username: str, password: str, port
     }
 
 
-def tls(kafka: SecuredKafka, port: str = "TLS", **settings: Any) -> dict[str, Any]:
+def tls(kafka: Secured, port: str = "TLS", **settings: Any) -> dict[str, Any]:
     trusting = {"security_protocol": "SSL", "ssl_cafile": kafka.certificates.ca}
     return {"bootstrap_servers": kafka.servers(port), **trusting, **settings}
 
 
-def oauth(kafka: SecuredKafka, provider: Any) -> dict[str, Any]:
+def oauth(kafka: Secured, provider: Any) -> dict[str, Any]:
     return {
         "bootstrap_servers": kafka.servers("SASL"),
         "security_protocol": "SASL_PLAINTEXT",
@@ -111,12 +131,12 @@ def oauth(kafka: SecuredKafka, provider: Any) -> dict[str, Any]:
     }
 
 
-def over_tls(kafka: SecuredKafka, **settings: Any) -> dict[str, Any]:
+def over_tls(kafka: Secured, **settings: Any) -> dict[str, Any]:
     alice = sasl(kafka, "SCRAM-SHA-256", "alice", USERS["alice"])
     return {**alice, **tls(kafka, "SHORT"), "security_protocol": "SASL_SSL", **settings}
 
 
-def settings_of(kafka: SecuredKafka, way: str) -> dict[str, Any]:
+def settings_of(kafka: Secured, way: str) -> dict[str, Any]:
     certificates = kafka.certificates
     match way:
         case "PLAIN":
@@ -142,7 +162,7 @@ def settings_of(kafka: SecuredKafka, way: str) -> dict[str, Any]:
 
 
 async def test_an_authenticated_client_writes_reads_and_administers(
-    secured: SecuredKafka, way: str, caplog: pytest.LogCaptureFixture
+    secured: Secured, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     settings = settings_of(secured, way)
@@ -160,7 +180,7 @@ async def test_an_authenticated_client_writes_reads_and_administers(
 
 
 @only_on_the_newest
-async def test_a_group_with_a_handler_is_let_in_too(secured: SecuredKafka) -> None:
+async def test_a_group_with_a_handler_is_let_in_too(secured: Secured) -> None:
     settings = over_tls(secured)
     topic = f"group-{next(_topics)}"
     async with Producer(**settings) as producer:
@@ -181,7 +201,7 @@ async def test_a_group_with_a_handler_is_let_in_too(secured: SecuredKafka) -> No
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_names_are_escaped_and_passwords_taken_as_they_are(secured: SecuredKafka, mechanism: str) -> None:
+async def test_names_are_escaped_and_passwords_taken_as_they_are(secured: Secured, mechanism: str) -> None:
     (name, password) = list(USERS.items())[1]
     async with Admin(**sasl(secured, mechanism, name, password)) as admin:
         assert await admin.topics.list() is not None
@@ -207,7 +227,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("mechanism, username, password, says", REFUSED)
 async def test_a_wrong_name_or_password_is_refused_at_once_and_once(
-    secured: SecuredKafka,
+    secured: Secured,
     mechanism: str,
     username: str,
     password: str,
@@ -224,28 +244,28 @@ async def test_a_wrong_name_or_password_is_refused_at_once_and_once(
     assert password not in caplog.text + str(error)
 
 
-async def test_a_mechanism_that_is_off_is_named_with_those_that_are_on(secured: SecuredKafka) -> None:
+async def test_a_mechanism_that_is_off_is_named_with_those_that_are_on(secured: Secured) -> None:
     error = await ended(sasl(secured, "PLAIN", PLAIN_USER, PLAIN_PASSWORD, "SCRAMONLY"))
     assert isinstance(error, AuthenticationError)
     assert "does not offer sasl_mechanism='PLAIN' on this port; it offers SCRAM-SHA-512" in str(error)
 
 
 @with_oauth
-async def test_a_token_that_has_expired_is_refused_with_the_reason(secured: SecuredKafka) -> None:
+async def test_a_token_that_has_expired_is_refused_with_the_reason(secured: Secured) -> None:
     error = await ended(oauth(secured, lambda: token(-600)))
     assert isinstance(error, AuthenticationError)
     assert "refused the login by OAUTHBEARER" in str(error)
     assert "invalid_token" in str(error)
 
 
-async def test_a_login_at_a_port_without_one_is_refused(secured: SecuredKafka) -> None:
+async def test_a_login_at_a_port_without_one_is_refused(secured: Secured) -> None:
     settings = sasl(secured, "PLAIN", PLAIN_USER, PLAIN_PASSWORD)
     error = await ended({**settings, "bootstrap_servers": secured.bootstrap_servers})
     assert isinstance(error, AuthenticationError)
     assert "accepts no login on this port: set security_protocol to PLAINTEXT" in str(error)
 
 
-async def test_no_login_at_a_port_that_wants_one_says_what_to_set(secured: SecuredKafka) -> None:
+async def test_no_login_at_a_port_that_wants_one_says_what_to_set(secured: Secured) -> None:
     error = await ended({"bootstrap_servers": secured.servers("SASL")}, api_timeout=0.5)
     assert isinstance(error, KafkaTimeout)
     assert 'at the first request; if it requires a login, set security_protocol to "SASL_PLAINTEXT"' in str(error)
@@ -266,7 +286,7 @@ async def test_no_login_at_a_port_that_wants_one_says_what_to_set(secured: Secur
     ],
 )
 async def test_a_certificate_that_does_not_fit_ends_it_at_once(
-    secured: SecuredKafka, port: str, host: str | None, changes: dict[str, Any], says: str
+    secured: Secured, port: str, host: str | None, changes: dict[str, Any], says: str
 ) -> None:
     changes = {name: secured.certificates.stranger if value == "stranger" else value for name, value in changes.items()}
     settings = {**tls(secured, port), **changes, "bootstrap_servers": secured.servers(port, host)}
@@ -277,20 +297,20 @@ async def test_a_certificate_that_does_not_fit_ends_it_at_once(
 
 
 @with_tls
-async def test_host_names_may_be_left_unchecked(secured: SecuredKafka) -> None:
+async def test_host_names_may_be_left_unchecked(secured: Secured) -> None:
     settings = {**tls(secured, ssl_check_hostname=False), "bootstrap_servers": secured.servers("TLS", "127.0.0.1")}
     async with Admin(**settings) as admin:
         assert await admin.topics.list() is not None
 
 
 @with_tls
-async def test_no_tls_at_a_port_that_wants_it_says_what_to_set(secured: SecuredKafka) -> None:
+async def test_no_tls_at_a_port_that_wants_it_says_what_to_set(secured: Secured) -> None:
     error = await ended({"bootstrap_servers": secured.servers("TLS")})
     assert isinstance(error, ProtocolError)
     assert 'the port requires TLS: set security_protocol to "SSL" or "SASL_SSL"' in str(error)
 
 
-async def test_tls_at_a_port_without_it_says_what_to_set(secured: SecuredKafka) -> None:
+async def test_tls_at_a_port_without_it_says_what_to_set(secured: Secured) -> None:
     settings = {**tls(secured, "SASL"), "bootstrap_servers": secured.bootstrap_servers}
     error = await ended(settings, api_timeout=0.5)
     assert isinstance(error, KafkaTimeout)
@@ -304,7 +324,7 @@ async def test_tls_at_a_port_without_it_says_what_to_set(secured: SecuredKafka) 
 @only_on_the_newest
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
 async def test_sessions_are_renewed_under_load_and_nothing_is_lost(
-    secured: SecuredKafka, mechanism: str, caplog: pytest.LogCaptureFixture
+    secured: Secured, mechanism: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "aiokafka_lite.net")
     settings = over_tls(secured)
@@ -349,8 +369,9 @@ async def test_sessions_are_renewed_under_load_and_nothing_is_lost(
 # Kafka's own files.
 
 
+@only_on_apache_kafka
 @only_on_the_newest
-async def test_the_properties_file_of_kafkas_tools_is_enough(secured: SecuredKafka, tmp_path: Path) -> None:
+async def test_the_properties_file_of_kafkas_tools_is_enough(secured: Secured, tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     (tmp_path / "password").write_text(USERS["alice"] + "\n")
     path.write_text(
@@ -369,10 +390,9 @@ async def test_the_properties_file_of_kafkas_tools_is_enough(secured: SecuredKaf
     assert topic in listed.split()
 
 
+@only_on_apache_kafka
 @only_on_the_newest
-async def test_the_command_line_takes_secrets_from_files_and_the_environment(
-    secured: SecuredKafka, tmp_path: Path
-) -> None:
+async def test_the_command_line_takes_secrets_from_files_and_the_environment(secured: Secured, tmp_path: Path) -> None:
     from tests.end_to_end.terminal import run
 
     topic = f"by-command-{next(_topics)}"
@@ -401,3 +421,135 @@ async def test_the_command_line_takes_secrets_from_files_and_the_environment(
     assert refused.errors.splitlines()[-1].startswith("aiokafka-lite: ")
     assert "wrong-password" not in refused.errors
     assert PLAIN_PASSWORD not in refused.errors
+
+
+# Other clients.
+
+OTHER_CLIENTS = ["librdkafka", "kafka-python", "aiokafka"]
+
+
+async def write_by(client: str, settings: dict[str, Any], topic: str, seconds: float = 0.0) -> int:
+    """Write records with another client for a time, one at least, and return their number. Each is acknowledged."""
+    if client == "aiokafka":
+        return await _write_by_aiokafka(settings, topic, seconds)
+    write = _write_by_librdkafka if client == "librdkafka" else _write_by_kafka_python
+    return await asyncio.to_thread(write, settings, topic, seconds)
+
+
+def _write_by_librdkafka(settings: dict[str, Any], topic: str, seconds: float) -> int:
+    from confluent_kafka import KafkaException, Producer
+
+    names = {"ssl_cafile": "ssl.ca.location", "ssl_certfile": "ssl.certificate.location"}
+    given = {names.get(name, name.replace("_", ".")): value for name, value in settings.items()}
+    if "ssl_certfile" in settings:
+        given["ssl.key.location"] = settings["ssl_certfile"]
+    if (provider := given.pop("sasl.oauth.token.provider", None)) is not None:
+        given["oauth_cb"] = lambda _: (provider(), time.time() + 60.0)
+    failures: list[Any] = []
+    producer = Producer({**given, "log_level": 0, "error_cb": failures.append, "message.timeout.ms": 30_000})
+    written, end = 0, time.monotonic() + seconds
+    while written == 0 or time.monotonic() < end:
+        producer.produce(topic, b"value", on_delivery=lambda error, _: failures.append(error) if error else None)
+        while len(producer):
+            producer.poll(0.05)
+            if fatal := [each for each in failures if each.name() in ("_AUTHENTICATION", "_SSL")]:
+                producer.purge()
+                raise KafkaException(fatal[0])
+        written += 1
+        time.sleep(0.02)
+    assert failures == []
+    return written
+
+
+def _write_by_kafka_python(settings: dict[str, Any], topic: str, seconds: float) -> int:
+    kafka = pytest.importorskip("kafka")
+
+    class Provider(pytest.importorskip("kafka.net.sasl.oauth").AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return str(settings["sasl_oauth_token_provider"]())
+
+    producer = kafka.KafkaProducer(**_for_python_clients(settings, Provider()), max_block_ms=15_000)
+    try:
+        written, end = 0, time.monotonic() + seconds
+        while written == 0 or time.monotonic() < end:
+            producer.send(topic, b"value").get(DEADLINE)
+            written += 1
+            time.sleep(0.02)
+        return written
+    finally:
+        producer.close(5)
+
+
+async def _write_by_aiokafka(settings: dict[str, Any], topic: str, seconds: float) -> int:
+    import aiokafka
+    from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.helpers import create_ssl_context
+
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return str(settings["sasl_oauth_token_provider"]())
+
+    given = _for_python_clients(settings, Provider())
+    files = {name.removeprefix("ssl_"): given.pop(name) for name in ("ssl_cafile", "ssl_certfile") if name in given}
+    if files:
+        given["ssl_context"] = create_ssl_context(**files)
+    producer = aiokafka.AIOKafkaProducer(**given)
+    try:
+        await producer.start()
+        written, end = 0, time.monotonic() + seconds
+        while written == 0 or time.monotonic() < end:
+            await producer.send_and_wait(topic, b"value")
+            written += 1
+            await asyncio.sleep(0.02)
+        return written
+    finally:
+        await producer.stop()
+
+
+def _for_python_clients(settings: dict[str, Any], provider: Any) -> dict[str, Any]:
+    names = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password"}
+    given = {names.get(name, name): value for name, value in settings.items()}
+    return {**given, **({"sasl_oauth_token_provider": provider} if "sasl_oauth_token_provider" in given else {})}
+
+
+@only_on_the_newest
+@pytest.mark.parametrize("client", OTHER_CLIENTS)
+async def test_another_client_is_let_in_every_way(secured: Secured, client: str) -> None:
+    topic = f"other-{next(_topics)}"
+    ways = [way for way in WAYS if way not in ("TLS with a ready context", "mutual TLS with an encrypted key")]
+    for way in ways:
+        assert await write_by(client, settings_of(secured, way), topic) == 1, way
+    async with Admin(**settings_of(secured, "PLAIN")) as admin:
+        assert topic in [listed.name for listed in await admin.topics.list()]
+
+
+@only_on_the_newest
+@pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])  # kafka-python tries again for 30 s
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+async def test_another_client_with_a_wrong_password_is_not_let_in(
+    secured: Secured, client: str, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = sasl(secured, mechanism, "alice", "hunter2")
+    with pytest.raises(Exception) as refused:
+        await write_by(client, settings, "refused")
+    assert "Authentication failed" in str(refused.value) + caplog.text
+
+
+@only_on_the_newest
+@pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
+async def test_another_client_that_does_not_trust_the_broker_does_not_connect(secured: Secured, client: str) -> None:
+    settings = tls(secured, ssl_cafile=secured.certificates.stranger)
+    with pytest.raises(Exception, match=r"(?i)ssl|certificate|bootstrap"):
+        await write_by(client, settings, "refused")
+
+
+@only_on_the_newest
+async def test_sessions_of_other_clients_end_and_nothing_is_lost(secured: Secured) -> None:
+    seconds = 2.2 * SESSION_MILLISECONDS / 1000
+    topics = {client: f"other-session-{next(_topics)}" for client in OTHER_CLIENTS}
+    writes = [write_by(client, over_tls(secured), topic, seconds) for client, topic in topics.items()]
+    written = dict(zip(topics, await asyncio.gather(*writes)))
+    async with Admin(**over_tls(secured)) as admin:
+        ends = await admin.offsets.list({TopicPartition(topic, 0): OffsetSpec.LATEST for topic in topics.values()})
+    found = {client: ends[TopicPartition(topic, 0)] for client, topic in topics.items()}
+    assert {client: end.offset for client, end in found.items() if end} == written

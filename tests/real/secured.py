@@ -6,6 +6,7 @@ The authority, certificates and users are made for one test run. ``LISTENERS`` s
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import json
 import time
@@ -22,8 +23,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from aiokafka_lite.embedded import ClusterConfig, Security
+from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.real.jvm import SCRAM_MECHANISMS, JvmKafka, Listener
-from tests.real.releases import release
+from tests.real.releases import NEWEST, release
 
 USERS = {"alice": "alice-secret", "zoe=": "pass wörd Ⅸ"}
 """The second name has characters that SCRAM escapes. SASLprep would change the second password."""
@@ -123,6 +126,50 @@ class SecuredKafka(JvmKafka):
             name = f"listener.name.short.{mechanism.lower()}.connections.max.reauth.ms"
             settings[name] = str(SESSION_MILLISECONDS)
         return settings
+
+
+class EmbeddedSecured:
+    """The same ports at the embedded broker: one cluster for each, in a thread of its own, because each has its own
+    certificates and sessions."""
+
+    version = NEWEST
+
+    def __init__(self, directory: Path) -> None:
+        self.certificates = Certificates(directory)
+        self._stack = contextlib.ExitStack()
+        self._servers: dict[str, EmbeddedKafkaServer] = {}
+
+    def start(self) -> None:
+        certificates = self.certificates
+        users = {**USERS, PLAIN_USER: PLAIN_PASSWORD}
+        tls = {"ssl_certfile": certificates.server, "ssl_cafile": certificates.ca}
+        short = {"connections.max.reauth.ms": str(SESSION_MILLISECONDS)}
+        every = ["PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER"]
+        securities: dict[str, tuple[Security, dict[str, str]]] = {
+            "PLAINTEXT": (Security("PLAINTEXT"), {}),
+            "SASL": (Security("SASL_PLAINTEXT", users=users, mechanisms=every), {}),
+            "SCRAMONLY": (Security("SASL_PLAINTEXT", users=users, mechanisms=["SCRAM-SHA-512"]), {}),
+            "SHORT": (Security("SASL_SSL", users=users, mechanisms=["SCRAM-SHA-256", "OAUTHBEARER"], **tls), short),
+            "TLS": (Security("SSL", **tls), {}),
+            "MUTUAL": (Security("SSL", client_auth="required", **tls), {}),
+            "EXPIRED": (Security("SSL", ssl_certfile=certificates.expired), {}),
+        }
+        for name, (security, configs) in securities.items():
+            config = ClusterConfig(advertised_host=LISTENERS[name].host if name in LISTENERS else None)
+            server = EmbeddedKafkaServer(security=security, configs=configs, config=config)
+            self._servers[name] = self._stack.enter_context(server)
+
+    def stop(self) -> None:
+        self._stack.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._servers["PLAINTEXT"].bootstrap_servers
+
+    def servers(self, listener: str, host: str | None = None) -> str:
+        """The bootstrap servers of a port."""
+        port = self._servers[listener].cluster.nodes[1].port
+        return f"{host or LISTENERS[listener].host}:{port}"
 
 
 def _sasl(mechanisms: tuple[str, ...]) -> dict[str, str]:

@@ -1,0 +1,42 @@
+"""`aiokafka-lite broker` with TLS and logins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiokafka_lite.cli.broker import security
+from aiokafka_lite.errors import ConfigurationError
+from tests.end_to_end.terminal import broker, run
+
+
+async def test_a_client_connects_with_the_properties_that_a_secured_broker_writes(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    options = ("--port", "0", "--sasl-user", 'alice:a "quoted" \\ secret', "--tls", "--client-config", str(path))
+    async with broker(*options, "--sasl-mechanism", "SCRAM-SHA-256", "--topic", "orders") as (_, servers):
+        listed = await run("topics", "list", "-c", str(path))
+        assert "orders" in listed.text, listed.errors
+        refused = await run("topics", "list", "-b", servers, "-X", "security.protocol=SSL", "--timeout", "5")
+        assert refused.status == 1
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "options, protocol",
+    [
+        ((False, "none", [], []), "PLAINTEXT"),
+        ((True, "required", [], []), "SSL"),
+        ((False, "none", ["alice:secret"], []), "SASL_PLAINTEXT"),
+        ((True, "none", [], ["OAUTHBEARER"]), "SASL_SSL"),
+    ],
+)
+def test_the_options_choose_the_security_protocol(
+    options: tuple[bool, str, list[str], list[str]], protocol: str
+) -> None:
+    assert security(*options).protocols == (protocol,)
+
+
+def test_a_user_without_a_password_is_an_error_that_does_not_quote_more_than_the_name() -> None:
+    with pytest.raises(ConfigurationError, match="sasl-user must be NAME:PASSWORD, got 'alice'"):
+        security(False, "none", ["alice"], [])
