@@ -25,11 +25,12 @@ from . import direct
 from .acls import Acls
 from .authorizer import Authorizer
 from .broker_sessions import BrokerSessions
+from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig, broker_settings, ports_of
 from .controller import Controller, Refused
 from .faults import Fault, Faults, History
 from .features import Features
-from .handlers import NEWEST, default_versions
+from .handlers import NEWEST, versions_of
 from .leadership import PartitionLeadership
 from .listeners import WITH_TLS
 from .node import BrokerNode, ClusterParts, NodeState
@@ -38,7 +39,6 @@ from .replication import Network, Replication
 from .security import ClusterSecurity, Security
 from .topics import PartitionKey, PartitionState, Topic
 from .transaction_requests import HeldMarkers, TransactionRequests
-from .versions import as_kafka as versions_of_release
 from .versions import in_common, release_of
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -108,9 +108,7 @@ class EmbeddedCluster(Component):
             default_partitions=default_partitions,
             super_users=super_users,
         )
-        versions = default_versions()
-        if as_kafka is not None:
-            versions = versions_of_release(as_kafka, versions)
+        versions = versions_of(as_kafka or NEWEST)
         if config.versions is not None:
             versions.update(in_common(config.versions, versions))
         self._security = ClusterSecurity.of(security, config.wall_clock)
@@ -141,6 +139,7 @@ class EmbeddedCluster(Component):
             tcp=tcp,
             random=self.random,
             controller=self.controller,
+            changes=ClusterChanges(self.controller),
             leadership=self.leadership,
             network=network,
             transaction_requests=self._transaction_requests,

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from ..arguments import check_function, must_be, several, whole
 from ..errors import ConfigurationError
-from .configs import BROKER_KEYS, STANDARD_AUTHORIZER, ClusterSettings, InvalidConfig, check_configs
+from .broker_keys import BROKER_KEYS, PLUGIN_KEYS, STANDARD_AUTHORIZER
+from .config_keys import InvalidConfig, check_configs
+from .configs import ClusterSettings
 from .versions import VersionRanges
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -16,8 +18,11 @@ FIRST_MEMORY_PORT = 9092
 HISTORY_LIMIT = 10_000
 
 STATIC_CONFIGS = {
+    "controller.listener.names": "CONTROLLER",
     "group.initial.rebalance.delay.ms": "0",
+    "log.dirs": "/memory",
     "max.connections": "2000",
+    "process.roles": "broker,controller",
     "queued.max.request.bytes": str(256 << 20),
 }
 """Broker settings that differ from Kafka's defaults: groups form at once, and memory is bounded."""
@@ -98,10 +103,15 @@ def broker_settings(
                 "pass only one of them"
             )
     try:
-        check_configs(BROKER_KEYS, settings)
+        check_configs({**BROKER_KEYS, **PLUGIN_KEYS}, settings)
     except InvalidConfig as error:
         raise ConfigurationError(f"configs: {error}") from None
-    made = ClusterSettings({**STATIC_CONFIGS, **settings})
+    of_internal_topics = {
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.min.isr": str(min(2, brokers)),
+    }
+    made = ClusterSettings({**STATIC_CONFIGS, **of_internal_topics, **settings})
     factor = made.of().number("default.replication.factor")
     if not 1 <= factor <= brokers:
         raise ConfigurationError(must_be("default.replication.factor", f"from 1 to {brokers}, the brokers", factor))

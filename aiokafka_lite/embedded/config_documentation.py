@@ -40,6 +40,9 @@ _OF_TOPICS = {
     "unclean.leader.election.enable": "Whether a replica that is not in sync may become leader, which loses records.",
 }
 
+NO_EFFECT = "No effect here."
+"""The documentation of all other settings."""
+
 DOCUMENTATION = {
     **_OF_TOPICS,
     **{key.broker_name: _OF_TOPICS[name] for name, key in TOPIC_KEYS.items() if key.broker_name is not None},

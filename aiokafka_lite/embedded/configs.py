@@ -7,28 +7,15 @@ the hot path.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from ..arguments import INT16_MAX, INT32_MAX, INT64_MAX, must_be
+from ..arguments import INT64_MAX, must_be
 from ..types import Compression
-
-
-class ConfigType(IntEnum):
-    """Types of settings, numbered as in DescribeConfigs v3."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
+from .broker_keys import BROKER_KEYS
+from .config_keys import ConfigKey, ConfigType, InvalidConfig, Scope
 
 
 class ConfigSource(IntEnum):
@@ -40,67 +27,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
-
-
-class InvalidConfig(ValueError):
-    """The setting does not exist, or does not accept the value; the message names both."""
-
-
-class ConfigKey(NamedTuple):
-    """One setting; ``broker_name`` is the broker setting that a topic setting falls back to."""
-
-    type: ConfigType
-    default: str | None
-    broker_name: str | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-    allowed: tuple[str, ...] = ()
-    read_only: bool = False
-    pattern: str = ""
-
-    def canonical(self, value: str) -> str:
-        """A valid value in the form in which brokers show it."""
-        match self.type:
-            case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
-                return str(int(value))
-            case ConfigType.DOUBLE:
-                return str(float(value))
-            case ConfigType.BOOLEAN:
-                return value.strip().lower()
-            case ConfigType.LIST:
-                return ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
-        return value.strip()
-
-    def check(self, name: str, value: str) -> None:
-        """Raise InvalidConfig unless the setting accepts the value."""
-        if self.type is ConfigType.BOOLEAN and value.lower() not in ("true", "false"):
-            raise InvalidConfig(must_be(name, "true or false", value))
-        if self.type in _LARGEST:
-            self._check_number(name, value)
-        if self.pattern and re.fullmatch(self.pattern, value) is None:
-            raise InvalidConfig(must_be(name, f"a string that matches {self.pattern}", value))
-        if self.allowed:
-            parts = [part.strip() for part in value.split(",") if value] if self.type is ConfigType.LIST else [value]
-            if not all(part in self.allowed for part in parts):
-                raise InvalidConfig(must_be(name, f"one of {', '.join(self.allowed)}", value))
-
-    def _check_number(self, name: str, value: str) -> None:
-        try:
-            number = float(value) if self.type is ConfigType.DOUBLE else int(value)
-        except ValueError:
-            raise InvalidConfig(must_be(name, "a number", value)) from None
-        high = self.maximum if self.maximum is not None else _LARGEST[self.type]
-        if number > high or (self.minimum is not None and number < self.minimum):
-            low = "" if self.minimum is None else f">= {self.minimum} and "
-            raise InvalidConfig(must_be(name, f"a number {low}<= {high}", value))
-
-
-_LARGEST = {
-    ConfigType.SHORT: INT16_MAX,
-    ConfigType.INT: INT32_MAX,
-    ConfigType.LONG: INT64_MAX,
-    ConfigType.DOUBLE: INT64_MAX,
-}
+    DYNAMIC_CLIENT_METRICS = 7
+    DYNAMIC_GROUP = 8
 
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -111,7 +39,6 @@ _COMPRESSIONS = {"uncompressed": Compression.NONE} | {
 }
 _THROTTLED = r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?"
 
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 TOPIC_KEYS: dict[str, ConfigKey] = {
     "cleanup.policy": ConfigKey(_LIST, "delete", "log.cleanup.policy", allowed=("compact", "delete")),
@@ -155,63 +82,6 @@ TOPIC_KEYS: dict[str, ConfigKey] = {
     "segment.ms": ConfigKey(_LONG, "604800000", "log.roll.ms", 1),
     "unclean.leader.election.enable": ConfigKey(_BOOLEAN, "false", "unclean.leader.election.enable"),
 }
-
-BROKER_KEYS: dict[str, ConfigKey] = {
-    **{key.broker_name: key for key in TOPIC_KEYS.values() if key.broker_name is not None},
-    "auto.create.topics.enable": ConfigKey(_BOOLEAN, "true", read_only=True),
-    "allow.everyone.if.no.acl.found": ConfigKey(_BOOLEAN, "false", read_only=True),
-    "authorizer.class.name": ConfigKey(_STRING, "", allowed=("", STANDARD_AUTHORIZER), read_only=True),
-    "broker.id": ConfigKey(_INT, "-1", read_only=True),
-    "connection.failed.authentication.delay.ms": ConfigKey(_INT, "100", minimum=0, read_only=True),
-    "connections.max.idle.ms": ConfigKey(_LONG, "600000", read_only=True),
-    "connections.max.reauth.ms": ConfigKey(_LONG, "0", read_only=True),
-    "default.replication.factor": ConfigKey(_INT, "1", read_only=True),
-    "delete.topic.enable": ConfigKey(_BOOLEAN, "true", read_only=True),
-    "fetch.max.bytes": ConfigKey(_INT, "57671680", minimum=1024, read_only=True),
-    "group.initial.rebalance.delay.ms": ConfigKey(_INT, "3000", minimum=0, read_only=True),
-    "group.max.session.timeout.ms": ConfigKey(_INT, "1800000", read_only=True),
-    "group.max.size": ConfigKey(_INT, str(INT32_MAX), minimum=1, read_only=True),
-    "group.min.session.timeout.ms": ConfigKey(_INT, "6000", read_only=True),
-    "log.cleaner.backoff.ms": ConfigKey(_LONG, "15000", minimum=0),
-    "log.cleaner.threads": ConfigKey(_INT, "1", minimum=0),
-    "log.retention.check.interval.ms": ConfigKey(_LONG, "300000", minimum=1, read_only=True),
-    "max.connections": ConfigKey(_INT, str(INT32_MAX), minimum=0),
-    "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, "1000", minimum=0, read_only=True),
-    "node.id": ConfigKey(_INT, "-1", read_only=True),
-    "num.partitions": ConfigKey(_INT, "1", minimum=1, read_only=True),
-    "offsets.retention.check.interval.ms": ConfigKey(_LONG, "600000", minimum=1, read_only=True),
-    "offsets.retention.minutes": ConfigKey(_INT, "10080", minimum=1, read_only=True),
-    "offsets.topic.num.partitions": ConfigKey(_INT, "50", minimum=1, read_only=True),
-    "offsets.topic.replication.factor": ConfigKey(ConfigType.SHORT, "3", minimum=1, read_only=True),
-    "queued.max.request.bytes": ConfigKey(_LONG, "-1", read_only=True),
-    "producer.id.expiration.ms": ConfigKey(_INT, "86400000", minimum=1),
-    "quota.window.num": ConfigKey(_INT, "11", minimum=1, read_only=True),
-    "quota.window.size.seconds": ConfigKey(_INT, "1", minimum=1, read_only=True),
-    "replica.lag.time.max.ms": ConfigKey(_LONG, "30000", read_only=True),
-    "sasl.server.max.receive.size": ConfigKey(_INT, "524288", read_only=True),
-    "socket.request.max.bytes": ConfigKey(_INT, "104857600", minimum=1, read_only=True),
-    "super.users": ConfigKey(_STRING, "", pattern=r"([^:;]+:[^;]+(;|$))*", read_only=True),
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": ConfigKey(_INT, "10000", minimum=1, read_only=True),
-    "transaction.max.timeout.ms": ConfigKey(_INT, "900000", minimum=1, read_only=True),
-    "transaction.partition.verification.enable": ConfigKey(_BOOLEAN, "true"),
-    "transaction.remove.expired.transaction.cleanup.interval.ms": ConfigKey(_INT, "3600000", minimum=1, read_only=True),
-    "transaction.state.log.min.isr": ConfigKey(_INT, "2", minimum=1, read_only=True),
-    "transaction.state.log.num.partitions": ConfigKey(_INT, "50", minimum=1, read_only=True),
-    "transaction.state.log.replication.factor": ConfigKey(ConfigType.SHORT, "3", minimum=1, read_only=True),
-    "transaction.state.log.segment.bytes": ConfigKey(_INT, "104857600", minimum=1048576, read_only=True),
-    "transactional.id.expiration.ms": ConfigKey(_INT, "604800000", minimum=1, read_only=True),
-}
-
-
-def check_configs(keys: Mapping[str, ConfigKey], values: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfig for a name that ``keys`` lacks, or a value that its setting does not accept."""
-    for name, value in values.items():
-        key = keys.get(name)
-        if key is None:
-            raise InvalidConfig(f"unknown setting {name!r}")
-        if value is None:
-            raise InvalidConfig(f"{name} must have a value")
-        key.check(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,27 +155,37 @@ def topic_synonyms(name: str, topic: Mapping[str, str], layers: Layers) -> list[
     found = [Synonym(name, topic[name], ConfigSource.DYNAMIC_TOPIC)] if name in topic else []
     if key.broker_name is None:
         return [*found, Synonym(name, key.default, ConfigSource.DEFAULT)]
-    return [*found, *broker_synonyms(key.broker_name, layers)]
+    *set_values, default = broker_synonyms(key.broker_name, layers)
+    found += set_values
+    for other, factor in _OTHER_UNITS.get(key.broker_name, {}).items():
+        for source, layer in layers:
+            if other in layer:
+                found.append(Synonym(other, str(max(-1, int(layer[other]) * factor)), source))
+    return [*found, default if default.value is not None else default._replace(value=key.default)]
 
 
-_WITHOUT_DEFAULT = frozenset({"log.retention.ms", "log.flush.interval.ms", "log.roll.ms", "log.roll.jitter.ms"})
-"""Settings whose default comes from a setting in another unit, such as hours."""
+_OTHER_UNITS = {
+    "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
+    "log.roll.ms": {"log.roll.hours": 3_600_000},
+    "log.roll.jitter.ms": {"log.roll.jitter.hours": 3_600_000},
+    "log.flush.interval.ms": {"log.flush.scheduler.interval.ms": 1},
+}
+"""The settings that count if one in milliseconds is not set, with their milliseconds."""
 
 
 def has_default(name: str) -> bool:
-    """Whether a broker setting has a default under exactly this name."""
-    return name in BROKER_KEYS and name not in _WITHOUT_DEFAULT
+    """Whether a broker setting has a default under exactly this name, and not under that of another unit."""
+    return name in BROKER_KEYS and BROKER_KEYS[name].default is not None
 
 
-def broker_synonyms(name: str, layers: Layers, *, own: bool = False) -> list[Synonym]:
-    """All values of a broker setting, the one in force first.
+UNKNOWN_KEY = ConfigKey(ConfigType.UNKNOWN, None, scope=Scope.NONE)
+"""A setting of a broker that Kafka does not know. It is kept for plugins, and its value is never shown."""
 
-    A default that comes from a setting in another unit counts, except in the answer to a request for the broker's
-    ``own`` settings.
-    """
+
+def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
+    """All values of a broker setting, the one in force first."""
     found = [Synonym(name, layer[name], source) for source, layer in layers if name in layer]
-    default = None if own and not has_default(name) else BROKER_KEYS[name].default
-    return [*found, Synonym(name, default, ConfigSource.DEFAULT)]
+    return [*found, Synonym(name, BROKER_KEYS.get(name, UNKNOWN_KEY).default, ConfigSource.DEFAULT)]
 
 
 class ClusterSettings:
@@ -313,12 +193,17 @@ class ClusterSettings:
 
     def __init__(self, static: Mapping[str, str]) -> None:
         self._static = dict(static)
+        self._of_brokers: dict[str, dict[str, str]] = {}
         self._dynamic: dict[str, dict[str, str]] = {}  # by broker id; "" is all brokers
+        self._resources: dict[tuple[int, str], dict[str, str]] = {}  # by type and name
 
-    @property
-    def shared(self) -> dict[str, str]:
-        """The settings that all brokers share, without defaults."""
-        return {**self._static, **self.dynamic("")}
+    def set_static(self, broker: str, values: Mapping[str, str]) -> None:
+        """Set what one broker alone has in its file: its addresses, its rack."""
+        self._of_brokers[broker] = {"broker.id": broker, "node.id": broker, **values}
+
+    def merged(self, broker: str = "") -> dict[str, str]:
+        """The settings of one broker, or, with "", those that all brokers share; without defaults."""
+        return {**self._static, **self.dynamic(""), **(self.dynamic(broker) if broker else {})}
 
     def dynamic(self, broker: str) -> Mapping[str, str]:
         """The settings that AlterConfigs gave one broker, or, with "", all brokers."""
@@ -327,9 +212,22 @@ class ClusterSettings:
     def replace_dynamic(self, broker: str, configs: Mapping[str, str]) -> None:
         self._dynamic[broker] = dict(configs)
 
+    def resource(self, kind: int, name: str) -> Mapping[str, str]:
+        """The settings of a group, or of a subscription of client metrics; ``kind`` is the number of the type."""
+        return self._resources.get((kind, name), {})
+
+    def resources(self, kind: int) -> list[str]:
+        """The names of the resources of one type that have settings."""
+        return [name for each, name in self._resources if each == kind]
+
+    def replace_resource(self, kind: int, name: str, configs: Mapping[str, str]) -> None:
+        self._resources.pop((kind, name), None)
+        if configs:
+            self._resources[kind, name] = dict(configs)
+
     def layers(self, broker: str = "") -> Layers:
         """The settings of one broker, or, with "", of all brokers."""
-        own = {"broker.id": broker, "node.id": broker} if broker else {}
+        own = self._of_brokers.get(broker, {})
         layers = [
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic("")),
             (ConfigSource.STATIC_BROKER, {**self._static, **own}),
@@ -361,3 +259,34 @@ class BrokerSettings:
 
     def enabled(self, name: str) -> bool:
         return self.value(name).strip().lower() == "true"
+
+
+_THREADS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+"""The sizes of pools of threads: a change may at most double them, and at most halve them."""
+
+
+def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSettings) -> None:
+    """Raise InvalidConfig unless these settings of one broker, or, with "", of all brokers, can change at run time."""
+    known = {name: BROKER_KEYS[name] for name in changed if name in BROKER_KEYS}
+    fixed = [name for name, key in known.items() if key.read_only]
+    if fixed:
+        raise InvalidConfig(f"a running broker cannot change {', '.join(fixed)}")
+    own = [name for name, key in known.items() if key.scope is Scope.BROKER]
+    secure = [name for name in own if name.startswith("ssl.")]
+    if secure:
+        raise InvalidConfig(f"{', '.join(secure)} can be changed only with the prefix listener.name.<name>.")
+    if own and not broker:
+        raise InvalidConfig(f"{', '.join(own)} can be changed only for one broker, not for all brokers")
+    for name in _THREADS:
+        if name in changed:
+            present, wanted = settings.of(broker).number(name), int(changed[name])
+            if wanted != present and not max(1, present / 2) <= wanted <= present * 2:
+                low, high = max(1, -(-present // 2)), present * 2
+                raise InvalidConfig(must_be(name, f"from {low} to {high}, as it is {present} now", wanted))

@@ -2,7 +2,8 @@
 
 The controller is one object beside the nodes, not a role of one of them, as Kafka's quorum is beside its brokers. It
 publishes each changed topic to the nodes that it can reach; a node that is cut off keeps its old metadata until it is
-reachable again. ``leadership`` has the operations on single partitions.
+reachable again. ``leadership`` has the operations on single partitions, ``cluster_changes`` those on settings and
+features.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from random import Random
 
 from ..arguments import must_be
 from ..errors import ErrorCode
-from .configs import BROKER_KEYS, TOPIC_KEYS, ClusterSettings, InvalidConfig, TopicConfig, check_configs
+from .config_keys import InvalidConfig, check_configs
+from .configs import TOPIC_KEYS, ClusterSettings, TopicConfig
 from .features import Features
 from .topics import NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
 
@@ -53,7 +55,9 @@ class Controller:
         self.brokers: dict[int, Registration] = {}
         self.settings = settings
         self.features = features
-        self._publish = publish
+        self.decisions = 0
+        """The number of decisions so far: the end offset of the metadata log."""
+        self._send = publish
         self._random = random
         self._next_first = 0
         self._next_producer_id = 0
@@ -61,29 +65,9 @@ class Controller:
     def __repr__(self) -> str:
         return f"<Controller brokers={self.live_brokers()} topics={len(self.topics)}>"
 
-    # Settings of brokers.
-
-    def set_broker_configs(self, broker: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
-        """Replace the dynamic settings of one broker, or, with "", of all brokers. Raises Refused."""
-        if broker and (not broker.isdigit() or int(broker) not in self.brokers):
-            raise Refused(ErrorCode.INVALID_REQUEST, f"unknown broker {broker!r}")
-        fixed = [name for name in configs if name in BROKER_KEYS and BROKER_KEYS[name].read_only]
-        try:
-            check_configs(BROKER_KEYS, {name: value for name, value in configs.items() if name in BROKER_KEYS})
-        except InvalidConfig as error:
-            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
-        if fixed:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"a running broker cannot change {', '.join(fixed)}")
-        if not validate_only:
-            self.settings.replace_dynamic(broker, configs)
-            self._apply_shared_settings()
-
-    def _apply_shared_settings(self) -> None:
-        """Broker settings changed: so did the settings that topics inherit."""
-        for topic in list(self.topics.values()):
-            config = TopicConfig.parse(topic.configs, self.settings.shared)
-            if config != topic.config:
-                self._store(replace(topic, config=config))
+    def _publish(self, name: str | None) -> None:
+        self.decisions += 1
+        self._send(name)
 
     # Brokers.
 
@@ -115,12 +99,20 @@ class Controller:
         for topic in list(self.topics.values()):
             self._update(topic, self._without, node_id)
 
+    def unregister(self, node_id: int) -> None:
+        """Forget a broker; one that runs is fenced first. Raises Refused."""
+        if node_id not in self.brokers:
+            raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} is not registered")
+        self.fence(node_id)
+        del self.brokers[node_id]
+        self._publish(None)
+
     def _update(
         self, topic: Topic, change: Callable[[Topic, PartitionState, int], PartitionState], node_id: int
     ) -> None:
         partitions = tuple(change(topic, state, node_id) for state in topic.partitions)
         if partitions != topic.partitions:
-            self._store(replace(topic, partitions=partitions))
+            self.store(replace(topic, partitions=partitions))
 
     def _with_leader_back(self, topic: Topic, state: PartitionState, node_id: int) -> PartitionState:
         if state.leader != NO_LEADER or node_id not in state.replicas:
@@ -170,7 +162,7 @@ class Controller:
         if name in self.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
         _check_name(name, self.topics)
-        own = _checked_configs(configs or {})
+        own = checked_configs(configs or {})
         if assignments is not None:
             if partitions != -1 or replication_factor != -1:
                 raise Refused(
@@ -185,10 +177,10 @@ class Controller:
         else:
             replicas = self._assign(partitions, replication_factor)
         states = tuple(self._new_partition(nodes) for nodes in replicas)
-        config = TopicConfig.parse(own, self.settings.shared)
+        config = TopicConfig.parse(own, self.settings.merged())
         topic = Topic(name, self._random.randbytes(16), states, config, own)
         if not validate_only:
-            self._store(topic)
+            self.store(topic)
         return topic
 
     def _assign(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
@@ -255,18 +247,7 @@ class Controller:
             self.check_assignments(new)
         if not validate_only:
             states = tuple(self._new_partition(nodes) for nodes in new)
-            self._store(replace(topic, partitions=topic.partitions + states))
-
-    def set_topic_configs(self, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
-        """Replace a topic's own settings. Raises Refused."""
-        if not name:
-            raise Refused(ErrorCode.INVALID_REQUEST, "settings belong to one topic, and no topic is named")
-        if not is_legal_name(name):
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
-        own = _checked_configs(configs)
-        topic = self.require(name)
-        if not validate_only:
-            self._store(replace(topic, configs=own, config=TopicConfig.parse(own, self.settings.shared)))
+            self.store(replace(topic, partitions=topic.partitions + states))
 
     def require(self, name: str) -> Topic:
         """The topic. Raises Refused if it does not exist."""
@@ -285,9 +266,10 @@ class Controller:
     def set_partition(self, key: PartitionKey, state: PartitionState) -> None:
         """Replace a partition's state; its partition epoch grows by one."""
         state = replace(state, partition_epoch=self.state_of(key).partition_epoch + 1)
-        self._store(self.topics[key[0]].with_partition(key[1], state))
+        self.store(self.topics[key[0]].with_partition(key[1], state))
 
-    def _store(self, topic: Topic) -> None:
+    def store(self, topic: Topic) -> None:
+        """Store the new state of a topic, and publish it."""
         self.topics[topic.name] = topic
         self.names[topic.topic_id] = topic.name
         self._publish(topic.name)
@@ -302,7 +284,7 @@ class Controller:
 _COMPACTION_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
 
-def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+def checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     """A topic's own settings. Raises Refused for one without a value, an unknown one or a wrong value."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:

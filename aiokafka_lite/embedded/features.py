@@ -7,12 +7,22 @@ A feature at level 0 is not finalized, so clients do not see it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import NamedTuple
 
 from ..arguments import must_be
 from ..errors import ConfigurationError
 
 TRANSACTION_VERSION = "transaction.version"
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+
+
+class UpgradeType(IntEnum):
+    """The direction of a change of a level, numbered as in UpdateFeatures v1."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
 
 
 class SupportedLevels(NamedTuple):
@@ -29,9 +39,9 @@ _NEWEST = {TRANSACTION_VERSION: SupportedLevels(0, 2, 2), "group.version": Suppo
 _BY_RELEASE: dict[str, dict[str, SupportedLevels]] = {
     "3.3.2": {_KRAFT: SupportedLevels(1, 7, 7)},
     "3.9.1": {_KRAFT: SupportedLevels(1, 21, 21)},
-    "4.0.1": {_KRAFT: SupportedLevels(7, 25, 25), **_NEWEST},
-    "4.1.1": {_KRAFT: SupportedLevels(7, 27, 27), **_NEWEST},
-    "4.3.1": {_KRAFT: SupportedLevels(7, 30, 30), **_NEWEST},
+    "4.0.1": {_KRAFT: SupportedLevels(7, 25, 25), **_NEWEST, ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 0)},
+    "4.1.1": {_KRAFT: SupportedLevels(7, 27, 27), **_NEWEST, ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1)},
+    "4.3.1": {_KRAFT: SupportedLevels(7, 30, 30), **_NEWEST, ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1)},
 }
 """By release, as ``kafka-features describe`` shows them. Features that change nothing here are left out."""
 
@@ -57,12 +67,26 @@ class Features:
         """The finalized level of a feature; 0 if it is not finalized."""
         return self._levels.get(name, 0)
 
+    def check_change(self, name: str, level: int, upgrade_type: int) -> None:
+        """Raise ConfigurationError unless the level of a feature may change in this way."""
+        self._check_level(name, level)
+        if upgrade_type not in tuple(UpgradeType):
+            raise ConfigurationError(must_be("upgrade type", "1, 2 or 3", upgrade_type))
+        present = self.level(name)
+        if level < present and upgrade_type == UpgradeType.UPGRADE:
+            raise ConfigurationError(f"{name} is at level {present}; a change to {level} must be a downgrade")
+        if level > present and upgrade_type != UpgradeType.UPGRADE:
+            raise ConfigurationError(f"{name} is at level {present}; a change to {level} must be an upgrade")
+
     def set_level(self, name: str, level: int) -> None:
         """Finalize a level for the whole cluster. Raises ConfigurationError."""
+        self._check_level(name, level)
+        self._levels[name] = level
+        self.epoch += 1
+
+    def _check_level(self, name: str, level: int) -> None:
         levels = self.supported.get(name)
         if levels is None:
             raise ConfigurationError(must_be("feature", f"one of {', '.join(self.supported) or 'none'}", name))
         if not levels.first <= level <= levels.last:
             raise ConfigurationError(must_be(name, f"a level from {levels.first} to {levels.last}", level))
-        self._levels[name] = level
-        self.epoch += 1

@@ -16,6 +16,7 @@ from ..errors import ErrorCode
 from ..protocol.connection import RequestHeader
 from ..protocol.schema import Request, Response
 from .authorizer import CLUSTER, OPERATIONS, Authorizer, Resource
+from .cluster_changes import ClusterChanges
 from .configs import BrokerSettings
 from .controller import Controller, Registration
 from .error_responses import error_response
@@ -107,6 +108,7 @@ class BrokerParts:
     quotas: Quotas
     quota_limits: QuotaLimits
     controller: Controller
+    changes: ClusterChanges
     leadership: PartitionLeadership
     authorizer: Authorizer
     fetch_max_bytes: int

@@ -22,7 +22,9 @@ from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
 from .authentication import Authentication
 from .authorizer import Authorizer
+from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig
+from .configs import TopicConfig
 from .connection import ServerConnection, ServerStream, UnsentResponses
 from .controller import Controller
 from .faults import Faults, History
@@ -41,7 +43,7 @@ from .quotas import QuotaLimits, Quotas
 from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
 from .replication import Network
 from .security import ClusterSecurity
-from .topics import NO_LEADER, PartitionKey
+from .topics import NO_LEADER, PartitionKey, Topic
 from .transaction_coordinator import TransactionCoordinator
 from .transaction_markers import append_marker
 from .transaction_records import TRANSACTION_TOPIC
@@ -91,6 +93,7 @@ class ClusterParts:
     tcp: bool
     random: Random
     controller: Controller
+    changes: ClusterChanges
     leadership: PartitionLeadership
     network: Network
     transaction_requests: TransactionRequests
@@ -128,6 +131,7 @@ class BrokerNode:
         self.replica_manager = ReplicaManager(
             node_id,
             storage_limit=cluster.config.storage_limit,
+            config_of=self._config_of,
             wake_followers=lambda partition: self.in_sync.wake_followers(partition),
             preferred_replica=self._preferred_replica,
         )
@@ -170,6 +174,7 @@ class BrokerNode:
             quotas=self.quotas,
             quota_limits=cluster.quota_limits,
             controller=cluster.controller,
+            changes=cluster.changes,
             leadership=cluster.leadership,
             authorizer=cluster.authorizer,
             fetch_max_bytes=self.settings.number("fetch.max.bytes"),
@@ -231,12 +236,27 @@ class BrokerNode:
             except ConfigurationError:
                 self._close_listeners()
                 raise
+        self._describe()
         self.state = state
         self._thawed.set()
         self._repeat("log.retention.check.interval.ms", self._clean_up_periodically)
         self._repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
         self._repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
         self._repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
+
+    def _describe(self) -> None:
+        """Set the settings that this broker alone has in its file."""
+
+        def addresses(host: str) -> str:
+            return ",".join(f"{each.name}://{host}:{each.port}" for each in self.listeners.values())
+
+        values = {
+            "listeners": addresses(self.host),
+            "advertised.listeners": addresses(self._cluster.config.advertised_host or self.host),
+        }
+        if self.rack is not None:
+            values["broker.rack"] = self.rack
+        self._cluster.controller.settings.set_static(str(self.node_id), values)
 
     def new_stream(self, listener: Listener) -> ServerStream:
         """The broker's end of a new connection."""
@@ -334,6 +354,11 @@ class BrokerNode:
             self.groups.apply()
         if name == TRANSACTION_TOPIC:
             self.transactions.apply()
+
+    def _config_of(self, topic: Topic) -> TopicConfig:
+        """The settings of a topic on this broker, which may have settings of its own."""
+        settings, own = self._cluster.controller.settings, str(self.node_id)
+        return TopicConfig.parse(topic.configs, settings.merged(own)) if settings.dynamic(own) else topic.config
 
     def catch_up(self) -> None:
         """Apply all decisions of the controller, after a time without it."""

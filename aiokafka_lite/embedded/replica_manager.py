@@ -15,6 +15,7 @@ from ..arguments import must_be
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer
 from ..protocol.records import RecordBatch
+from .configs import TopicConfig
 from .log import EpochEnd, OffsetOutOfRange
 from .partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
 from .producer_state import Marker, Verification
@@ -191,8 +192,9 @@ class DelayedFetch(DelayedOperation[FetchResult]):
 class ReplicaManager:
     """All replicas of one node. Owner: the node.
 
-    ``wake_followers`` is called when a leader has something new for its followers. ``preferred_replica`` chooses the
-    replica that a reader should use instead of the leader, or -1. ``storage_limit`` is in bytes.
+    ``config_of`` gives the settings of a topic on this node. ``wake_followers`` is called when a leader has something
+    new for its followers. ``preferred_replica`` chooses the replica that a reader should use instead of the leader, or
+    -1. ``storage_limit`` is in bytes.
     """
 
     def __init__(
@@ -200,6 +202,7 @@ class ReplicaManager:
         node_id: int,
         *,
         storage_limit: int | None,
+        config_of: Callable[[Topic], TopicConfig],
         wake_followers: Callable[[Partition], None],
         preferred_replica: Callable[[Partition, FetchParameters, FetchPartition], int],
     ) -> None:
@@ -208,6 +211,7 @@ class ReplicaManager:
         self.partitions: dict[PartitionKey, Partition] = {}
         self.produce_purgatory = DelayedOperationPurgatory()
         self.fetch_purgatory = DelayedOperationPurgatory()
+        self._config_of = config_of
         self._wake_followers = wake_followers
         self._preferred_replica = preferred_replica
 
@@ -226,6 +230,7 @@ class ReplicaManager:
 
     def apply(self, topic: Topic, now: float) -> None:
         """Apply a topic's states, and complete the waiting requests that they answer."""
+        config = self._config_of(topic)
         for index, state in enumerate(topic.partitions):
             key = (topic.name, index)
             partition = self.partitions.get(key)
@@ -237,12 +242,12 @@ class ReplicaManager:
                     self.drop(key)
                 continue
             if partition is None:
-                partition = self.partitions[key] = Partition(key, topic.topic_id, self.node_id, topic.config)
-            self._become(partition, topic, state, now)
+                partition = self.partitions[key] = Partition(key, topic.topic_id, self.node_id, config)
+            self._become(partition, config, state, now)
 
-    def _become(self, partition: Partition, topic: Topic, state: PartitionState, now: float) -> None:
-        partition.config = topic.config
-        partition.log.segment_bytes = topic.config.segment_bytes
+    def _become(self, partition: Partition, config: TopicConfig, state: PartitionState, now: float) -> None:
+        partition.config = config
+        partition.log.segment_bytes = config.segment_bytes
         partition.become(state, now)
         self.complete_delayed(partition.key)
         if partition.is_leader:

@@ -10,6 +10,7 @@ from ..versions import KAFKA_RELEASES, as_kafka
 from . import (  # noqa: F401
     acls,
     api_versions,
+    cluster_admin,
     configs,
     coordinator,
     fetch,
@@ -35,4 +36,12 @@ NEWEST = list(KAFKA_RELEASES)[-1]
 
 def default_versions() -> dict[int, tuple[int, int]]:
     """Every API that has a handler, in the versions of the newest Kafka: {API key: (first, last)}."""
-    return as_kafka(NEWEST, {cls.api_key: (cls.versions.first, cls.versions.last) for cls in HANDLERS})
+    return versions_of(NEWEST)
+
+
+def versions_of(release: str) -> dict[int, tuple[int, int]]:
+    """Every API that has a handler, in the versions of a release of Kafka: {API key: (first, last)}.
+
+    Raises ConfigurationError for an unknown release.
+    """
+    return as_kafka(release, {cls.api_key: (cls.versions.first, cls.versions.last) for cls in HANDLERS})

@@ -1,11 +1,13 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources: settings of resources.
 
-- Resource types: 2 topic, 4 broker (its id, or "" for all brokers).
-- DescribeConfigs v1 adds sources and synonyms (KIP-226), v3 types and documentation.
+- Resource types: 2 topic, 4 broker (its id, or "" for all brokers), 16 subscription of client metrics (KIP-714),
+  32 group. The loggers of a broker (8) are listed and have no settings here.
+- DescribeConfigs v0 has a flag for defaults; v1 adds sources and synonyms (KIP-226), v3 types and documentation.
 - AlterConfigs replaces all settings of a resource; a setting that it does not name falls back to its default.
   IncrementalAlterConfigs (KIP-339) sets (0), deletes (1), appends to a list (2) or subtracts from one (3).
 - An unknown setting or a bad value of a topic is INVALID_CONFIG, an unknown topic UNKNOWN_TOPIC_OR_PARTITION. A bad
   value of a broker is INVALID_REQUEST; an unknown setting of a broker is kept, as plugins of Kafka have their own.
+- ListConfigResources v0 lists subscriptions of client metrics, v1 the requested types (KIP-1142), by default all.
 """
 
 from __future__ import annotations
@@ -30,15 +32,18 @@ from ...protocol.messages import (
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListedConfigResource,
 )
 from ..authorizer import CLUSTER, Resource
-from ..config_documentation import DOCUMENTATION
+from ..broker_keys import BROKER_KEYS
+from ..config_documentation import DOCUMENTATION, NO_EFFECT
+from ..config_keys import ConfigKey, ConfigType
 from ..configs import (
-    BROKER_KEYS,
     TOPIC_KEYS,
-    ConfigKey,
+    UNKNOWN_KEY,
     ConfigSource,
-    ConfigType,
     Synonym,
     broker_synonyms,
     has_default,
@@ -46,10 +51,13 @@ from ..configs import (
 )
 from ..controller import Refused
 from ..handling import RequestContext, handles
+from ..resource_configs import CLIENT_METRICS, CONFIG_RESOURCES, GROUP, GROUP_KEYS, resource_synonyms
 from ..topics import is_legal_name
 
 TOPIC = 2
 BROKER = 4
+BROKER_LOGGER = 8
+ALTERABLE = (TOPIC, BROKER, *CONFIG_RESOURCES)
 
 
 class Change(IntEnum):
@@ -63,7 +71,7 @@ class Change(IntEnum):
 
 @handles(DescribeConfigsRequest)
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    unknown = [each.resource_type for each in request.resources if each.resource_type not in (TOPIC, BROKER)]
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in ALTERABLE]
     if unknown:  # then all resources are refused
         message = f"resources of type {unknown[0]} have no settings"
         results = [_refused(resource, ErrorCode.INVALID_REQUEST, message) for resource in request.resources]
@@ -99,19 +107,22 @@ def _describe(
 def _settings(context: RequestContext, resource_type: int, name: str) -> Sequence[tuple[str, ConfigKey, list[Synonym]]]:
     """The settings of a resource, each with all its values. Raises Refused."""
     controller = context.broker.controller
+    this_broker = controller.settings.layers(str(context.broker.node_id))
     if resource_type == TOPIC:
         if not is_legal_name(name):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
         own = controller.require(name).configs
-        return [
-            (each, key, topic_synonyms(each, own, controller.settings.layers())) for each, key in TOPIC_KEYS.items()
-        ]
+        return [(each, key, topic_synonyms(each, own, this_broker)) for each, key in TOPIC_KEYS.items()]
+    if resource_type in CONFIG_RESOURCES:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "settings belong to one resource, and no resource is named")
+        kind, values = CONFIG_RESOURCES[resource_type], controller.settings.resource(resource_type, name)
+        return [(each, key, resource_synonyms(kind, each, values, this_broker)) for each, key in kind.keys.items()]
     if name and name != str(context.broker.node_id):
         raise Refused(ErrorCode.INVALID_REQUEST, f"this is broker {context.broker.node_id}, not {name}")
-    settings = [
-        (each, key, broker_synonyms(each, controller.settings.layers(name), own=True))
-        for each, key in sorted(BROKER_KEYS.items())
-    ]
+    layers = controller.settings.layers(name)
+    names = sorted({*BROKER_KEYS, *controller.settings.dynamic(""), *controller.settings.dynamic(name)})
+    settings = [(each, BROKER_KEYS.get(each, UNKNOWN_KEY), broker_synonyms(each, layers)) for each in names]
     if name:
         return settings
     dynamic = ConfigSource.DYNAMIC_DEFAULT_BROKER
@@ -127,23 +138,24 @@ def _setting(
         described = [
             DescribeConfigsSynonym(name=each.name, value=_shown(key, each.value), source=each.source)
             for each in synonyms
-            if each.source is not ConfigSource.DEFAULT or has_default(each.name)
+            if each.source is not ConfigSource.DEFAULT or has_default(each.name) or each.name in GROUP_KEYS
         ]
     wants_documentation = request.include_documentation and context.version >= DescribeConfigsRequest.DOCUMENTATION
     return DescribeConfigsResourceResult(
         name=name,
         value=_shown(key, in_force.value),
         read_only=key.read_only,
+        is_default=in_force.source is ConfigSource.DEFAULT and context.version < DescribeConfigsRequest.SYNONYMS,
         config_source=in_force.source,
-        is_sensitive=key.type is ConfigType.PASSWORD,
+        is_sensitive=key.is_sensitive,
         synonyms=described,
         config_type=key.type,
-        documentation=DOCUMENTATION[name] if wants_documentation else None,
+        documentation=DOCUMENTATION.get(name, NO_EFFECT) if wants_documentation else None,
     )
 
 
 def _shown(key: ConfigKey, value: str | None) -> str | None:
-    return None if key.type is ConfigType.PASSWORD or value is None else key.canonical(value)
+    return None if key.is_sensitive or value is None else key.canonical(value)
 
 
 @handles(AlterConfigsRequest)
@@ -185,7 +197,7 @@ def incremental_alter_configs(
             _check_names(context, resource.resource_type, resource.resource_name, _names(resource.configs))
             values = dict(_own(context, resource.resource_type, resource.resource_name))
             for change in resource.configs:
-                _change(values, change, TOPIC_KEYS if resource.resource_type == TOPIC else BROKER_KEYS)
+                _change(values, change, _keys(resource.resource_type))
             _replace(context, resource.resource_type, resource.resource_name, values, request.validate_only)
         except Refused as refusal:
             answer.error_code, answer.error_message = refusal.code, str(refusal)
@@ -193,11 +205,19 @@ def incremental_alter_configs(
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
+def _keys(resource_type: int) -> Mapping[str, ConfigKey]:
+    if resource_type in CONFIG_RESOURCES:
+        return CONFIG_RESOURCES[resource_type].keys
+    return TOPIC_KEYS if resource_type == TOPIC else BROKER_KEYS
+
+
 def _own(context: RequestContext, resource_type: int, name: str) -> Mapping[str, str]:
     controller = context.broker.controller
     if resource_type == TOPIC:
         topic = controller.topics.get(name)
         return {} if topic is None else topic.configs  # as in Kafka, an unknown topic is refused last
+    if resource_type in CONFIG_RESOURCES:
+        return controller.settings.resource(resource_type, name)
     return controller.settings.dynamic(name)
 
 
@@ -209,7 +229,7 @@ def _check_names(context: RequestContext, resource_type: int, resource_name: str
     """Raise Refused if the resource has no settings, or if a setting is named twice."""
     if len(set(names)) < len(names):
         raise Refused(ErrorCode.INVALID_REQUEST, "a setting is named twice")
-    if resource_type not in (TOPIC, BROKER):
+    if resource_type not in ALTERABLE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings")
     brokers = {str(broker) for broker in context.broker.controller.brokers}
     if resource_type == BROKER and resource_name and resource_name not in brokers:
@@ -252,11 +272,42 @@ def _replace(
 ) -> None:
     """Replace the settings of a resource. Raises Refused."""
     _allow(context, resource_type, name, AclOperation.ALTER_CONFIGS)
-    controller = context.broker.controller
+    changes = context.broker.changes
     if resource_type == TOPIC:
-        controller.set_topic_configs(name, values, validate_only=validate_only)
+        changes.set_topic_configs(name, values, validate_only=validate_only)
+    elif resource_type == BROKER:
+        changes.set_broker_configs(name, values, validate_only=validate_only)
     else:
-        controller.set_broker_configs(name, values, validate_only=validate_only)
+        changes.set_resource_configs(resource_type, name, values, validate_only=validate_only)
+
+
+@handles(ListConfigResourcesRequest)
+def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    response = ListConfigResourcesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, config_resources=[])
+    controller = context.broker.controller
+    brokers = [str(broker) for broker in controller.brokers]
+    listed: dict[int, Iterable[str]] = {
+        GROUP: controller.settings.resources(GROUP),
+        CLIENT_METRICS: controller.settings.resources(CLIENT_METRICS),
+        BROKER_LOGGER: brokers,
+        BROKER: brokers,
+        TOPIC: controller.topics,
+    }
+    wanted = set(request.resource_types or listed)
+    if context.version < ListConfigResourcesRequest.ALL_TYPES:
+        wanted = {CLIENT_METRICS}
+    if not context.allows(AclOperation.DESCRIBE_CONFIGS):
+        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    elif not wanted <= set(listed):
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+    else:
+        response.config_resources = [
+            ListedConfigResource(resource_name=name, resource_type=kind)
+            for kind, names in listed.items()
+            if kind in wanted
+            for name in names
+        ]
+    return response
 
 
 def _allow(context: RequestContext, resource_type: int, name: str, operation: AclOperation) -> None:

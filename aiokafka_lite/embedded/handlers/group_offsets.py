@@ -1,8 +1,10 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of groups.
 
-- OffsetCommit v2 to v4 may give a retention time; v6 adds leader epochs; v10 names topics by id.
-- OffsetFetch v2 takes null for all topics and has an error code for the response; v8 takes many groups; v10 names
-  topics by id. A partition without a committed offset has offset -1 and no error.
+- OffsetCommit v0 commits for a group without members, v1 may give the time of the commit, v2 to v4 a retention time.
+  v6 adds leader epochs; v10 names topics by id.
+- OffsetFetch v0 has the error UNKNOWN_TOPIC_OR_PARTITION for a partition without a committed offset, later versions
+  the offset -1 and no error. v2 takes null for all topics and has an error code for the response; v8 takes many
+  groups; v10 names topics by id.
 - OffsetDelete removes offsets of topics that the group is not subscribed to (KIP-496).
 """
 
@@ -108,7 +110,7 @@ def is_too_large(metadata: str | None) -> bool:
 def _committed(
     context: RequestContext, request: OffsetCommitRequest, partition: OffsetCommitRequestPartition
 ) -> CommittedOffset:
-    now = context.broker.now_ms()
+    now = partition.commit_timestamp if partition.commit_timestamp >= 0 else context.broker.now_ms()
     expires_at = now + request.retention_time_ms if request.retention_time_ms >= 0 else -1
     return CommittedOffset(
         partition.committed_offset,
@@ -129,6 +131,8 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
         return OffsetFetchResponse(error_code=error)
     committed = context.broker.groups.committed(request.group_id) if error is ErrorCode.NONE else {}
     pending = _pending(context, request.group_id, stable=request.require_stable)
+    is_first = context.version < OffsetFetchRequest.NO_OFFSET_IS_NO_ERROR
+    without = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_first else ErrorCode.NONE
     wanted = (
         _all_of(context, {**committed, **dict.fromkeys(pending, NO_OFFSET)})
         if request.topics is None
@@ -144,7 +148,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
                         committed_offset=found.offset,
                         committed_leader_epoch=found.leader_epoch,
                         metadata=found.metadata,
-                        error_code=error or denied or problem,
+                        error_code=error or denied or problem or (without if found is NO_OFFSET else ErrorCode.NONE),
                     )
                     for index in indexes
                     for found, problem in (_look_up({} if denied else committed, pending, (name, index)),)

@@ -1,7 +1,10 @@
-"""DeleteRecords, DescribeLogDirs and DescribeProducers: the logs of this node.
+"""DeleteRecords, DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: the logs of this node.
 
 - DeleteRecords moves the start of a log, for offset -1 to the high watermark. Followers copy the start when they fetch.
-- DescribeLogDirs: each node has one directory, in memory. v4 adds its size: the storage limit, if there is one.
+- DescribeLogDirs: each node has one directory, ``log.dirs``, which is in memory. v4 adds its size: the storage limit,
+  if there is one.
+- AlterReplicaLogDirs: a replica is in that directory already, so there is nothing to move. Another directory is
+  LOG_DIR_NOT_FOUND, a partition without a replica here REPLICA_NOT_AVAILABLE.
 - DescribeProducers lists the producers whose state a log keeps, with the first offsets of their open transactions.
 """
 
@@ -10,6 +13,10 @@ from __future__ import annotations
 from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
+    AlterReplicaLogDirsPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirsTopicResult,
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -28,9 +35,8 @@ from ...protocol.messages import (
 )
 from ..handling import RequestContext, handles
 from ..partition import NotLeader
-from ..topics import is_legal_name
+from ..topics import PartitionKey, is_legal_name
 
-LOG_DIR = "/memory"
 HIGH_WATERMARK = -1
 
 
@@ -93,10 +99,42 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
                 )
             )
     limit = manager.storage_limit
-    result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=LOG_DIR, topics=list(topics.values()))
+    directory = context.broker.settings.value("log.dirs")
+    result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=list(topics.values()))
     if limit is not None:
         result.total_bytes, result.usable_bytes = limit, max(0, limit - manager.stored_bytes)
     return DescribeLogDirsResponse(throttle_time_ms=0, results=[result])
+
+
+@handles(AlterReplicaLogDirsRequest)
+def alter_replica_log_dirs(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0,
+        results=[
+            AlterReplicaLogDirsTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirsPartitionResult(
+                        partition_index=index, error_code=_move(context, (topic.name, index), directory.path)
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ],
+    )
+
+
+def _move(context: RequestContext, key: PartitionKey, directory: str) -> ErrorCode:
+    if not context.allows(AclOperation.ALTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if directory != context.broker.settings.value("log.dirs"):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if key in context.broker.replica_manager.partitions:
+        return ErrorCode.NONE
+    known = context.broker.metadata.partition_state(key) is not None
+    return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @handles(DescribeProducersRequest)

@@ -3,6 +3,8 @@
 - ListOffsets timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp (v7, KIP-734), -4 earliest
   local (v8), -5 latest tiered (v9), -6 earliest pending upload (v11). There is no tiered storage here, so -4 is -2,
   and -5 and -6 find nothing. Any other timestamp finds the first record with that time or a later one.
+- v0 returns a list: the start of the log for "earliest"; for a time the starts of the segments with records before it,
+  the newest first; for "latest" the end and then all those starts. It has at most ``max_num_offsets`` offsets.
 - If no record is found, the offset is -1, without an error.
 - v2 adds the isolation level: "latest" is the last stable offset or the high watermark. v4 adds leader epochs.
 - A partition that is named twice gets one answer, INVALID_REQUEST.
@@ -80,10 +82,24 @@ def _list_one(
     except NotLeader as error:
         answer.error_code = error.code
         return answer
+    if context.version < ListOffsetsRequest.ONE_OFFSET:
+        answer.old_style_offsets = _starts(partition, wanted.timestamp)[: max(0, wanted.max_num_offsets)]
+        return answer
     _look_up(partition, request, wanted.timestamp, answer)
     if context.version < ListOffsetsRequest.LEADER_EPOCHS:
         answer.leader_epoch = -1
     return answer
+
+
+def _starts(partition: Partition, timestamp: int) -> list[int]:
+    """The start offsets of segments, as v0 returns them."""
+    log = partition.log
+    if timestamp == EARLIEST:
+        return [log.start_offset]
+    latest = timestamp == LATEST
+    segments = [each for each in log.segments if latest or -1 < each.max_timestamp <= timestamp]
+    starts = {max(each.base_offset, log.start_offset) for each in segments}
+    return sorted({*starts, log.high_watermark} if latest else starts, reverse=True)
 
 
 def _look_up(

@@ -1,10 +1,13 @@
 """DescribeClientQuotas and AlterClientQuotas: limits for users and client ids (KIP-546).
 
 - An entity is a user, a client id, both, or an IP address. A null name is the default for those without a limit.
+- The parts of an entity are listed in the order of their types, its values in the order of Java's HashMap.
 - A filter matches a name exactly (0), the default (1) or any name (2). A strict filter allows no other parts.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from ...acls import AclOperation
 from ...arguments import must_be
@@ -46,7 +49,7 @@ def describe_client_quotas(
     entries = [
         DescribeClientQuotasEntry(
             entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
-            values=[DescribeClientQuotasValue(key=key, value=value) for key, value in limits.items()],
+            values=[DescribeClientQuotasValue(key=key, value=limits[key]) for key in _as_listed(limits)],
         )
         for entity, limits in context.broker.quota_limits
         if _matches(dict(entity), request)
@@ -58,6 +61,23 @@ def describe_client_quotas(
 
 def _sorted(entity: Entity) -> list[tuple[str, str | None]]:
     return sorted(entity, key=lambda part: part[0])
+
+
+def _as_listed(keys: Collection[str]) -> list[str]:
+    """Keys in the order in which Kafka lists them, which is that of the buckets of a HashMap."""
+    buckets = 1
+    while len(keys) > 0.75 * buckets:
+        buckets *= 2
+    # Kafka collects the changes in a HashMap of 16 buckets, and then copies them to one that grows.
+    return sorted(keys, key=lambda key: (_java_hash(key) % buckets, _java_hash(key) % 16))
+
+
+def _java_hash(text: str) -> int:
+    """The hash of a string in a Java HashMap."""
+    code = 0
+    for character in text:
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    return code ^ (code >> 16)
 
 
 def _matches(entity: dict[str, str | None], request: DescribeClientQuotasRequest) -> bool:

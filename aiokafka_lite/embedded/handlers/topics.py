@@ -98,7 +98,7 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
     result.num_partitions = len(topic.partitions)
     result.replication_factor = len(topic.partitions[0].replicas)
     if context.version >= CreateTopicsRequest.RETURNS_CONFIGS:
-        layers = context.broker.controller.settings.layers()
+        layers = context.broker.controller.settings.layers(str(context.broker.node_id))
         in_force = [(name, topic_synonyms(name, topic.configs, layers)[0]) for name in TOPIC_KEYS]
         result.configs = [
             CreatableTopicConfigs(name=name, value=each.value, config_source=each.source) for name, each in in_force

@@ -14,6 +14,7 @@ from ... import lazy
 if TYPE_CHECKING:
     from .acls import *
     from .api_versions import *
+    from .cluster_admin import *
     from .configs import *
     from .consumer_protocol import *
     from .delegation_tokens import *
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .requests import *
     from .sasl import *
     from .scram_users import *
+    from .telemetry import *
     from .topics import *
     from .transactions import *
 
@@ -43,13 +45,20 @@ _NAMES = {
     "api_versions": """
         ApiVersion ApiVersionsRequest ApiVersionsResponse FinalizedFeatureKey SupportedFeatureKey
     """,
+    "cluster_admin": """
+        DescribeQuorumListener DescribeQuorumNode DescribeQuorumPartition DescribeQuorumReplica
+        DescribeQuorumRequest DescribeQuorumRequestPartition DescribeQuorumRequestTopic DescribeQuorumResponse
+        DescribeQuorumResponseTopic UnregisterBrokerRequest UnregisterBrokerResponse UpdateFeaturesFeature
+        UpdateFeaturesRequest UpdateFeaturesResponse UpdateFeaturesResult
+    """,
     "configs": """
         AlterConfigsRequest AlterConfigsRequestConfig AlterConfigsRequestResource AlterConfigsResponse
         AlterConfigsResponseResource DescribeConfigsRequest DescribeConfigsResource
         DescribeConfigsResourceResult DescribeConfigsResponse DescribeConfigsResult DescribeConfigsSynonym
         IncrementalAlterConfigsRequest IncrementalAlterConfigsRequestConfig
         IncrementalAlterConfigsRequestResource IncrementalAlterConfigsResponse
-        IncrementalAlterConfigsResponseResource
+        IncrementalAlterConfigsResponseResource ListConfigResourcesRequest ListConfigResourcesResponse
+        ListedConfigResource
     """,
     "consumer_protocol": """
         ConsumerProtocolAssignment ConsumerProtocolAssignmentTopicPartition ConsumerProtocolSubscription
@@ -95,6 +104,8 @@ _NAMES = {
         ReassignablePartitionResponse ReassignableTopic ReassignableTopicResponse
     """,
     "logs": """
+        AlterReplicaLogDir AlterReplicaLogDirsPartitionResult AlterReplicaLogDirsRequest
+        AlterReplicaLogDirsResponse AlterReplicaLogDirsTopic AlterReplicaLogDirsTopicResult
         DeleteRecordsPartition DeleteRecordsPartitionResult DeleteRecordsRequest DeleteRecordsResponse
         DeleteRecordsTopic DeleteRecordsTopicResult DescribableLogDirTopic DescribeLogDirsPartition
         DescribeLogDirsRequest DescribeLogDirsResponse DescribeLogDirsResult DescribeLogDirsTopic
@@ -134,6 +145,10 @@ _NAMES = {
         AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse AlterUserScramCredentialsResult
         CredentialInfo DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse
         DescribeUserScramCredentialsResult ScramCredentialDeletion ScramCredentialUpsertion UserName
+    """,
+    "telemetry": """
+        GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse PushTelemetryRequest
+        PushTelemetryResponse
     """,
     "topics": """
         CreatableReplicaAssignment CreatableTopic CreatableTopicConfig CreatableTopicConfigs

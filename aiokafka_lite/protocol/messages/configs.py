@@ -1,10 +1,11 @@
-"""Read and change the settings of topics, brokers and groups.
+"""Read and change the settings of topics, brokers, groups and client metrics.
 
-- DescribeConfigs v1 has the source of a value, with its synonyms in order of precedence; v3 its type and
-  documentation; v4 is flexible. Version 0, which has only an "is default" flag, is not here.
+- DescribeConfigs v0 has only a flag for defaults; v1 has the source of a value, with its synonyms in order of
+  precedence; v3 its type and documentation; v4 is flexible.
 - AlterConfigs replaces *all* settings of a resource, so a setting that is not named gets its default. v2 is
   flexible.
 - IncrementalAlterConfigs (KIP-339) changes only the named settings; v1 is flexible.
+- ListConfigResources v0 names the subscriptions of client metrics (KIP-714), v1 all kinds of resources (KIP-1142).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from ..schema import Request, Response, array, boolean, int8, int16, int32, mess
 class DescribeConfigsSynonym:
     """Another source of the value. Sources are in order of precedence."""
 
-    name: str = string("1+")
-    value: str | None = string("1+", nullable="0+")
-    source: int = int8("1+")
+    name: str = string("1+", default="")
+    value: str | None = string("1+", nullable="0+", default="")
+    source: int = int8("1+", default=0)
 
 
 @struct
@@ -28,9 +29,10 @@ class DescribeConfigsResourceResult:
     name: str = string()
     value: str | None = string(nullable="0+")
     read_only: bool = boolean()
+    is_default: bool = boolean("0", default=False)
     config_source: int = int8("1+", default=-1, ignorable=True)
     is_sensitive: bool = boolean()
-    synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, "1+", ignorable=True)
+    synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, "1+", default=[], ignorable=True)
     config_type: int = int8("3+", default=0, ignorable=True)
     documentation: str | None = string("3+", nullable="0+", default="", ignorable=True)
 
@@ -46,7 +48,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-@message(key=32, versions=(1, 4), flexible=4)
+@message(key=32, versions=(0, 4), flexible=4)
 class DescribeConfigsResponse(Response):
     """A result for each requested resource."""
 
@@ -65,7 +67,7 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = array(string, nullable="0+")
 
 
-@message(key=32, versions=(1, 4), flexible=4)
+@message(key=32, versions=(0, 4), flexible=4)
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     """Request settings. The settings of a broker must be requested from that broker."""
 
@@ -164,3 +166,30 @@ class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
 
     resources: list[IncrementalAlterConfigsRequestResource] = array(IncrementalAlterConfigsRequestResource)
     validate_only: bool = boolean()
+
+
+@struct
+class ListedConfigResource:
+    """A resource that has settings."""
+
+    resource_name: str = string()
+    resource_type: int = int8("1+", default=16, ignorable=True)
+
+
+@message(key=74, versions=(0, 1), flexible=0)
+class ListConfigResourcesResponse(Response):
+    """The resources of the requested types."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    config_resources: list[ListedConfigResource] = array(ListedConfigResource)
+
+
+@message(key=74, versions=(0, 1), flexible=0)
+class ListConfigResourcesRequest(Request[ListConfigResourcesResponse]):
+    """List resources by type. No type means all types."""
+
+    INTRODUCED = since(0, kafka="3.7")
+    ALL_TYPES = since(1, kafka="4.1")
+
+    resource_types: list[int] = array(int8, "1+", default=[])

@@ -1,7 +1,8 @@
 """Commit and look up the offsets of a group.
 
-- OffsetCommit v5 drops the retention time, which newer brokers configure; v6 adds the leader epoch (KIP-320), v7
-  static members, v8 is flexible, v9 serves the new group protocol (KIP-848), v10 names topics by id.
+- OffsetCommit v1 adds members and the time of the commit; v2 has a retention time instead. v5 drops
+  it, as newer brokers configure it; v6 adds the leader epoch (KIP-320), v7 static members, v8 is flexible, v9 serves
+  the new group protocol (KIP-848), v10 names topics by id.
 - OffsetFetch v2 requests all topics by a null and has a top-level error, v5 adds the leader epoch, v6 is
   flexible, v7 can wait for pending transactions (KIP-447), v8 has many groups in one request; the fields for a
   single group end there. v9 serves the new group protocol, v10 names topics by id.
@@ -43,7 +44,7 @@ class OffsetCommitResponseTopic:
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-@message(key=8, versions=(2, 10), flexible=8)
+@message(key=8, versions=(0, 10), flexible=8)
 class OffsetCommitResponse(Response):
     """A result for each partition. There is no top-level error."""
 
@@ -60,6 +61,7 @@ class OffsetCommitRequestPartition:
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32("6+", default=-1, ignorable=True)
+    commit_timestamp: int = int64("1", default=-1)
     committed_metadata: str | None = string(nullable="0+")
 
 
@@ -72,7 +74,7 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-@message(key=8, versions=(2, 10), flexible=8)
+@message(key=8, versions=(0, 10), flexible=8)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """Commit offsets. Generation -1 and no member id commit for a group without members."""
 
@@ -81,7 +83,7 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32("1+", default=-1, ignorable=True)
-    member_id: str = string("1+", ignorable=True)
+    member_id: str = string("1+", default="", ignorable=True)
     group_instance_id: str | None = string("7+", nullable="7+", default=None)
     retention_time_ms: int = int64("2-4", default=-1, ignorable=True)
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
@@ -135,7 +137,7 @@ class OffsetFetchResponseGroup:
     error_code: int = int16("8+", default=0)
 
 
-@message(key=9, versions=(1, 10), flexible=6)
+@message(key=9, versions=(0, 10), flexible=6)
 class OffsetFetchResponse(Response):
     """Committed offsets: ``topics`` and ``error_code`` before v8, ``groups`` since v8."""
 
@@ -174,13 +176,14 @@ class OffsetFetchRequestGroup:
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, "8+", nullable="8+", default=[])
 
 
-@message(key=9, versions=(1, 10), flexible=6)
+@message(key=9, versions=(0, 10), flexible=6)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """Request committed offsets: ``group_id`` and ``topics`` before v8, ``groups`` since v8.
 
     Null topics mean all, which version 1 does not have.
     """
 
+    NO_OFFSET_IS_NO_ERROR = since(1)
     TOP_LEVEL_ERROR = since(2)
     REQUIRE_STABLE = since(7)
     MANY_GROUPS = since(8)

@@ -1,6 +1,7 @@
-"""Describe the logs of a broker, and delete records from their start.
+"""Describe the logs of a broker, move them between its directories, and delete records from their start.
 
 - DeleteRecords v2 is flexible (KIP-107).
+- AlterReplicaLogDirs v2 is flexible (KIP-113).
 - DescribeLogDirs v2 is flexible, v3 has a top-level error, v4 the sizes of the volume (KIP-827), v5 names
   directories without new replicas.
 - DescribeProducers helps to find hanging transactions (KIP-664).
@@ -92,7 +93,7 @@ class DescribeLogDirsResult:
     is_cordoned: bool = boolean("5+", default=False, ignorable=True)
 
 
-@message(key=35, versions=(1, 5), flexible=2)
+@message(key=35, versions=(0, 5), flexible=2)
 class DescribeLogDirsResponse(Response):
     """The directories of one broker."""
 
@@ -111,7 +112,7 @@ class DescribableLogDirTopic:
     partitions: list[int] = array(int32)
 
 
-@message(key=35, versions=(1, 5), flexible=2)
+@message(key=35, versions=(0, 5), flexible=2)
 class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
     """Request the sizes of replicas. Null means all."""
 
@@ -174,3 +175,52 @@ class DescribeProducersRequest(Request[DescribeProducersResponse]):
     INTRODUCED = since(0, kafka="2.8")
 
     topics: list[DescribeProducersTopic] = array(DescribeProducersTopic)
+
+
+@struct
+class AlterReplicaLogDirsPartitionResult:
+    """Whether a replica can move."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@struct
+class AlterReplicaLogDirsTopicResult:
+    """The partitions of one topic."""
+
+    topic_name: str = string()
+    partitions: list[AlterReplicaLogDirsPartitionResult] = array(AlterReplicaLogDirsPartitionResult)
+
+
+@message(key=34, versions=(0, 2), flexible=2)
+class AlterReplicaLogDirsResponse(Response):
+    """A result for each replica."""
+
+    CLIENT_THROTTLES = since(1)
+
+    throttle_time_ms: int = int32()
+    results: list[AlterReplicaLogDirsTopicResult] = array(AlterReplicaLogDirsTopicResult)
+
+
+@struct
+class AlterReplicaLogDirsTopic:
+    """The replicas of one topic that move."""
+
+    name: str = string()
+    partitions: list[int] = array(int32)
+
+
+@struct
+class AlterReplicaLogDir:
+    """A directory, by its absolute path, and the replicas that move to it."""
+
+    path: str = string()
+    topics: list[AlterReplicaLogDirsTopic] = array(AlterReplicaLogDirsTopic)
+
+
+@message(key=34, versions=(0, 2), flexible=2)
+class AlterReplicaLogDirsRequest(Request[AlterReplicaLogDirsResponse]):
+    """Move replicas of the broker to other directories."""
+
+    dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)

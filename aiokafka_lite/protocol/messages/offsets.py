@@ -3,7 +3,7 @@
 - ListOffsets v2 adds the isolation level, v4 leader epochs, v6 is flexible; v7 adds the timestamp -3 for the record
   with the greatest timestamp (KIP-734), v8 -4 for the start of the local log (KIP-405), v9 -5 for the end of the tiered
   log (KIP-1005), v10 a timeout, v11 -6 for the first record that is not tiered yet (KIP-1023). In all versions, -1 is
-  the end and -2 the beginning. Version 0 returned lists and is not here.
+  the end and -2 the beginning. Version 0 returns lists.
 - OffsetForLeaderEpoch v3 distinguishes followers and consumers, v4 is flexible.
 """
 
@@ -18,6 +18,7 @@ class ListOffsetsResponsePartition:
 
     partition_index: int = int32()
     error_code: int = int16()
+    old_style_offsets: list[int] = array(int64, "0", default=[])
     timestamp: int = int64("1+", default=-1)
     offset: int = int64("1+", default=-1)
     leader_epoch: int = int32("4+", default=-1)
@@ -31,7 +32,7 @@ class ListOffsetsResponseTopic:
     partitions: list[ListOffsetsResponsePartition] = array(ListOffsetsResponsePartition)
 
 
-@message(key=2, versions=(1, 11), flexible=6)
+@message(key=2, versions=(0, 11), flexible=6)
 class ListOffsetsResponse(Response):
     """An offset for each partition."""
 
@@ -48,6 +49,7 @@ class ListOffsetsRequestPartition:
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
     timestamp: int = int64()
+    max_num_offsets: int = int32("0", default=1)
 
 
 @struct
@@ -58,13 +60,14 @@ class ListOffsetsRequestTopic:
     partitions: list[ListOffsetsRequestPartition] = array(ListOffsetsRequestPartition)
 
 
-@message(key=2, versions=(1, 11), flexible=6)
+@message(key=2, versions=(0, 11), flexible=6)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """Look up offsets; send it to the leaders.
 
     Consumers send -1 as ``replica_id``; with read_committed the end is the last stable offset.
     """
 
+    ONE_OFFSET = since(1)
     LEADER_EPOCHS = since(4)
     MAX_TIMESTAMP = since(7, kafka="3.0")
     EARLIEST_LOCAL = since(8, kafka="3.4")
@@ -95,11 +98,11 @@ class OffsetForLeaderEpochResponseTopic:
     partitions: list[OffsetForLeaderEpochResponsePartition] = array(OffsetForLeaderEpochResponsePartition)
 
 
-@message(key=23, versions=(2, 4), flexible=4)
+@message(key=23, versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochResponse(Response):
     """The end of an epoch for each partition."""
 
-    throttle_time_ms: int = int32("2+", ignorable=True)
+    throttle_time_ms: int = int32("2+", default=0, ignorable=True)
     topics: list[OffsetForLeaderEpochResponseTopic] = array(OffsetForLeaderEpochResponseTopic)
 
 
@@ -120,7 +123,7 @@ class OffsetForLeaderEpochRequestTopic:
     partitions: list[OffsetForLeaderEpochRequestPartition] = array(OffsetForLeaderEpochRequestPartition)
 
 
-@message(key=23, versions=(2, 4), flexible=4)
+@message(key=23, versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
     """Request the end offsets of epochs from leaders, to detect truncation. Consumers send -1 as ``replica_id``."""
 

@@ -7,7 +7,13 @@ from typing import Any
 from ..schema import Request
 from .acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from .api_versions import ApiVersionsRequest
-from .configs import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from .cluster_admin import DescribeQuorumRequest, UnregisterBrokerRequest, UpdateFeaturesRequest
+from .configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
 from .delegation_tokens import (
     CreateDelegationTokenRequest,
     DescribeDelegationTokenRequest,
@@ -25,7 +31,7 @@ from .group_membership import (
 )
 from .group_offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from .leadership import AlterPartitionReassignmentsRequest, ElectLeadersRequest, ListPartitionReassignmentsRequest
-from .logs import DeleteRecordsRequest, DescribeLogDirsRequest, DescribeProducersRequest
+from .logs import AlterReplicaLogDirsRequest, DeleteRecordsRequest, DescribeLogDirsRequest, DescribeProducersRequest
 from .metadata import DescribeClusterRequest, DescribeTopicPartitionsRequest, MetadataRequest
 from .offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from .produce import ProduceRequest
@@ -33,6 +39,7 @@ from .producer_id import InitProducerIdRequest
 from .quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from .sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from .scram_users import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
+from .telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from .topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from .transactions import (
     AddOffsetsToTxnRequest,
@@ -49,6 +56,10 @@ _ALL: tuple[type[Request[Any]], ...] = (
     DescribeConfigsRequest,
     AlterConfigsRequest,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    DescribeQuorumRequest,
+    UpdateFeaturesRequest,
+    UnregisterBrokerRequest,
     FetchRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
@@ -78,6 +89,7 @@ _ALL: tuple[type[Request[Any]], ...] = (
     DescribeClientQuotasRequest,
     DeleteRecordsRequest,
     DescribeLogDirsRequest,
+    AlterReplicaLogDirsRequest,
     DescribeProducersRequest,
     ElectLeadersRequest,
     AlterPartitionReassignmentsRequest,
@@ -98,6 +110,8 @@ _ALL: tuple[type[Request[Any]], ...] = (
     RenewDelegationTokenRequest,
     ExpireDelegationTokenRequest,
     DescribeDelegationTokenRequest,
+    GetTelemetrySubscriptionsRequest,
+    PushTelemetryRequest,
 )
 REQUESTS: dict[int, type[Request[Any]]] = {request.api_key: request for request in _ALL}
 """The request class of each supported API key."""

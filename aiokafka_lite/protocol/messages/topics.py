@@ -50,7 +50,7 @@ class CreatableTopicResult:
     name: str = string()
     topic_id: bytes = uuid("7+", default=ZERO_UUID, ignorable=True)
     error_code: int = int16()
-    error_message: str | None = string("1+", nullable="0+", ignorable=True)
+    error_message: str | None = string("1+", nullable="0+", default="", ignorable=True)
     topic_config_error_code: int = int16("5+", default=0, tag=0, ignorable=True)
     num_partitions: int = int32("5+", default=-1, ignorable=True)
     replication_factor: int = int16("5+", default=-1, ignorable=True)
@@ -59,13 +59,13 @@ class CreatableTopicResult:
     )
 
 
-@message(key=19, versions=(2, 7), flexible=5)
+@message(key=19, versions=(0, 7), flexible=5)
 class CreateTopicsResponse(Response):
     """A result for each topic."""
 
     CLIENT_THROTTLES = since(3)
 
-    throttle_time_ms: int = int32("2+", ignorable=True)
+    throttle_time_ms: int = int32("2+", default=0, ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)
 
 
@@ -96,7 +96,7 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-@message(key=19, versions=(2, 7), flexible=5)
+@message(key=19, versions=(0, 7), flexible=5)
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
     """Create topics. The response may come before every broker knows them."""
 
@@ -119,13 +119,13 @@ class DeletableTopicResult:
     error_message: str | None = string("5+", nullable="5+", default=None, ignorable=True)
 
 
-@message(key=20, versions=(1, 6), flexible=4)
+@message(key=20, versions=(0, 6), flexible=4)
 class DeleteTopicsResponse(Response):
     """A result for each topic."""
 
     CLIENT_THROTTLES = since(2)
 
-    throttle_time_ms: int = int32("1+", ignorable=True)
+    throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)
 
 
@@ -137,7 +137,7 @@ class DeleteTopicState:
     topic_id: bytes = uuid("6+", default=ZERO_UUID)
 
 
-@message(key=20, versions=(1, 6), flexible=4)
+@message(key=20, versions=(0, 6), flexible=4)
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     """Delete topics: ``topic_names`` before v6, ``topics`` since v6."""
 

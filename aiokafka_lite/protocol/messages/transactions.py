@@ -160,7 +160,7 @@ class WritableTxnMarkerResult:
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-@message(key=27, versions=(1, 2), flexible=1)
+@message(key=27, versions=(0, 2), flexible=1)
 class WriteTxnMarkersResponse(Response):
     """A result for each producer and partition."""
 
@@ -187,7 +187,7 @@ class WritableTxnMarker:
     transaction_version: int = int8("2+", default=0, ignorable=True)
 
 
-@message(key=27, versions=(1, 2), flexible=1)
+@message(key=27, versions=(0, 2), flexible=1)
 class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
     """Write the markers that end transactions: sent by coordinators, and by admins to abort a hanging transaction."""
 

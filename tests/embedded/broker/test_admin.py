@@ -8,6 +8,9 @@ from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsTopic,
     ApiVersionsRequest,
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -26,17 +29,31 @@ from aiokafka_lite.protocol.messages import (
     DescribeLogDirsRequest,
     DescribeProducersRequest,
     DescribeProducersTopic,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
     ElectLeadersRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
     MetadataRequestTopic,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
     ProduceRequest,
     ReassignablePartition,
     ReassignableTopic,
+    UnregisterBrokerRequest,
+    UpdateFeaturesFeature,
+    UpdateFeaturesRequest,
 )
 from tests.embedded.broker.peer import Peer
 from tests.pure.embedded.batches import produced
@@ -351,3 +368,105 @@ async def test_every_setting_has_documentation(one: EmbeddedCluster) -> None:
                     assert all(text is not None and text.endswith(".") for text in texts) if wanted else not any(texts)
         old = await peer.ask(DescribeConfigsRequest(resources=resources), 2)
         assert all(not setting.documentation for result in old.results for setting in result.configs)
+
+
+async def test_an_old_release_answers_the_first_versions_of_its_apis() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, as_kafka="1.1") as cluster, Peer(cluster) as peer:
+        offered = cluster.nodes[1].versions
+        assert sorted(key for key, (first, _) in offered.items() if first > 0) == [
+            0,
+            1,
+        ]  # Produce and Fetch need records v2
+        created = await peer.ask(CreateTopicsRequest(topics=[creation("t")], timeout_ms=1000), 0)
+        assert created.topics[0].error_code == 0
+        await peer.produce("t", produced(timestamp=1000), version=5)
+
+        async def listed(timestamp: int, most: int = 10) -> list[int]:
+            wanted = ListOffsetsRequestPartition(partition_index=0, timestamp=timestamp, max_num_offsets=most)
+            topics = [ListOffsetsRequestTopic(name="t", partitions=[wanted])]
+            answer = await peer.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 0)
+            return answer.topics[0].partitions[0].old_style_offsets
+
+        assert (await listed(-1), await listed(-1, 1), await listed(-2)) == ([1, 0], [1], [0])
+        assert (await listed(1000), await listed(999)) == ([0], [])
+
+        await peer.ask(FindCoordinatorRequest(key="g"), 0)
+        offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="m")
+        commit = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[offset])])
+        for version in (0, 1):
+            assert (await peer.ask(commit, version)).topics[0].partitions[0].error_code == 0
+        asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])])
+        found = (await peer.ask(asked, 0)).topics[0].partitions
+        assert [(each.committed_offset, each.error_code) for each in found] == [(1, 0), (-1, 3)]
+
+        resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=["retention.ms"])
+        (setting,) = (await peer.ask(DescribeConfigsRequest(resources=[resource]), 0)).results[0].configs
+        assert (setting.value, setting.is_default) == ("604800000", True)
+        assert (await peer.ask(DescribeLogDirsRequest(topics=None), 0)).results[0].topics[0].name
+        assert (await peer.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 0)).responses[0].error_code == 0
+
+
+async def test_the_metadata_quorum_is_described(three: EmbeddedCluster) -> None:
+    async with Peer(three, node=2) as peer:
+        wanted = DescribeQuorumRequestPartition(partition_index=0)
+        topic = DescribeQuorumRequestTopic(topic_name="__cluster_metadata", partitions=[wanted])
+        answer = await peer.ask(DescribeQuorumRequest(topics=[topic]))
+        (quorum,) = answer.topics[0].partitions
+        assert (quorum.leader_id, [voter.replica_id for voter in quorum.current_voters]) == (1, [1, 2, 3])
+        assert [node.listeners[0].port for node in answer.nodes] == [three.nodes[each].port for each in (1, 2, 3)]
+        before = quorum.high_watermark
+        await three.create_topic("t")
+        after = (await peer.ask(DescribeQuorumRequest(topics=[topic]))).topics[0].partitions[0]
+        assert after.high_watermark == before + 1
+        topic.topic_name = "t"
+        other = (await peer.ask(DescribeQuorumRequest(topics=[topic]))).topics[0].partitions[0]
+        assert other.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    "level, upgrade_type, code",
+    [
+        (2, 1, ErrorCode.NONE),
+        (1, 1, ErrorCode.INVALID_UPDATE_VERSION),
+        (1, 2, ErrorCode.NONE),
+        (1, 3, ErrorCode.NONE),
+        (1, 7, ErrorCode.INVALID_UPDATE_VERSION),
+        (9, 1, ErrorCode.INVALID_UPDATE_VERSION),
+        (-1, 2, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 2])
+async def test_features_are_finalized_or_refused_as_kafka(
+    one: EmbeddedCluster, version: int, level: int, upgrade_type: int, code: ErrorCode
+) -> None:
+    change = UpdateFeaturesFeature(feature="transaction.version", max_version_level=level, upgrade_type=upgrade_type)
+    async with Peer(one) as peer:
+        answer = await peer.ask(UpdateFeaturesRequest(feature_updates=[change]), version)
+        assert answer.error_code == code
+        assert len(answer.results) == (1 if version == 1 and code is ErrorCode.NONE else 0)
+    assert one.controller.features.level("transaction.version") == (level if code is ErrorCode.NONE else 2)
+
+
+async def test_a_stopped_broker_is_unregistered(three: EmbeddedCluster) -> None:
+    await three.stop(3)
+    async with Peer(three) as peer:
+        for code in (ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            assert (await peer.ask(UnregisterBrokerRequest(broker_id=3))).error_code == code
+        request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
+        assert [broker.broker_id for broker in (await peer.ask(request)).brokers] == [1, 2]
+
+
+async def test_a_replica_stays_in_its_only_directory(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1], [2]])
+
+    async with Peer(three) as peer:
+        path = (await peer.ask(DescribeLogDirsRequest(topics=None))).results[0].log_dir
+        for directory, name, codes in (
+            (path, "t", [ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE]),
+            (path, "missing", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2),
+            ("/elsewhere", "t", [ErrorCode.LOG_DIR_NOT_FOUND] * 2),
+        ):
+            topic = AlterReplicaLogDirsTopic(name=name, partitions=[0, 1])
+            request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=directory, topics=[topic])])
+            answer = await peer.ask(request)
+            assert [each.error_code for each in answer.results[0].partitions] == codes

@@ -1,0 +1,141 @@
+"""DescribeQuorum, UpdateFeatures and UnregisterBroker: the cluster itself.
+
+- DescribeQuorum (KIP-595) describes partition 0 of ``__cluster_metadata``; any other is UNKNOWN_TOPIC_OR_PARTITION.
+  Every broker acts as a voter that has all decisions of the controller, as with ``process.roles=broker,controller``.
+- UpdateFeatures (KIP-584) changes all the named levels or none. One that is not supported, and a downgrade that does
+  not say so, is INVALID_UPDATE_VERSION. v0 has one flag for all downgrades, v1 a type, v2 no result for each feature.
+- UnregisterBroker forgets a broker: it is no longer listed as fenced. If it still runs, it is fenced first.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from ...acls import AclOperation
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    DescribeQuorumListener,
+    DescribeQuorumNode,
+    DescribeQuorumPartition,
+    DescribeQuorumReplica,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponseTopic,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+    UpdateFeaturesFeature,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    UpdateFeaturesResult,
+)
+from ..controller import Refused, Registration
+from ..features import UpgradeType
+from ..handling import RequestContext, handles
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_EPOCH = 1
+CONTROLLER_LISTENER = "CONTROLLER"
+
+
+@handles(DescribeQuorumRequest)
+def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    if not context.allows(AclOperation.DESCRIBE):
+        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
+    asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    if asked != [(METADATA_TOPIC, 0)]:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.NONE,
+            topics=[
+                DescribeQuorumResponseTopic(
+                    topic_name=topic.topic_name,
+                    partitions=[_refused(each.partition_index, unknown) for each in topic.partitions],
+                )
+                for topic in request.topics
+            ],
+        )
+    brokers = sorted(context.broker.controller.brokers.values(), key=lambda each: each.node_id)
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        topics=[DescribeQuorumResponseTopic(topic_name=METADATA_TOPIC, partitions=[_quorum(context)])],
+        nodes=[DescribeQuorumNode(node_id=each.node_id, listeners=[_listener(context, each)]) for each in brokers],
+    )
+
+
+def _listener(context: RequestContext, broker: Registration) -> DescribeQuorumListener:
+    return DescribeQuorumListener(name=CONTROLLER_LISTENER, host=broker.host, port=context.port_of(broker))
+
+
+def _refused(index: int, code: ErrorCode) -> DescribeQuorumPartition:
+    return DescribeQuorumPartition(
+        partition_index=index,
+        error_code=code,
+        error_message=code.description,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )
+
+
+def _quorum(context: RequestContext) -> DescribeQuorumPartition:
+    controller, now_ms = context.broker.controller, context.broker.now_ms()
+    voters = [
+        DescribeQuorumReplica(
+            replica_id=each.node_id,
+            replica_directory_id=uuid.uuid5(uuid.NAMESPACE_OID, f"{context.broker.cluster_id} {each.node_id}").bytes,
+            log_end_offset=controller.decisions,
+            last_fetch_timestamp=now_ms if each.alive else -1,
+            last_caught_up_timestamp=now_ms if each.alive else -1,
+        )
+        for each in sorted(controller.brokers.values(), key=lambda each: each.node_id)
+    ]
+    return DescribeQuorumPartition(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        leader_id=controller.controller_id,
+        leader_epoch=METADATA_EPOCH,
+        high_watermark=controller.decisions,
+        current_voters=voters,
+        observers=[],
+    )
+
+
+@handles(UpdateFeaturesRequest)
+def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    response = UpdateFeaturesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
+    if not context.allows(AclOperation.ALTER):
+        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return response
+    typed = context.version >= UpdateFeaturesRequest.VALIDATE_ONLY
+    changes = {each.feature: (each.max_version_level, _type(each, typed)) for each in request.feature_updates}
+    try:
+        context.broker.changes.update_features(changes, validate_only=request.validate_only)
+    except Refused as refusal:
+        response.error_code, response.error_message = refusal.code, str(refusal)
+    else:
+        response.results = [
+            UpdateFeaturesResult(feature=name, error_code=ErrorCode.NONE, error_message=None) for name in changes
+        ]
+    return response
+
+
+def _type(change: UpdateFeaturesFeature, typed: bool) -> int:
+    if typed:
+        return change.upgrade_type
+    return UpgradeType.SAFE_DOWNGRADE if change.allow_downgrade else UpgradeType.UPGRADE
+
+
+@handles(UnregisterBrokerRequest)
+def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    response = UnregisterBrokerResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
+    if not context.allows(AclOperation.ALTER):
+        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return response
+    try:
+        context.broker.controller.unregister(request.broker_id)
+    except Refused as refusal:
+        response.error_code, response.error_message = refusal.code, str(refusal)
+    return response

@@ -1,0 +1,105 @@
+"""Settings of resources that are neither topics nor brokers: groups, and subscriptions of client metrics (KIP-714)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..errors import ErrorCode
+from .broker_keys import BROKER_KEYS
+from .config_keys import ConfigKey, ConfigType, InvalidConfig, check_configs
+from .configs import ClusterSettings, ConfigSource, Layers, Synonym, broker_synonyms
+
+CLIENT_METRICS = 16
+GROUP = 32
+
+_OF_GROUPS = """
+    consumer.assignment.interval.ms consumer.heartbeat.interval.ms consumer.session.timeout.ms
+    share.assignment.interval.ms share.delivery.count.limit share.heartbeat.interval.ms
+    share.partition.max.record.locks share.record.lock.duration.ms share.session.timeout.ms
+    streams.assignment.interval.ms streams.heartbeat.interval.ms streams.initial.rebalance.delay.ms
+    streams.num.standby.replicas streams.session.timeout.ms
+"""
+GROUP_KEYS: dict[str, ConfigKey] = {
+    **{name: BROKER_KEYS[f"group.{name}"]._replace(broker_name=f"group.{name}") for name in _OF_GROUPS.split()},
+    "share.auto.offset.reset": ConfigKey(ConfigType.STRING, "latest", pattern="latest|earliest|by_duration:.+"),
+    "share.isolation.level": ConfigKey(
+        ConfigType.STRING, "read_uncommitted", allowed=("read_uncommitted", "read_committed")
+    ),
+    "share.renew.acknowledge.enable": ConfigKey(ConfigType.BOOLEAN, "true"),
+}
+"""The settings of a group. This broker has only groups of the classic protocol, on which none of them acts."""
+
+CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
+    "interval.ms": ConfigKey(ConfigType.INT, "300000", minimum=100, maximum=3_600_000),
+    "match": ConfigKey(ConfigType.LIST, ""),
+    "metrics": ConfigKey(ConfigType.LIST, ""),
+}
+MATCHES = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+"""The properties of a client that a subscription can match, each with a regular expression."""
+
+
+def _check_group(name: str, configs: Mapping[str, str], settings: ClusterSettings) -> None:
+    if not name:
+        raise InvalidConfig("settings belong to one group, and no group is named", ErrorCode.INVALID_REQUEST)
+    check_configs(GROUP_KEYS, configs)
+    brokers = settings.of()
+    for each, value in configs.items():
+        kind, _, what = each.partition(".")
+        for bound, sign in (("min", 1), ("max", -1)):
+            limit = f"group.{kind}.{bound}.{what}"
+            if limit in BROKER_KEYS and (int(value) - brokers.number(limit)) * sign < 0:
+                raise InvalidConfig(f"{each} must be {'>=' if sign > 0 else '<='} {limit}, {brokers.number(limit)}")
+
+
+def _check_client_metrics(name: str, configs: Mapping[str, str], settings: ClusterSettings) -> None:
+    if not name:
+        raise InvalidConfig("a subscription must have a name", ErrorCode.INVALID_REQUEST)
+    try:
+        check_configs(CLIENT_METRICS_KEYS, configs)
+    except InvalidConfig as error:
+        raise InvalidConfig(str(error), ErrorCode.INVALID_REQUEST) from None
+    for pattern in filter(None, configs.get("match", "").split(",")):
+        what, _, expression = (part.strip() for part in pattern.partition("="))
+        try:
+            re.compile(expression)
+        except re.error:
+            expression = ""
+        if what not in MATCHES or not expression:
+            raise InvalidConfig(f"match must be one of {', '.join(MATCHES)}, =, and a pattern, got {pattern!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """A kind of resource: its settings, the source of those that were set, and the check of a change.
+
+    ``check`` takes the name of the resource and all its new settings. It raises InvalidConfig.
+    """
+
+    keys: Mapping[str, ConfigKey]
+    source: ConfigSource
+    check: Callable[[str, Mapping[str, str], ClusterSettings], None]
+
+
+CONFIG_RESOURCES = {
+    CLIENT_METRICS: ConfigResource(CLIENT_METRICS_KEYS, ConfigSource.DYNAMIC_CLIENT_METRICS, _check_client_metrics),
+    GROUP: ConfigResource(GROUP_KEYS, ConfigSource.DYNAMIC_GROUP, _check_group),
+}
+"""By the number of the type in DescribeConfigs."""
+
+
+def resource_synonyms(kind: ConfigResource, name: str, own: Mapping[str, str], layers: Layers) -> list[Synonym]:
+    """All values of a setting of a resource, the one in force first; a group falls back to settings of brokers."""
+    key = kind.keys[name]
+    found = [Synonym(name, own[name], kind.source)] if name in own else []
+    if key.broker_name is not None:
+        return [*found, *broker_synonyms(key.broker_name, layers)]
+    return [*found, Synonym(name, key.default, ConfigSource.DEFAULT)]
