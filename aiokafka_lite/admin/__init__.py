@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from .admin import Admin
-from .cluster import ApiSupport, Cluster, ClusterDescription, Features, VersionRange
+from .cluster import (
+    ApiSupport,
+    Cluster,
+    ClusterDescription,
+    FeatureChange,
+    Features,
+    Quorum,
+    QuorumReplica,
+    VersionRange,
+)
 from .configs import (
     ConfigChange,
     ConfigResource,
@@ -18,7 +27,7 @@ from .configs import (
 from .group_descriptions import GroupDescription, GroupListing, GroupState, GroupType, MemberDescription
 from .groups import GroupLag, Groups, PartitionLag
 from .leaders import Election, Leaders, Reassignment, Reassignments
-from .log_dirs import LogDir, LogDirs, ReplicaOnDisk
+from .log_dirs import LogDir, LogDirs, Replica, ReplicaOnDisk
 from .offsets import EpochEnd, FoundOffset, OffsetsOfPartitions, OffsetSpec
 from .quotas import Match, QuotaEntity, Quotas
 from .records import Records
@@ -61,6 +70,7 @@ __all__ = [
     "CreatedTopic",
     "Election",
     "EpochEnd",
+    "FeatureChange",
     "Features",
     "FencedProducer",
     "FoundOffset",
@@ -84,11 +94,14 @@ __all__ = [
     "PartitionDescription",
     "PartitionLag",
     "ProducerState",
+    "Quorum",
+    "QuorumReplica",
     "QuotaEntity",
     "Quotas",
     "Reassignment",
     "Reassignments",
     "Records",
+    "Replica",
     "ReplicaOnDisk",
     "Reset",
     "ResetOffset",

@@ -1,9 +1,10 @@
-"""The cluster: its brokers and controller, its features, and the API versions that its brokers offer."""
+"""The cluster: its brokers, controllers and features, and the API versions that its brokers offer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from .. import arguments
 from ..errors import KafkaError, UnsupportedVersion, error_for
@@ -13,7 +14,15 @@ from ..protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     DescribeClusterRequest,
+    DescribeQuorumPartition,
+    DescribeQuorumReplica,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
     MetadataRequest,
+    UnregisterBrokerRequest,
+    UpdateFeaturesFeature,
+    UpdateFeaturesRequest,
 )
 from ..types import Node
 from ..version import VERSION
@@ -52,6 +61,41 @@ class Features:
     supported: Mapping[str, VersionRange]
     finalized: Mapping[str, VersionRange]
     epoch: int | None
+
+
+class FeatureChange(IntEnum):
+    """The direction of a change of features. A SAFE_DOWNGRADE loses no metadata."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A controller or a broker that has the metadata log, up to ``end_offset``.
+
+    Times are milliseconds since the epoch, None if unknown or before Kafka 3.3.
+    """
+
+    node_id: int
+    end_offset: int
+    last_fetch_timestamp: int | None
+    last_caught_up_timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The controllers of a cluster without ZooKeeper, and the brokers that follow them, the observers.
+
+    ``leader`` is the id of the active controller, -1 if there is none.
+    """
+
+    leader: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +150,76 @@ class Cluster:
         deadline = self._calls.deadline(timeout)
         return await self._calls.one("describing features", self._calls.any_broker, ask, deadline)
 
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        change: FeatureChange = FeatureChange.UPGRADE,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Finalize levels of features for the whole cluster, all or none; level 0 removes a feature.
+
+        Requires Kafka 2.7; ``validate_only``, and the difference between safe and unsafe downgrades, require 3.3.
+        """
+        arguments.mapping("levels", levels, "feature to level")
+        wanted = {arguments.text("feature", name): arguments.whole(name, level) for name, level in levels.items()}
+        if not isinstance(change, FeatureChange):
+            raise TypeError(arguments.must_be("change", "a FeatureChange such as FeatureChange.UPGRADE", change))
+
+        async def ask(peer: Peer) -> None:
+            peer.require(UpdateFeaturesRequest.INTRODUCED, "updating features")
+            typed = peer.speaks(UpdateFeaturesRequest.VALIDATE_ONLY)
+            if validate_only or change is FeatureChange.UNSAFE_DOWNGRADE:
+                peer.require(UpdateFeaturesRequest.VALIDATE_ONLY, "validating features, or an unsafe downgrade,")
+            updates = [
+                UpdateFeaturesFeature(feature=name, max_version_level=level, upgrade_type=change)
+                if typed
+                else UpdateFeaturesFeature(
+                    feature=name, max_version_level=level, allow_downgrade=change is not FeatureChange.UPGRADE
+                )
+                for name, level in wanted.items()
+            ]
+            request = UpdateFeaturesRequest(
+                timeout_ms=peer.timeout_ms, feature_updates=updates, validate_only=validate_only
+            )
+            answer = await peer.send(request)
+            _raise_for(answer.error_code, "updating features", answer.error_message)
+            for each in answer.results:
+                _raise_for(each.error_code, f"updating the feature {each.feature}", each.error_message)
+
+        deadline = self._calls.deadline(timeout)
+        await self._calls.one("updating features", self._calls.controller, ask, deadline)
+
+    async def quorum(self, *, timeout: float | None = None) -> Quorum:
+        """The controllers of a cluster without ZooKeeper. Requires Kafka 3.3."""
+
+        async def ask(peer: Peer) -> Quorum:
+            peer.require(DescribeQuorumRequest.INTRODUCED, "describing the metadata quorum")
+            partition = DescribeQuorumRequestPartition(partition_index=0)
+            topic = DescribeQuorumRequestTopic(topic_name="__cluster_metadata", partitions=[partition])
+            answer = await peer.send(DescribeQuorumRequest(topics=[topic]))
+            _raise_for(answer.error_code, "describing the metadata quorum", answer.error_message)
+            return _quorum(answer.topics[0].partitions[0])
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.one("describing the metadata quorum", self._calls.any_broker, ask, deadline)
+
+    async def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
+        """Remove a broker that has left for good, and is listed as fenced. Requires Kafka 3.0 without ZooKeeper.
+
+        Raises BrokerError with BROKER_ID_NOT_REGISTERED for an unknown broker.
+        """
+        what = f"unregistering broker {arguments.whole('broker id', node_id)}"
+
+        async def ask(peer: Peer) -> None:
+            peer.require(UnregisterBrokerRequest.INTRODUCED, "unregistering a broker")
+            answer = await peer.send(UnregisterBrokerRequest(broker_id=node_id))
+            _raise_for(answer.error_code, what, answer.error_message)
+
+        deadline = self._calls.deadline(timeout)
+        await self._calls.one(what, self._calls.controller, ask, deadline)
+
     async def api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> Results[int, tuple[ApiSupport, ...]]:
@@ -124,11 +238,36 @@ class Cluster:
         return await self._calls.settle("asking for API versions", nodes, self._calls.brokers, ask, deadline)
 
 
+def _quorum(given: DescribeQuorumPartition) -> Quorum:
+    _raise_for(given.error_code, "describing the metadata quorum", given.error_message)
+    return Quorum(
+        given.leader_id,
+        given.leader_epoch,
+        given.high_watermark,
+        tuple(map(_replica, given.current_voters)),
+        tuple(map(_replica, given.observers)),
+    )
+
+
+def _replica(given: DescribeQuorumReplica) -> QuorumReplica:
+    fetched, caught_up = given.last_fetch_timestamp, given.last_caught_up_timestamp
+    return QuorumReplica(
+        given.replica_id,
+        given.log_end_offset,
+        fetched if fetched >= 0 else None,
+        caught_up if caught_up >= 0 else None,
+    )
+
+
+def _raise_for(code: int, what: str, message: str | None) -> None:
+    if code:
+        raise error_for(code, f"{what}: {message}" if message else what)
+
+
 async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
     answer = await peer.send(request)
-    if answer.error_code:
-        raise error_for(answer.error_code, f"describing the cluster: {answer.error_message or ''}".rstrip(": "))
+    _raise_for(answer.error_code, "describing the cluster", answer.error_message)
     listed = sorted(answer.brokers, key=lambda each: each.broker_id)
     nodes = {each.broker_id: Node(each.broker_id, each.host, each.port, each.rack) for each in listed}
     fenced = tuple(nodes[each.broker_id] for each in listed if each.is_fenced)

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
 from .. import arguments
-from ..errors import KafkaError, UnsupportedVersion
+from ..errors import KafkaError, UnsupportedVersion, error_for
 from ..protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsRequestConfig,
@@ -25,6 +25,7 @@ from ..protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
+    ListConfigResourcesRequest,
 )
 from .calls import Calls, Deadline, FindTargets, Peer, Targets, answer_of
 from .results import Results
@@ -213,6 +214,37 @@ class Configs:
         deadline = self._calls.deadline(timeout)
         targets = self._targets(self._calls.any_broker)
         return await self._calls.settle("describing settings", wanted, targets, ask, deadline)
+
+    async def list(
+        self, types: Iterable[ResourceType] | None = None, *, timeout: float | None = None
+    ) -> tuple[ConfigResource, ...]:
+        """The topics, brokers and loggers, and the groups and client metrics that have settings; all types if None.
+
+        Requires Kafka 4.1; client metrics alone require 3.7.
+        """
+        wanted = [] if types is None else arguments.several(types, "types")
+        for each in wanted:
+            if not isinstance(each, ResourceType):
+                raise TypeError(arguments.must_be("type", "a ResourceType such as ResourceType.TOPIC", each))
+
+        async def ask(peer: Peer) -> tuple[ConfigResource, ...]:
+            request = ListConfigResourcesRequest(resource_types=list(map(int, wanted)))
+            if wanted == [ResourceType.CLIENT_METRICS]:
+                peer.require(ListConfigResourcesRequest.INTRODUCED, "listing client metrics")
+                if not peer.speaks(ListConfigResourcesRequest.ALL_TYPES):
+                    request = ListConfigResourcesRequest()
+            else:
+                peer.require(ListConfigResourcesRequest.ALL_TYPES, "listing resources with settings")
+            answer = await peer.send(request)
+            if answer.error_code:
+                raise error_for(answer.error_code, "listing resources with settings")
+            return tuple(
+                ConfigResource(ResourceType.of(each.resource_type), each.resource_name)
+                for each in answer.config_resources
+            )
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.one("listing resources with settings", self._calls.any_broker, ask, deadline)
 
     async def alter(
         self,

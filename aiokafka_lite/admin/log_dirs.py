@@ -1,15 +1,25 @@
-"""Log directories: the replicas on the disks of brokers. Each broker describes its own."""
+"""Log directories: the replicas on the disks of brokers. Each broker describes its own, and moves replicas between
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import arguments
 from ..errors import ErrorCode, KafkaError, error_for
-from ..protocol.messages import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResult
+from ..protocol.messages import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
 from ..types import TopicPartition
-from .calls import Calls, Peer
+from .calls import Calls, Deadline, Peer, Targets, answer_of
 from .results import Results
 
 
@@ -44,6 +54,13 @@ class LogDir:
     def size(self) -> int:
         """The bytes of all its replicas."""
         return sum(replica.size for replica in self.replicas)
+
+
+class Replica(NamedTuple):
+    """The replica of a partition on one broker."""
+
+    partition: TopicPartition
+    broker: int
 
 
 class LogDirs:
@@ -81,6 +98,68 @@ class LogDirs:
         deadline = self._calls.deadline(timeout)
         nodes = await self._calls.all_brokers(deadline) if wanted is None else wanted
         return await self._calls.settle("describing log directories", nodes, self._calls.brokers, ask, deadline)
+
+    async def alter(
+        self, directories: Mapping[Replica, str], *, timeout: float | None = None
+    ) -> Results[Replica, None]:
+        """Move replicas to other directories of their brokers, given by absolute paths. Requires Kafka 1.1.
+
+        The broker copies a replica in the background; ``describe`` shows it with ``is_future`` meanwhile. A directory
+        that the broker does not have is a BrokerError with LOG_DIR_NOT_FOUND, a replica that it does not have one with
+        REPLICA_NOT_AVAILABLE.
+        """
+        arguments.mapping("directories", directories, "Replica to path")
+        for each, path in directories.items():
+            if not isinstance(each, Replica):
+                raise TypeError(arguments.must_be("replica", "a Replica(partition, broker)", each))
+            arguments.partitions([each.partition])
+            arguments.whole("broker id", each.broker)
+            arguments.text("directory", path)
+
+        async def find(items: list[Replica], deadline: Deadline) -> Targets:
+            found = await self._calls.brokers(list({each.broker for each in items}), deadline)
+            targets = Targets()
+            for each in items:
+                if each.broker in found.by_node:
+                    targets.put(each.broker, each)
+                else:
+                    targets.errors[each] = found.errors[each.broker]
+            return targets
+
+        async def ask(peer: Peer, items: list[Replica]) -> Mapping[Replica, KafkaError | None]:
+            by_path: dict[str, list[TopicPartition]] = {}
+            for each in items:
+                by_path.setdefault(directories[each], []).append(each.partition)
+            request = AlterReplicaLogDirsRequest(
+                dirs=[
+                    AlterReplicaLogDir(
+                        path=path,
+                        topics=[
+                            AlterReplicaLogDirsTopic(name=name, partitions=numbers)
+                            for name, numbers in arguments.by_topic(partitions).items()
+                        ],
+                    )
+                    for path, partitions in by_path.items()
+                ]
+            )
+            answers: dict[Replica, KafkaError | None] = {}
+            for topic in (await peer.send(request)).results:
+                for result in topic.partitions:
+                    each = Replica(TopicPartition(topic.topic_name, result.partition_index), peer.node_id)
+                    answers[each] = answer_of(
+                        result.error_code, f"moving {each.partition} on broker {each.broker}", None
+                    )
+            return answers
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle(
+            "moving replicas between directories",
+            directories,
+            find,
+            ask,
+            deadline,
+            final=[ErrorCode.REPLICA_NOT_AVAILABLE],  # as in Java's client: a retry brings no replica
+        )
 
 
 def _log_dir(given: DescribeLogDirsResult) -> LogDir:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from aiokafka_lite import BrokerError, ErrorCode, Producer, TopicPartition
-from aiokafka_lite.admin import Admin, Election, EpochEnd, Match, NewTopic, OffsetSpec, QuotaEntity, VersionRange
+from aiokafka_lite.admin import (
+    Admin,
+    Election,
+    EpochEnd,
+    FeatureChange,
+    Match,
+    NewTopic,
+    OffsetSpec,
+    QuotaEntity,
+    Replica,
+    VersionRange,
+)
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import OffsetOutOfRange, UnknownTopic, UnsupportedVersion
 from aiokafka_lite.protocol.messages import ListOffsetsRequest
@@ -55,6 +66,57 @@ async def test_features_require_a_newer_broker(admin: Admin, old_admin: Admin) -
     assert features.epoch is None or features.finalized is not None
     with pytest.raises(UnsupportedVersion, match=r"2\.7"):
         await old_admin.cluster.features()
+
+
+async def test_the_metadata_quorum_has_a_leader_and_voters(admin: Admin, old_admin: Admin) -> None:
+    quorum = await admin.cluster.quorum()
+    assert (quorum.leader, [voter.node_id for voter in quorum.voters]) == (1, [1, 2, 3])
+    await admin.topics.create(NewTopic("orders", 1))
+    assert (await admin.cluster.quorum()).high_watermark > quorum.high_watermark
+    with pytest.raises(UnsupportedVersion, match=r"3\.3"):
+        await old_admin.cluster.quorum()
+
+
+async def test_features_are_updated_all_or_none(admin: Admin, old_admin: Admin) -> None:
+    async def levels() -> tuple[int, int]:
+        finalized = (await admin.cluster.features()).finalized
+        return finalized["transaction.version"].last, finalized["group.version"].last
+
+    assert await levels() == (2, 1)
+    with pytest.raises(BrokerError, match="downgrade") as refused:
+        await admin.cluster.update_features({"group.version": 1, "transaction.version": 1})
+    assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    down = FeatureChange.SAFE_DOWNGRADE
+    await admin.cluster.update_features({"transaction.version": 1}, change=down, validate_only=True)
+    assert await levels() == (2, 1)
+    await admin.cluster.update_features({"transaction.version": 1}, change=down)
+    assert await levels() == (1, 1)
+    with pytest.raises(UnsupportedVersion, match=r"2\.7"):
+        await old_admin.cluster.update_features({"transaction.version": 2})
+    with pytest.raises(TypeError, match="FeatureChange"):
+        await admin.cluster.update_features({}, change=1)  # type: ignore[arg-type]
+
+
+async def test_a_broker_that_has_left_is_unregistered(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await cluster.stop(3)
+    await admin.cluster.unregister_broker(3)
+    assert (await admin.cluster.describe(include_fenced=True)).fenced == ()
+    with pytest.raises(BrokerError, match="not registered"):
+        await admin.cluster.unregister_broker(3)
+
+
+async def test_replicas_move_to_directories_that_their_brokers_have(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    path = (await admin.log_dirs.describe([1]))[1][0].path
+    here, other, elsewhere = Replica(FIRST, 1), Replica(FIRST, 3), Replica(SECOND, 2)
+    results = await admin.log_dirs.alter({here: path, other: path, elsewhere: "/missing", Replica(FIRST, 9): path})
+    assert list(results.done) == [here]
+    codes = {each: error.code for each, error in results.failed.items() if isinstance(error, BrokerError)}
+    assert codes == {
+        other: ErrorCode.REPLICA_NOT_AVAILABLE,
+        elsewhere: ErrorCode.LOG_DIR_NOT_FOUND,
+        Replica(FIRST, 9): ErrorCode.BROKER_ID_NOT_REGISTERED,
+    }
 
 
 async def test_records_are_deleted_from_the_start(admin: Admin, cluster: EmbeddedCluster) -> None:

@@ -121,3 +121,18 @@ async def test_wrong_types_are_refused_at_the_call(admin: Admin, changes: Any) -
 def test_unknown_numbers_of_a_newer_broker_are_unknown() -> None:
     assert ConfigSource.of(99) is ConfigSource.UNKNOWN
     assert ResourceType.of(99) is ResourceType.UNKNOWN
+
+
+async def test_the_resources_with_settings_are_listed_by_type(admin: Admin, old_admin: Admin) -> None:
+    await admin.topics.create(NewTopic("orders", 1))
+    group = ConfigResource.group("billing")
+    (await admin.configs.alter({group: {"consumer.session.timeout.ms": 50_000}})).raise_for_errors()
+    assert set(await admin.configs.list([ResourceType.TOPIC, ResourceType.GROUP])) == {
+        ConfigResource.topic("orders"),
+        group,
+    }
+    assert ConfigResource.broker(3) in await admin.configs.list()
+    with pytest.raises(UnsupportedVersion, match=r"4\.1"):
+        await old_admin.configs.list()
+    with pytest.raises(UnsupportedVersion, match=r"3\.7"):
+        await old_admin.configs.list([ResourceType.CLIENT_METRICS])
