@@ -9,6 +9,8 @@ import pytest
 
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.producer import Producer
+from tests.embedded.producer.transactions import transactional, use_generation
 
 
 def pytest_asyncio_loop_factories(
@@ -22,3 +24,18 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
     """Three brokers without topics."""
     async with EmbeddedCluster(brokers=3, tcp=False, seed=1, auto_create_topics=False) as cluster:
         yield cluster
+
+
+@pytest.fixture(params=[1, 2])
+async def generation(cluster: EmbeddedCluster, request: pytest.FixtureRequest) -> int:
+    """Each generation of the transaction protocol, on a cluster with the topic ``t`` of two partitions."""
+    generation: int = request.param
+    await use_generation(cluster, generation)
+    return generation
+
+
+@pytest.fixture
+async def producer(cluster: EmbeddedCluster, generation: int) -> AsyncIterator[Producer]:
+    """A producer with a transactional id, in each generation of the protocol."""
+    async with transactional(cluster) as producer:
+        yield producer

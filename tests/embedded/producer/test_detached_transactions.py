@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import Any
 
 import pytest
 
@@ -15,14 +14,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import IllegalStateError, ProducerFenced
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.producer.detached import DetachedTransaction, end_detached
-from tests.embedded.producer.logs import producer_of
-from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, use_generation
-
-each_generation = pytest.mark.parametrize("generation", [1, 2])
-
-
-def transactional(cluster: EmbeddedCluster, **settings: Any) -> Producer:
-    return producer_of(cluster, transactional_id="orders-1", **settings)
+from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, transactional
 
 
 def client_of(cluster: EmbeddedCluster) -> Client:
@@ -41,9 +33,7 @@ async def detached(cluster: EmbeddedCluster) -> DetachedTransaction:
     return found
 
 
-@each_generation
 async def test_another_client_commits_the_records_with_offsets(cluster: EmbeddedCluster, generation: int) -> None:
-    await use_generation(cluster, generation)
     transaction = await detached(cluster)
     assert transaction.generation == generation
     async with client_of(cluster) as client:
@@ -52,17 +42,15 @@ async def test_another_client_commits_the_records_with_offsets(cluster: Embedded
     assert await committed_offset(cluster) == 7
 
 
-@each_generation
-async def test_another_client_aborts_the_records(cluster: EmbeddedCluster, generation: int) -> None:
-    await use_generation(cluster, generation)
+@pytest.mark.usefixtures("generation")
+async def test_another_client_aborts_the_records(cluster: EmbeddedCluster) -> None:
     async with client_of(cluster) as client:
         await end_detached(client, await detached(cluster), committed=False)
     assert await committed_values(cluster) == []
 
 
-@each_generation
-async def test_a_later_producer_fences_the_detached_transaction(cluster: EmbeddedCluster, generation: int) -> None:
-    await use_generation(cluster, generation)
+@pytest.mark.usefixtures("generation")
+async def test_a_later_producer_fences_the_detached_transaction(cluster: EmbeddedCluster) -> None:
     transaction = await detached(cluster)
     async with transactional(cluster), client_of(cluster) as client:
         with pytest.raises(ProducerFenced):
@@ -70,13 +58,11 @@ async def test_a_later_producer_fences_the_detached_transaction(cluster: Embedde
     assert await committed_values(cluster) == []
 
 
-@each_generation
 async def test_stable_offsets_wait_for_the_transaction_that_commits_them(
-    cluster: EmbeddedCluster, generation: int
+    cluster: EmbeddedCluster, producer: Producer
 ) -> None:
-    await use_generation(cluster, generation)
     admin = Admin(cluster.bootstrap_servers, connector=cluster.connector)
-    async with transactional(cluster) as producer, admin, producer.transaction() as transaction:
+    async with admin, producer.transaction() as transaction:
         await transaction.send_offsets({HERE: OffsetAndMetadata(7)}, GROUP)
         assert (await admin.groups.offsets(GROUP.group_id))[GROUP.group_id] == {}
         stable = asyncio.create_task(admin.groups.offsets(GROUP.group_id, require_stable=True))

@@ -1,16 +1,37 @@
-"""What tests of transactions share: an open cluster of a generation, readers, and one whole transaction."""
+"""What tests of transactions share: producers, requests of each generation, readers, and one whole transaction."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from aiokafka_lite import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.producer import TransactionMetrics
+from aiokafka_lite.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import GroupMetadata
+from tests.embedded.producer.logs import producer_of
 
 HERE = TopicPartition("t", 0)
 THERE = TopicPartition("t", 1)
 GROUP = GroupMetadata("billing")
+
+generation_1 = pytest.mark.parametrize("generation", [1], indirect=True)
+generation_2 = pytest.mark.parametrize("generation", [2], indirect=True)
+_OF_BOTH: list[type[Request[Any]]] = [TxnOffsetCommitRequest, EndTxnRequest, ProduceRequest]
+_OF_GENERATION_1: list[type[Request[Any]]] = [AddPartitionsToTxnRequest, AddOffsetsToTxnRequest]
+_REQUESTS = [*((2, each) for each in _OF_BOTH), *((1, each) for each in [*_OF_GENERATION_1, *_OF_BOTH])]
+each_request = pytest.mark.parametrize(("generation", "request_type"), _REQUESTS, indirect=["generation"])
+"""Each request of a transaction, in each generation that has it."""
 
 
 async def use_generation(cluster: EmbeddedCluster, generation: int) -> None:
@@ -18,6 +39,18 @@ async def use_generation(cluster: EmbeddedCluster, generation: int) -> None:
     if generation == 1:
         cluster.set_feature("transaction.version", 1)
     await cluster.create_topic("t", 2, 3)
+
+
+def transactional(cluster: EmbeddedCluster, **settings: Any) -> Producer:
+    """A producer with a transactional id, not started."""
+    return producer_of(cluster, **{"transactional_id": "orders-1", **settings})
+
+
+def metrics_of(producer: Producer) -> TransactionMetrics:
+    """The metrics of the producer's transactions."""
+    found = producer.metrics().transactions
+    assert found is not None
+    return found
 
 
 async def write(producer: Producer, number: int) -> None:
@@ -49,3 +82,10 @@ async def committed_offset(cluster: EmbeddedCluster) -> int | None:
     async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, group_id="billing") as consumer:
         found = (await consumer.committed([HERE]))[HERE]
         return None if found is None else found.offset
+
+
+async def check_three(cluster: EmbeddedCluster, numbers: list[int]) -> None:
+    """Check that exactly these transactions of ``write`` are committed: both records, and the offset of the last."""
+    assert await committed_values(cluster, HERE) == numbers
+    assert await committed_values(cluster, THERE) == numbers
+    assert await committed_offset(cluster) == numbers[-1]

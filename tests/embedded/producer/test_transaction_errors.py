@@ -1,0 +1,207 @@
+"""Transactions that fail: which error reaches the caller, and whether the producer stays usable."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import OffsetAndMetadata
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import (
+    AuthorizationError,
+    BrokerError,
+    CommitFailed,
+    ErrorCode,
+    KafkaError,
+    ProducerFenced,
+    SerializationError,
+    TransactionAborted,
+)
+from aiokafka_lite.producer import Producer
+from aiokafka_lite.protocol.messages import (
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from aiokafka_lite.protocol.schema import Request
+from aiokafka_lite.types import GroupMetadata
+from tests.embedded.producer.transactions import (
+    GROUP,
+    HERE,
+    THERE,
+    check_three,
+    committed_offset,
+    committed_values,
+    each_request,
+    generation_1,
+    generation_2,
+    metrics_of,
+    transactional,
+    write,
+)
+
+
+@pytest.mark.usefixtures("generation")
+async def test_an_older_producer_is_fenced_for_good(cluster: EmbeddedCluster) -> None:
+    async with transactional(cluster) as older, transactional(cluster) as newer:
+        await write(newer, 0)
+        for _ in range(2):
+            with pytest.raises(ProducerFenced):
+                await write(older, 1)
+        with pytest.raises(ProducerFenced, match=r"another producer with transactional_id='orders-1' has started"):
+            await older.begin_transaction()
+        assert metrics_of(older).state == "FATAL_ERROR"
+        with pytest.raises(ProducerFenced):
+            older.send_nowait("t", b"1")
+        await write(newer, 2)
+    await check_three(cluster, [0, 2])
+
+
+@pytest.mark.usefixtures("generation")
+async def test_a_send_after_fencing_says_why_it_was_refused_and_what_to_do(cluster: EmbeddedCluster) -> None:
+    async with transactional(cluster) as older:
+        await older.begin_transaction()
+        await older.send("t", b"1", partition=0)
+        async with transactional(cluster):
+            with pytest.raises(ProducerFenced) as caught:
+                await older.send("t", b"2", partition=0)
+            with pytest.raises(ProducerFenced, match="close this producer, and create a new one"):
+                await older.abort_transaction()
+    text = str(caught.value)
+    assert text.startswith("writing 1 record to t-0 on ")
+    assert "another producer with transactional_id='orders-1' has started, or the transaction was open for" in text
+    assert "close this producer if the abort raises ProducerFenced" in text
+
+
+@pytest.mark.usefixtures("generation")
+@each_request
+async def test_a_lasting_refusal_reaches_the_caller(cluster: EmbeddedCluster, request_type: type[Request[Any]]) -> None:
+    async with transactional(cluster) as producer:
+        cluster.on(request_type, times=1).fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        with pytest.raises((AuthorizationError, CommitFailed), match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+            await write(producer, 0)
+    async with transactional(cluster):
+        pass  # ends the transaction of the first one
+    assert await committed_values(cluster) == []
+
+
+@each_request
+async def test_an_abortable_error_is_raised_and_the_producer_stays_usable(
+    cluster: EmbeddedCluster, producer: Producer, request_type: type[Request[Any]]
+) -> None:
+    await write(producer, 0)
+    cluster.on(request_type, times=1).fail(ErrorCode.TRANSACTION_ABORTABLE)
+    with pytest.raises(KafkaError, match="TRANSACTION_ABORTABLE"):
+        await write(producer, 1)
+    assert metrics_of(producer).aborted == 1
+    await write(producer, 2)
+    await check_three(cluster, [0, 2])
+
+
+async def test_a_failed_record_that_is_not_awaited_fails_the_transaction(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    with (
+        cluster.on(ProduceRequest, times=1).fail(ErrorCode.INVALID_RECORD),
+        pytest.raises(BrokerError, match="INVALID_RECORD"),
+    ):
+        async with producer.transaction() as transaction:
+            transaction.send_nowait("t", b"1", partition=0)
+            await asyncio.sleep(1.0)
+    await write(producer, 2)
+    await check_three(cluster, [2])
+
+
+async def test_after_the_first_failure_every_call_raises_it(cluster: EmbeddedCluster, producer: Producer) -> None:
+    await producer.begin_transaction()
+    lingering = producer.send_nowait("new-topic", b"1")
+    cluster.on(ProduceRequest, times=1).fail(ErrorCode.INVALID_RECORD)
+    with pytest.raises(BrokerError) as first:
+        await producer.send("t", b"1", partition=0)
+    for call in (
+        lambda: producer.send("t", b"1"),
+        lambda: producer.send_many("t", [b"1"]),
+        lambda: producer.send_offsets_to_transaction({HERE: OffsetAndMetadata(1)}, GROUP),
+        lambda: producer.commit_transaction(),
+        lambda: producer.begin_transaction(),
+        lambda: lingering,
+    ):
+        with pytest.raises(BrokerError) as caught:
+            await call()
+        assert caught.value is first.value
+    await producer.abort_transaction()
+    await write(producer, 2)
+    await check_three(cluster, [2])
+
+
+@generation_2
+async def test_a_record_that_send_many_refuses_fails_the_transaction(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    with pytest.raises(SerializationError):
+        async with producer.transaction() as transaction:
+            results = await transaction.send_many("t", [b"1", object(), b"2"], partition=0)
+            assert isinstance(results[1], SerializationError)
+    # A call that raises leaves the decision to its caller.
+    async with producer.transaction() as transaction:
+        with pytest.raises(SerializationError):
+            await transaction.send("t", object())
+        await transaction.send("t", b"3", partition=0)
+    assert await committed_values(cluster) == [3]
+
+
+async def test_a_former_member_cannot_commit_offsets(cluster: EmbeddedCluster, producer: Producer) -> None:
+    cluster.on(TxnOffsetCommitRequest, times=1).fail(ErrorCode.ILLEGAL_GENERATION)
+    with pytest.raises(CommitFailed, match="lost its partitions"):
+        await write(producer, 1)
+    await write(producer, 2)
+    await check_three(cluster, [2])
+
+
+async def test_an_offset_is_not_replaced_while_a_late_request_could_restore_it(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    with pytest.raises(TransactionAborted, match=r"offset 2 of t-0 .* with offset 1 was lost"):
+        async with producer.transaction() as transaction:
+            cluster.on(TxnOffsetCommitRequest, times=1).apply_then_disconnect()
+            await transaction.send_offsets({HERE: OffsetAndMetadata(1)}, GROUP)
+            await transaction.send_offsets({HERE: OffsetAndMetadata(1), THERE: OffsetAndMetadata(5)}, GROUP)
+            await transaction.send_offsets({HERE: OffsetAndMetadata(7)}, GroupMetadata("other"))
+            await transaction.send_offsets({HERE: OffsetAndMetadata(2)}, GROUP)
+    assert await committed_offset(cluster) is None
+    await write(producer, 3)
+    await check_three(cluster, [3])
+
+
+async def test_a_timeout_above_the_brokers_limit_names_the_setting(cluster: EmbeddedCluster) -> None:
+    producer = transactional(cluster, transaction_timeout=3600.0)
+    with pytest.raises(BrokerError, match=r"transaction_timeout=3600 s is above transaction.max.timeout.ms"):
+        await producer.start()
+
+
+@generation_1
+async def test_brokers_before_2_5_cannot_continue_after_a_lost_answer(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    for node in cluster.nodes:
+        cluster.cap_versions(node, InitProducerIdRequest, 1)
+    await write(producer, 0)
+    with cluster.on(EndTxnRequest, times=1).apply_then_disconnect():
+        await write(producer, 1)
+    with pytest.raises(KafkaError, match=r"brokers before Kafka 2\.5 do not assign"):
+        await producer.begin_transaction()
+    await check_three(cluster, [0, 1])
+
+
+async def test_a_refused_batch_needs_no_new_epoch(cluster: EmbeddedCluster, producer: Producer) -> None:
+    for node in cluster.nodes:
+        cluster.cap_versions(node, InitProducerIdRequest, 1)
+    await write(producer, 0)
+    with cluster.on(ProduceRequest, times=1).fail(ErrorCode.INVALID_RECORD), pytest.raises(BrokerError):
+        await write(producer, 1)
+    await write(producer, 2)
+    assert len(cluster.history.of(InitProducerIdRequest)) == 1
+    await check_three(cluster, [0, 2])
