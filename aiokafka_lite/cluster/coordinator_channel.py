@@ -1,6 +1,6 @@
 """Requests to one coordinator, of a group or a transactional id: one attempt each, and what a failure says about it.
 
-The caller decides whether to retry. Recorded here is only that the coordinator has to be looked up again.
+The caller decides whether to retry. The channel only records that the coordinator has to be looked up again.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ class CoordinatorChannel:
         self._client = client
         self._name = name
         self._kind = kind
+
+    async def find(self) -> None:
+        """Look the coordinator up once, unless it is known. ``send`` then finds it in the cache.
+
+        Raises the KafkaError of the lookup, also one that is retriable.
+        """
+        await self._client.coordinator(self._name, self._kind, retry=False)
 
     async def send(
         self,
@@ -80,7 +87,7 @@ class CoordinatorChannel:
             answer.cancel()
 
     def _check_not_moved(self, node_id: int, *, sent: bool) -> None:
-        """Raise ConnectionLost if the group has another coordinator by now, else look it up for the next check."""
+        """Raise ConnectionLost if another broker is the coordinator by now. If not, look it up for the next check."""
         known = self._client.known_coordinator(self._name, self._kind)
         if known is not None and known.node_id != node_id:
             raise ConnectionLost(

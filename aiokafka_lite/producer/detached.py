@@ -22,12 +22,16 @@ from .transactional_ids import TransactionalIds
 
 @dataclass(frozen=True, slots=True)
 class DetachedTransaction:
-    """The identity of an open transaction. ``generation`` is that of the protocol, 1 or 2. It can be pickled."""
+    """The identity of an open transaction. It can be pickled.
+
+    ``generation`` is that of the protocol, 1 or 2. ``transaction_timeout`` is that of the producer, in seconds.
+    """
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     generation: int
+    transaction_timeout: float
 
 
 async def end_detached(
@@ -47,8 +51,7 @@ async def end_detached(
     ids = TransactionalIds(lambda: None)
     ids.received(ProducerIdAndEpoch(detached.producer_id, detached.producer_epoch))
     ids.begin(detached.generation)
-    # The timeout of the transaction was set by the producer; no request here has it.
-    coordinator = TransactionCoordinator(client, detached.transactional_id, 0.0, ids)
+    coordinator = TransactionCoordinator(client, detached.transactional_id, detached.transaction_timeout, ids)
     coordinator.has_started = True
     bound = client.config.api_timeout
 

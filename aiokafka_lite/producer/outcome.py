@@ -23,7 +23,7 @@ class Outcome(Enum):
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _UNKNOWN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 _NOT_APPENDED = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -52,7 +52,7 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, tra
         return Outcome.SPLIT if count > 1 else Outcome.REFUSED
     if idempotent and code in _UNKNOWN_SEQUENCE:
         return Outcome.UNKNOWN_SEQUENCE
-    if transactional and code in _FENCED:
+    if transactional and code in FENCED:
         return Outcome.REFUSED
     if idempotent and code is ErrorCode.INVALID_PRODUCER_EPOCH:
         return Outcome.OUTDATED_EPOCH

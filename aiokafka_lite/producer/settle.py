@@ -41,7 +41,7 @@ from .counters import Counters
 from .delivery import UNKNOWN_OFFSET, BatchResult, ExpiryLog, FailureLog
 from .dispatch import Dispatcher
 from .failures import FailureStreams
-from .outcome import Outcome, classify
+from .outcome import FENCED, Outcome, classify
 from .partition import PartitionProducer, PartitionState
 from .split import Parts, halves, without
 from .timers import Timers
@@ -170,11 +170,10 @@ class Settlement:
         attempt = f"writing {records} to {partition.topic_partition} on {peer}"
         text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
         error = error_for(answer.error_code, text)
-        if self._transactional_id is not None:
-            from .transaction_requests import FENCED, write_refused  # other producers do not import it
+        if self._transactional_id is not None and code in FENCED:
+            from .transaction_requests import write_refused  # other producers do not import it
 
-            if code in FENCED:
-                error = write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
+            error = write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
         if outcome in (Outcome.RETRY, Outcome.UNKNOWN_SEQUENCE):
             # A hint of the answer saves the round trip for metadata.
             if code.stale_metadata and not self._take_leader_hint(partition, answer, endpoints):

@@ -224,7 +224,7 @@ class TransactionCoordinator:
             self._late_offsets.update(late)
 
         what = f"committing offsets of group {group.group_id!r} in the transaction"
-        await self._repeat(what, attempt, is_wanted, group_id=group.group_id, on_lost=lost)
+        await self._repeat(what, attempt, is_wanted, channel=channel, on_lost=lost)
 
     def _check_replaceable(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
         """Raise TransactionAborted if a late request could replace one of these offsets by an older one (rule 4)."""
@@ -284,13 +284,6 @@ class TransactionCoordinator:
         self._channel.record((known,), node_id)
         return known
 
-    async def _find(self, group_id: str | None) -> None:
-        """Look the coordinator up once, unless it is known. The channel then finds it in the cache."""
-        if group_id is None:
-            await self._client.coordinator(self._transactional_id, CoordinatorKind.TRANSACTION, retry=False)
-        else:
-            await self._client.coordinator(group_id, retry=False)
-
     async def _repeat(
         self,
         what: str,
@@ -298,21 +291,22 @@ class TransactionCoordinator:
         is_wanted: Callable[[], bool] = lambda: True,
         *,
         is_outdating: bool = True,
-        group_id: str | None = None,
+        channel: CoordinatorChannel | None = None,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """Repeat an attempt until it succeeds, or is not wanted any more. Raises an error that no retry repairs.
 
-        ``is_outdating``: a lost answer makes the epoch outdated (rule 2), and calls ``on_lost``. ``group_id`` is a
-        group whose coordinator must be known, instead of the coordinator of the transactional id.
+        ``is_outdating``: a lost answer makes the epoch outdated (rule 2), and calls ``on_lost``. ``channel`` is the one
+        that the attempt uses; without it, that of the transactional id.
         """
         backoff = self._client.retry_backoff()
         concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
         outages = self._client.outages
         while is_wanted():
+            pauses = backoff
             is_sent = False
             try:
-                await self._find(group_id)
+                await (channel or self._channel).find()  # so that ``attempt`` does not wait for the lookup
                 is_sent = True
                 code = await attempt()
             except CommitFailed:
@@ -324,7 +318,6 @@ class TransactionCoordinator:
                 if not is_retriable(error):
                     raise
                 failure: KafkaError = error
-                pause = backoff.next()
             else:
                 if code is ErrorCode.NONE:
                     self.last_error = None
@@ -333,12 +326,12 @@ class TransactionCoordinator:
                 failure = refused(code, what, self._transactional_id, self._transaction_timeout)
                 if not code.retriable:
                     raise failure
-                pause = concurrent.next() if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next()
                 if code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                    self.last_error = failure
-                    logger.debug("%s: %s; next attempt in %.3f s", what, failure, pause)
-                    await asyncio.sleep(pause)
-                    continue
+                    pauses = concurrent
             self.last_error = failure
-            outages.report(logger, _PLACE, failure, "%s failed: %s; next attempt in %.2f s", what, failure, pause)
+            pause = pauses.next()
+            if pauses is concurrent:  # normal after a transaction, so no outage
+                logger.debug("%s: %s; next attempt in %.3f s", what, failure, pause)
+            else:
+                outages.report(logger, _PLACE, failure, "%s failed: %s; next attempt in %.2f s", what, failure, pause)
             await asyncio.sleep(pause)

@@ -25,6 +25,7 @@ from ..protocol.messages import (
     TxnOffsetCommitResponse,
 )
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from .outcome import FENCED
 from .producer_ids import ProducerIdAndEpoch
 
 FEATURE = "transaction.version"
@@ -35,8 +36,6 @@ LAST_ADD_PARTITIONS = AddPartitionsToTxnRequest.MANY_TRANSACTIONS - 1
 
 LAST_END_OF_GENERATION_1 = EndTxnRequest.EPOCH_BUMP - 1
 LAST_OFFSETS_OF_GENERATION_1 = TxnOffsetCommitRequest.ADDS_GROUP - 1
-
-FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 _FENCED_ADVICE = "abort the transaction, and close this producer if the abort raises ProducerFenced"
 
@@ -150,13 +149,13 @@ def add_partitions_request(
 def read_added(
     partitions: Iterable[TopicPartition], response: AddPartitionsToTxnResponse
 ) -> dict[TopicPartition, ErrorCode]:
-    """The error code of each partition. One that the answer omits is tried again."""
+    """The error code of each partition."""
     found = {
         TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.partition_error_code)
         for topic in response.results_by_topic_v3_and_below
         for each in topic.results_by_partition
     }
-    return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in partitions}
+    return _answered(partitions, found)
 
 
 def decisive(codes: Iterable[ErrorCode]) -> ErrorCode:
@@ -222,13 +221,20 @@ def offsets_request(
 def read_offsets(
     offsets: Iterable[TopicPartition], response: TxnOffsetCommitResponse
 ) -> dict[TopicPartition, ErrorCode]:
-    """The error code of each offset. One that the answer omits is tried again."""
+    """The error code of each offset."""
     found = {
         TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.error_code)
         for topic in response.topics
         for each in topic.partitions
     }
-    return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in offsets}
+    return _answered(offsets, found)
+
+
+def _answered(
+    partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, ErrorCode]
+) -> dict[TopicPartition, ErrorCode]:
+    """The code of each partition of a request. One that the answer omits is tried again."""
+    return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in partitions}
 
 
 def offsets_refused(
@@ -240,7 +246,9 @@ def offsets_refused(
         what = f"offsets of group {group.group_id!r}"
         if code in FENCED:
             return f"{what}: {fenced_reason(transactional_id, transaction_timeout)}; {_FENCED_ADVICE}"
-        return f"{what}{_group_hint(code)}"
+        if code in _LOST_MEMBERSHIP:
+            return f"{what}: the member has lost its partitions; abort, and read again from the committed offsets"
+        return what
 
     return CommitFailed(
         {
@@ -249,12 +257,6 @@ def offsets_refused(
             if code is not ErrorCode.NONE
         }
     )
-
-
-def _group_hint(code: ErrorCode) -> str:
-    if code in _LOST_MEMBERSHIP:
-        return ": the member has lost its partitions; abort, and read again from the committed offsets"
-    return ""
 
 
 def end_request(transactional_id: str, identity: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:

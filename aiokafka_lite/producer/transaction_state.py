@@ -99,7 +99,6 @@ class TransactionMachine:
         before, self.state = self.state, next_state(TRANSITIONS, self.state, event)
         if event is TransactionEvent.BEGIN:
             self.number += 1
-            self.cause = None
         elif event is TransactionEvent.ENDED:
             self.cause = None
         elif cause is not None:

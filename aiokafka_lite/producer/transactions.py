@@ -83,6 +83,7 @@ class Transactions:
     ) -> None:
         assert config.transactional_id is not None
         self.transactional_id = config.transactional_id
+        self._transaction_timeout = config.transaction_timeout
         self._client = client
         self._ids = ids
         self._settlement = settlement
@@ -198,7 +199,9 @@ class Transactions:
         assert self._ids.newest is not None, "the producer is initialized"
         self._idle.set()  # close() has nothing to wait for
         newest = self._ids.newest
-        return DetachedTransaction(self.transactional_id, newest.producer_id, newest.epoch, self._ids.generation)
+        return DetachedTransaction(
+            self.transactional_id, newest.producer_id, newest.epoch, self._ids.generation, self._transaction_timeout
+        )
 
     async def abort(self, timeout: float | None) -> None:
         """Abort. After a KafkaTimeout, another call waits for the end of the first one."""
@@ -359,12 +362,11 @@ class Transactions:
         self._happened(_E.REFUSED if fatal else _E.FAILED, error)
 
     def _happened(self, event: TransactionEvent, cause: Exception | None = None) -> None:
-        before = self._machine.state
         self._machine.happened(event, cause)
         self._ids.accepts_batches = self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
         self._settlement.refusal = self._machine.refusal()
         self._settlement.transaction = self._machine.number
-        if before is self.state or not self._machine.has_failed:
+        if not self._machine.has_failed:
             return
         if self._flushing is not None:
             self._flushing.cancel()

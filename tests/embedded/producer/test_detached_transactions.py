@@ -11,7 +11,7 @@ from aiokafka_lite import Admin, OffsetAndMetadata
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import IllegalStateError, ProducerFenced
+from aiokafka_lite.errors import BrokerError, IllegalStateError, ProducerFenced
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.producer.detached import DetachedTransaction, end_detached
 from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, transactional
@@ -21,9 +21,9 @@ def client_of(cluster: EmbeddedCluster) -> Client:
     return Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers), connector=cluster.connector)
 
 
-async def detached(cluster: EmbeddedCluster) -> DetachedTransaction:
+async def detached(cluster: EmbeddedCluster, **settings: float) -> DetachedTransaction:
     """A transaction with one record, whose producer is closed. It goes through a pickle, as to another process."""
-    async with transactional(cluster) as producer:
+    async with transactional(cluster, **settings) as producer:
         await producer.begin_transaction()
         producer.send_nowait("t", b"1", partition=0)
         transaction = await producer.detach_transaction()
@@ -56,6 +56,15 @@ async def test_a_later_producer_fences_the_detached_transaction(cluster: Embedde
         with pytest.raises(ProducerFenced):
             await end_detached(client, transaction, committed=True)
     assert await committed_values(cluster) == []
+
+
+@pytest.mark.usefixtures("generation")
+async def test_after_the_timeout_the_error_names_the_timeout_of_the_producer(cluster: EmbeddedCluster) -> None:
+    transaction = await detached(cluster, transaction_timeout=5.0)
+    await asyncio.sleep(60.0)
+    async with client_of(cluster) as client:
+        with pytest.raises(BrokerError, match=r"transaction_timeout=5 s"):
+            await end_detached(client, transaction, committed=True)
 
 
 async def test_stable_offsets_wait_for_the_transaction_that_commits_them(
