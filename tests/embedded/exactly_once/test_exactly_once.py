@@ -20,6 +20,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
+from tests.cancelling import at_every_turn
 from tests.embedded.exactly_once.workers import STRATEGIES, bill, bills, worker, write
 from tests.waiting import until
 
@@ -139,6 +140,25 @@ async def test_a_call_that_is_cancelled_at_any_turn_repeats_and_loses_nothing(
         session.stop()
         await working
     assert interrupted > 10
+
+
+@pytest.mark.parametrize("name", ["commit", "abort"])
+async def test_an_end_that_is_cancelled_at_any_turn_repeats_and_loses_nothing(
+    cluster: EmbeddedCluster, name: str
+) -> None:
+    values = await write(cluster, COUNT)
+    async with worker(cluster, "first", commit_interval=10.0, max_records=1) as (session, producer):
+
+        async def read() -> None:
+            for record in await anext(session):
+                await producer.send("bills", record.value, partition=0)
+            await asyncio.sleep(1.0)  # so that the coordinator has added the partition, and the call does not wait
+
+        await at_every_turn(getattr(session, name), read)
+        working = asyncio.create_task(bill(session, producer, work=0.0))
+        assert await bills(cluster, COUNT) == Counter(values)
+        session.stop()
+        await working
 
 
 class Chaos:

@@ -7,7 +7,6 @@ Nothing is lost by it, nothing stays behind, and the next call works. The last t
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -33,6 +32,7 @@ from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.group.offsets import Offsets
 from aiokafka_lite.protocol.messages import JoinGroupRequest
 from aiokafka_lite.types import OffsetAndMetadata, Record, TopicPartition
+from tests.cancelling import MOST_TURNS, at_every_turn, public_coroutines
 from tests.embedded.consumer.logs import fill, write
 from tests.embedded.group.members import ORDERS, member_of, read_all
 from tests.embedded.group.test_cancellation import (
@@ -43,7 +43,6 @@ from tests.embedded.group.test_cancellation import (
 )
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
 
-MOST_TURNS = 300
 FIRST = ORDERS[0]
 covered: set[str] = set()
 
@@ -52,30 +51,6 @@ def covers(*names: str) -> Callable[[Any], Any]:
     """The coroutines that a test cancels, by class and name."""
     covered.update(names)
     return lambda test: test
-
-
-async def nothing() -> None:
-    pass
-
-
-async def at_every_turn(
-    call: Callable[[], Awaitable[Any]], before: Callable[[], Awaitable[object]] = nothing
-) -> list[Any]:
-    """Cancel the call at each turn. Returns the results of the calls that finished."""
-    results: list[Any] = []
-    for turns in range(MOST_TURNS):
-        await before()
-        task = asyncio.ensure_future(call())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = task.done()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            results.append(await task)
-        if is_over:
-            assert turns > 1  # it was interrupted at some await
-            return results
-    raise AssertionError(f"it did not come to an end in {MOST_TURNS} turns")
 
 
 # ---- reading
@@ -438,10 +413,4 @@ ELSEWHERE = {"Offsets.run"}
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    public = {
-        f"{kind.__name__}.{name}"
-        for kind in CLASSES
-        for name, member in vars(kind).items()
-        if inspect.iscoroutinefunction(member) and (not name.startswith("_") or name.startswith("__a"))
-    }
-    assert public - ELSEWHERE <= covered
+    assert public_coroutines(*CLASSES) - ELSEWHERE <= covered

@@ -1,0 +1,203 @@
+"""Every public coroutine of transactions, cancelled at every turn of the event loop that it takes, in both generations.
+
+Each turn has a transaction of its own, with its number in two records. Whatever was cancelled, the transaction is read
+whole or not at all, the producer stays usable, and no task stays behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pyarrow
+import pytest
+
+from aiokafka_lite import OffsetAndMetadata
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import KafkaTimeout
+from aiokafka_lite.producer import Producer
+from aiokafka_lite.producer.detached import DetachedTransaction, end_detached
+from aiokafka_lite.producer.transaction import Transaction, TransactionCalls
+from tests.cancelling import at_every_turn, public_coroutines
+from tests.embedded.producer.test_detached_transactions import client_of
+from tests.embedded.producer.transactions import GROUP, HERE, committed_values, metrics_of, transactional
+
+FILLER = b" " * 800
+OTHER = b"-1" + FILLER
+
+LONG_ENOUGH = 1.0
+"""Seconds of virtual time in which a transaction ends, so that no call has to wait for the previous one."""
+
+
+class Numbered:
+    """A producer whose transactions have numbers. ``transaction`` is the open one."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+        self.number = 0
+        self.transaction = producer.transaction()
+
+    def send(self) -> None:
+        """Accept two records, which leave no room for a third one. Both are in one partition: in generation 2 the
+        coordinator adds one partition at a time, and another one waits for some milliseconds."""
+        for _ in range(2):
+            self.producer.send_nowait("t", b"%d" % self.number + FILLER, partition=0)
+
+    async def end(self) -> None:
+        """End the transaction that a call has left open, and wait until the coordinator has ended it."""
+        match metrics_of(self.producer).state:
+            case "IN_TRANSACTION":
+                await self.producer.commit_transaction()
+            case "ABORTABLE_ERROR":
+                await self.producer.abort_transaction()
+        await asyncio.sleep(LONG_ENOUGH)
+        self.number += 1
+
+    async def abort_soon(self) -> None:
+        """End the transaction that a call has left open, and leave another one that is being aborted."""
+        await self.flush()
+        with suppress(KafkaTimeout):
+            await self.producer.abort_transaction(timeout=0.0)
+        self.number += 1
+
+    async def begin(self) -> None:
+        """Begin the next transaction."""
+        await self.end()
+        self.transaction = self.producer.transaction()
+        await self.transaction.__aenter__()
+
+    async def write(self) -> None:
+        """Begin the next transaction, and accept its records."""
+        await self.begin()
+        self.send()
+
+    async def flush(self) -> None:
+        """Begin the next transaction, and write its records."""
+        await self.write()
+        await self.producer.flush()
+
+
+Call = Callable[[Numbered], Awaitable[object]]
+
+
+async def whole_block(numbered: Numbered) -> None:
+    async with numbered.producer.transaction():
+        numbered.send()
+
+
+async def whole_block_that_raises(numbered: Numbered) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with numbered.producer.transaction() as transaction:
+            await transaction.put("t", b"%d" % numbered.number, partition=0)
+            raise ZeroDivisionError
+
+
+OFFSETS = {HERE: OffsetAndMetadata(1)}
+TABLE = pyarrow.table({"value": [OTHER], "partition": pyarrow.array([0], pyarrow.int32())})
+
+WHILE_ABORTING: dict[str, Call] = {
+    "TransactionCalls.begin_transaction": lambda numbered: numbered.producer.begin_transaction(),
+    "Transaction.__aenter__": lambda numbered: numbered.producer.transaction().__aenter__(),
+}
+"""Calls while the previous transaction is being aborted."""
+
+BETWEEN: dict[str, Call] = {
+    "Transaction.__aexit__": whole_block,
+    "Transaction.__aexit__ after an exception": whole_block_that_raises,
+}
+"""Calls while no transaction is open."""
+
+WITH_UNWRITTEN: dict[str, Call] = {
+    "Transaction.send": lambda numbered: numbered.transaction.send("t", OTHER, partition=0),
+    "Transaction.put": lambda numbered: numbered.transaction.put("t", OTHER, partition=0),
+    "Transaction.send_many": lambda numbered: numbered.transaction.send_many("t", [OTHER], partition=0),
+    "Transaction.send_arrow": lambda numbered: numbered.transaction.send_arrow("t", TABLE),
+    "Transaction.put_arrow": lambda numbered: numbered.transaction.put_arrow("t", TABLE),
+    "TransactionCalls.commit_transaction": lambda numbered: numbered.producer.commit_transaction(),
+}
+"""Calls in a transaction whose records are not written yet. They leave no room for another one."""
+
+WITH_WRITTEN: dict[str, Call] = {
+    "TransactionCalls.abort_transaction": lambda numbered: numbered.producer.abort_transaction(),
+    "Transaction.send_offsets": lambda numbered: numbered.transaction.send_offsets(OFFSETS, GROUP),
+    "TransactionCalls.send_offsets_to_transaction": lambda numbered: numbered.producer.send_offsets_to_transaction(
+        OFFSETS, GROUP
+    ),
+}
+"""Calls in a transaction whose records are written."""
+
+ALL = {**WHILE_ABORTING, **BETWEEN, **WITH_UNWRITTEN, **WITH_WRITTEN}
+
+
+def before(numbered: Numbered, name: str) -> Callable[[], Awaitable[None]]:
+    """What brings the producer into the state for a call."""
+    if name in WHILE_ABORTING:
+        return numbered.abort_soon
+    if name in BETWEEN:
+        return numbered.end
+    return numbered.write if name in WITH_UNWRITTEN else numbered.flush
+
+
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize("name", ALL)
+async def test_a_cancelled_call_leaves_a_whole_transaction_or_none(cluster: EmbeddedCluster, name: str) -> None:
+    async with transactional(cluster, buffer_memory=2_300) as producer:
+        numbered = Numbered(producer)
+        await whole_block(numbered)  # connects
+        await numbered.end()
+        tasks = len(asyncio.all_tasks())
+        await at_every_turn(lambda: ALL[name](numbered), before(numbered, name))
+        await numbered.end()
+        await whole_block(numbered)
+        await asyncio.sleep(LONG_ENOUGH)
+        assert len(asyncio.all_tasks()) <= tasks
+    found = [each for each in await committed_values(cluster) if each != int(OTHER)]
+    assert found == sorted(found)
+    assert set(Counter(found).values()) == {2}
+    assert found[-1] == numbered.number
+    if name == "TransactionCalls.abort_transaction":
+        assert len(set(found)) < numbered.number  # an abort that has begun goes on
+
+
+@pytest.mark.usefixtures("generation")
+async def test_a_detachment_that_is_cancelled_leaves_an_open_transaction(cluster: EmbeddedCluster) -> None:
+    producers: list[Producer] = []
+    found: list[DetachedTransaction] = []
+
+    async def open_one() -> None:
+        for each in producers:
+            await each.close()
+        producers[:] = [transactional(cluster)]
+        await producers[0].start()
+        await producers[0].begin_transaction()
+        producers[0].send_nowait("t", b"1", partition=0)
+
+    async def detach() -> None:
+        found.append(await producers[0].detach_transaction())
+
+    await at_every_turn(detach, open_one)
+    await producers[0].close()
+    async with client_of(cluster) as client:
+        await end_detached(client, found[-1], committed=True)
+    assert await committed_values(cluster) == [1]
+
+
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize("committed", [True, False])
+async def test_the_end_of_a_detached_transaction_can_be_cancelled_and_repeated(
+    cluster: EmbeddedCluster, committed: bool
+) -> None:
+    async with transactional(cluster) as producer:
+        await producer.begin_transaction()
+        producer.send_nowait("t", b"1", partition=0)
+        transaction = await producer.detach_transaction()
+    async with client_of(cluster) as client:
+        await at_every_turn(lambda: end_detached(client, transaction, committed=committed))
+    assert await committed_values(cluster) == [1] * committed
+
+
+def test_every_public_coroutine_is_covered_here() -> None:
+    covered = {*ALL, "TransactionCalls.detach_transaction"}
+    assert public_coroutines(TransactionCalls, Transaction) <= covered
