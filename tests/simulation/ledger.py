@@ -39,9 +39,12 @@ Seen = Mapping[TopicPartition, Sequence[bytes]]
 
 
 def ledger_anomalies(
-    transactions: Sequence[Transaction], whole: Seen, live: Seen, committed_offset: int | None
+    transactions: Sequence[Transaction], whole: Seen, others: Mapping[str, Seen], committed_offsets: Sequence[int]
 ) -> Iterator[str]:
-    """What a reader after the end (``whole``) and one that read meanwhile (``live``) saw, and the group's offset."""
+    """What readers saw, and the group's offsets. One has read after the end (``whole``); ``others`` are named.
+
+    ``committed_offsets`` are those that the group had, in order: at least the last one, if there is one.
+    """
     counts = Counter((partition, value) for partition, values in whole.items() for value in values)
     for transaction in transactions:
         found = [counts.pop((partition, value), 0) for value, partition in transaction.values.items()]
@@ -60,9 +63,11 @@ def ledger_anomalies(
     for partition, values in whole.items():
         if list(values) != sorted(values):
             yield f"{partition} is out of order: {values}"
-        if list(live.get(partition, ())) != list(values):
-            yield f"the reader of {partition} saw {live.get(partition)}, committed is {values}"
-    offsets = [each.offset for each in transactions if each.outcome is Outcome.COMMITTED and each.offset is not None]
-    expected = offsets[-1] if offsets else None
-    if committed_offset != expected:
-        yield f"the group's offset is {committed_offset}, the last committed transaction had {expected}"
+        for name, seen in others.items():
+            if list(seen.get(partition, ())) != list(values):
+                yield f"the {name} reader of {partition} saw {seen.get(partition)}, committed is {values}"
+    expected = [each.offset for each in transactions if each.outcome is Outcome.COMMITTED and each.offset is not None]
+    if list(committed_offsets[-1:]) != expected[-1:]:
+        yield f"the group's offset is {committed_offsets[-1:]}, the last committed transaction had {expected[-1:]}"
+    elif list(committed_offsets) != [each for each in expected if each in committed_offsets]:
+        yield f"the group's offsets were {committed_offsets}, those of committed transactions were {expected}"

@@ -24,28 +24,31 @@ A, U, C = Outcome.ABORTED, Outcome.UNKNOWN, Outcome.COMMITTED
 
 
 @pytest.mark.parametrize(
-    "outcomes, here, there, offset, found",
+    "outcomes, here, there, offsets, found",
     [
-        ([C, A, C], [b"a0", b"a2"], [b"b0", b"b2"], 3, ""),
-        ([C, U, C], [b"a0", b"a2"], [b"b0", b"b2"], 3, ""),
-        ([C, U], [b"a0", b"a1"], [b"b0", b"b1"], 2, ""),
-        ([C, U], [b"a0"], [b"b0"], 1, ""),
-        ([A], [], [], None, ""),
-        ([C, U], [b"a0", b"a1"], [b"b0"], 1, "read in part"),
-        ([C, C], [b"a0"], [b"b0", b"b1"], 2, "lost records"),
-        ([C, A], [b"a0", b"a1"], [b"b0"], 1, "was read"),
-        ([C], [b"a0", b"a0"], [b"b0"], 1, "written twice"),
-        ([C], [b"a0", b"x"], [b"b0"], 1, "never sent"),
-        ([C, C], [b"a1", b"a0"], [b"b0", b"b1"], 2, "out of order"),
-        ([C, A], [b"a0"], [b"b0"], 2, "the group's offset"),
-        ([C, C], [b"a0", b"a1"], [b"b0", b"b1"], 1, "the group's offset"),
+        ([C, A, C], [b"a0", b"a2"], [b"b0", b"b2"], [3], ""),
+        ([C, U, C], [b"a0", b"a2"], [b"b0", b"b2"], [3], ""),
+        ([C, U], [b"a0", b"a1"], [b"b0", b"b1"], [2], ""),
+        ([C, U], [b"a0"], [b"b0"], [1], ""),
+        ([A], [], [], [], ""),
+        ([C, U], [b"a0", b"a1"], [b"b0"], [1], "read in part"),
+        ([C, C], [b"a0"], [b"b0", b"b1"], [2], "lost records"),
+        ([C, A], [b"a0", b"a1"], [b"b0"], [1], "was read"),
+        ([C], [b"a0", b"a0"], [b"b0"], [1], "written twice"),
+        ([C], [b"a0", b"x"], [b"b0"], [1], "never sent"),
+        ([C, C], [b"a1", b"a0"], [b"b0", b"b1"], [2], "out of order"),
+        ([C, A], [b"a0"], [b"b0"], [2], "the group's offset"),
+        ([C, C], [b"a0", b"a1"], [b"b0", b"b1"], [1], "the group's offset"),
+        ([C, A, C], [b"a0", b"a2"], [b"b0", b"b2"], [1, 3], ""),
+        ([C, A, C], [b"a0", b"a2"], [b"b0", b"b2"], [1, 2, 3], "the group's offsets"),
+        ([C, C, C], [b"a0", b"a1", b"a2"], [b"b0", b"b1", b"b2"], [2, 1, 3], "the group's offsets"),
     ],
 )
 def test_each_broken_promise_of_transactions_is_found(
-    outcomes: Sequence[Outcome], here: list[bytes], there: list[bytes], offset: int | None, found: str
+    outcomes: Sequence[Outcome], here: list[bytes], there: list[bytes], offsets: list[int], found: str
 ) -> None:
     seen = {HERE: here, THERE: there}
-    anomalies = list(ledger_anomalies(transactions(*outcomes), seen, seen, offset))
+    anomalies = list(ledger_anomalies(transactions(*outcomes), seen, {"live": seen}, offsets))
     assert len(anomalies) == bool(found)
     assert all(found in each for each in anomalies)
 
@@ -53,6 +56,7 @@ def test_each_broken_promise_of_transactions_is_found(
 @pytest.mark.parametrize("live", [[], [b"a0", b"a1"]])
 def test_a_reader_that_saw_something_else_meanwhile_is_found(live: list[bytes]) -> None:
     whole = {HERE: [b"a0"], THERE: [b"b0"]}
-    anomalies = list(ledger_anomalies(transactions(C, A), whole, {HERE: live, THERE: [b"b0"]}, 1))
+    others = {"live": {HERE: live, THERE: [b"b0"]}}
+    anomalies = list(ledger_anomalies(transactions(C, A), whole, others, [1]))
     assert len(anomalies) == 1
-    assert "the reader of" in anomalies[0]
+    assert "the live reader of" in anomalies[0]

@@ -56,11 +56,16 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """A transactional producer: its settings, its pauses, and the generation of the cluster's transactions."""
+    """A transactional producer: its settings, its pauses, and the generation of the cluster's transactions.
+
+    ``is_verified`` is whether leaders ask the coordinator before they append, as releases before Kafka 3.6 did not.
+    """
 
     settings: Mapping[str, Any]
     pauses: tuple[float, ...]
     generation: int
+    is_verified: bool
+    offsets_timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,8 @@ def _transactions(random: Random) -> TransactionPlan:
         },
         pauses=random.choice(((0.0,), (0.0, 0.3, 2.0))),
         generation=random.choice((1, 2)),
+        is_verified=random.choice((True, False)),
+        offsets_timeout=random.choice((None, 0.1)),
     )
 
 

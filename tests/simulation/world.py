@@ -155,13 +155,18 @@ class World:
         complaints: list[str] = []
         loop.set_exception_handler(lambda _, context: complaints.append(_ADDRESS.sub("", str(context))))
         config = ClusterConfig(broker_session_timeout=3.0, history_limit=1_000_000, wall_clock=self.wall_clock)
-        async with EmbeddedCluster(brokers=3, tcp=False, seed=self._seed, config=config) as self.cluster:
+        transactions = self._plan.transactions
+        configs = {}
+        if transactions is not None and not transactions.is_verified:
+            configs["transaction.partition.verification.enable"] = "false"
+        cluster = EmbeddedCluster(brokers=3, tcp=False, seed=self._seed, config=config, configs=configs)
+        async with cluster as self.cluster:
             assert self.cluster.connector is not None
             self.network = Network(self.cluster.connector)
             await self.cluster.create_topic(FIXED, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
             await self.cluster.create_topic(GROWING, 1, 3, configs={"min.insync.replicas": "2"})
-            if self._plan.transactions is not None:
-                self.cluster.set_feature("transaction.version", self._plan.transactions.generation)
+            if transactions is not None:
+                self.cluster.set_feature("transaction.version", transactions.generation)
                 await self.cluster.create_topic(LEDGER, LEDGER_PARTITIONS, 3, configs={"min.insync.replicas": "2"})
             await self._live()
             if self.network.open_links:
