@@ -142,8 +142,9 @@ MINUTES ?= 10
 soak: .venv/.development
 	@nice .venv/bin/python -m tests.simulation --fresh $(SEEDS) --workers 0
 
+# For example SOAK='--transactions --kafka 2.8.2'.
 soak-real: .venv/.development
-	@.venv/bin/python -m tests.real.soak --minutes $(MINUTES)
+	@.venv/bin/python -m tests.real.soak --minutes $(MINUTES) $(SOAK)
 
 old-bugs: .venv/.development
 	@nice .venv/bin/python -m tests.simulation.old_bugs

@@ -1,20 +1,20 @@
 """A worker that transforms records exactly once, as a process that can be killed.
 
 Its arguments are servers, input topic, output topic, group, transactional id, strategy (``eager`` or ``cooperative``),
-and instance. It sends each record on with its own value, and prints ``batch`` after each batch. It ends when its
-standard input ends.
+and instance. It sends each record on with its own value, and reports each batch. It ends when its standard input ends,
+and when its producer is fenced.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiokafka_lite import Consumer, ExactlyOnce, Producer
-from tests.end_to_end.member_process import SESSION_TIMEOUT, STRATEGIES, end_of_input
+from aiokafka_lite.errors import ProducerFenced
+from tests.end_to_end.member_process import SESSION_TIMEOUT, STRATEGIES, end_of_input, say
 
 TRANSACTION_TIMEOUT = 10.0
 """Seconds. A killed worker keeps the partitions of its output open for that long, if no worker has its id again."""
@@ -45,7 +45,7 @@ async def transform(session: ExactlyOnce, producer: Producer, target: str) -> No
         for record in records:
             producer.send_nowait(target, record.value, key=record.key)
             await asyncio.sleep(0.001)
-        os.write(sys.stdout.fileno(), b"batch\n")
+        say("batch")
 
 
 async def main(*arguments: str) -> None:
@@ -54,7 +54,10 @@ async def main(*arguments: str) -> None:
         ending = asyncio.create_task(end_of_input())
         await asyncio.wait([working, ending], return_when=asyncio.FIRST_COMPLETED)
         session.stop()
-        await working
+        try:
+            await working
+        except ProducerFenced as error:
+            say("fenced", error=str(error))
     ending.cancel()
 
 

@@ -242,10 +242,10 @@ class JvmKafka:
     def start(self) -> JvmKafka:
         self._directory = Path(tempfile.mkdtemp(prefix=f"kafka-{self.version}-"))
         try:
-            if release(self.version) >= (3, 7):
-                self._start_kraft(self._directory)
-            else:
+            if needs_zookeeper(self.version):
                 self._start_with_zookeeper(self._directory)
+            else:
+                self._start_kraft(self._directory)
         except BaseException:
             self.stop()
             raise
@@ -264,7 +264,7 @@ class JvmKafka:
 
     def _start_kraft(self, directory: Path) -> None:
         controller = free_port()
-        properties = self._write(
+        properties = write_properties(
             directory / "server.properties",
             {
                 "node.id": "1",
@@ -281,33 +281,17 @@ class JvmKafka:
         for mechanism, name, password in self._credentials():
             arguments += ["--add-scram", f"{mechanism}=[name={name},password={password}]"]
         run_to_end(self._command("kafka.tools.StorageTool", *arguments, heap=256))
-        self._launch("Kafka Server started", directory, "kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
+        self._launch(directory, properties)
 
     def _start_with_zookeeper(self, directory: Path) -> None:
-        keeper = free_port()
-        keeper_properties = self._write(
-            directory / "zookeeper.properties",
-            {
-                "dataDir": str(directory / "zookeeper"),
-                "clientPort": str(keeper),
-                "clientPortAddress": "127.0.0.1",
-                "admin.enableServer": "false",
-                "maxClientCnxns": "0",
-            },
-        )
-        self._launch(
-            "binding to port",
-            directory,
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            str(keeper_properties),
-            heap=128,
-        )
-        properties = self._write(
+        process, keeper = start_zookeeper(self._jars, directory)
+        self._processes.append(process)
+        properties = write_properties(
             directory / "server.properties",
             {
                 "broker.id": "1",
                 **self._bound(),
-                "zookeeper.connect": f"127.0.0.1:{keeper}",
+                "zookeeper.connect": keeper,
                 "zookeeper.connection.timeout.ms": "30000",
                 **self._common(directory),
             },
@@ -315,9 +299,9 @@ class JvmKafka:
         for name, password in self._users.items():
             added = ",".join(f"{mechanism}=[password={password}]" for mechanism in SCRAM_MECHANISMS)
             entity = ["--entity-type", "users", "--entity-name", name]
-            configs = ["--zookeeper", f"127.0.0.1:{keeper}", "--alter", *entity, "--add-config", added]
+            configs = ["--zookeeper", keeper, "--alter", *entity, "--add-config", added]
             run_to_end(self._command(_tool_class(self._jars, "configs"), *configs, heap=256))
-        self._launch(" started", directory, "kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
+        self._launch(directory, properties)
 
     def _bound(self, *controllers: str) -> dict[str, str]:
         """The ports, their security protocols, and the addresses that clients get."""
@@ -352,22 +336,52 @@ class JvmKafka:
             **self._settings,
         }
 
-    def _write(self, path: Path, properties: dict[str, str]) -> Path:
-        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        return path
-
     def _command(self, main_class: str, *arguments: str, heap: int) -> list[str]:
         return java_command(self._jars, main_class, *arguments, heap=heap)
 
-    def _launch(self, ready: str, directory: Path, main_class: str, *arguments: str, heap: int) -> None:
-        if main_class == "kafka.Kafka" and release(self.version) < (3, 7):
-            ready = "[KafkaServer id=1] started"
-        process = JavaProcess(self._command(main_class, *arguments, heap=heap), ready, directory)
+    def _launch(self, directory: Path, properties: Path) -> None:
+        command = self._command("kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
+        process = JavaProcess(command, ready_line(self.version, 1), directory)
         self._processes.append(process)
         try:
             process.wait_until_ready()
         except RuntimeError as error:
-            raise RuntimeError(f"Kafka {self.version}: {main_class}: {error}") from None
+            raise RuntimeError(f"Kafka {self.version}: {error}") from None
+
+
+def needs_zookeeper(version: str) -> bool:
+    """Whether brokers of this release run beside a ZooKeeper here."""
+    return release(version) < (3, 7)
+
+
+def ready_line(version: str, node_id: int) -> str:
+    """What a broker logs when it serves."""
+    return f"[KafkaServer id={node_id}] started" if needs_zookeeper(version) else "Kafka Server started"
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return path
+
+
+def start_zookeeper(home: Path, directory: Path) -> tuple[JavaProcess, str]:
+    """Start a ZooKeeper from a release's jars, with its data in ``directory``. Returns its process and its address."""
+    port = free_port()
+    properties = write_properties(
+        directory / "zookeeper.properties",
+        {
+            "dataDir": str(directory / "zookeeper"),
+            "clientPort": str(port),
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "maxClientCnxns": "0",
+            "tickTime": "1000",  # the shortest session that it grants is twice as long
+        },
+    )
+    command = java_command(home, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(properties), heap=128)
+    process = JavaProcess(command, "binding to port", directory)
+    process.wait_until_ready()
+    return process, f"127.0.0.1:{port}"
 
 
 def run_tool(version: str, name: str, bootstrap_servers: str, *arguments: str, stdin: str = "") -> str:

@@ -1,7 +1,7 @@
 """Three Apache Kafka brokers as plain Java processes on loopback, and the faults that can hit each of them.
 
-Each node is broker and controller (KRaft), so that the active controller can fail, too. Faults are signals to the
-process; the cluster has to notice them by itself.
+Each node is broker and controller (KRaft), so that the active controller can fail, too. Releases before 3.7 run beside
+a ZooKeeper, which has no faults. Faults are signals to the process; the cluster has to notice them by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
 
-from tests.real.jvm import CLUSTER_ID, JavaProcess, jars, java_command, run_to_end
+from tests.real.jvm import (
+    CLUSTER_ID,
+    JavaProcess,
+    jars,
+    java_command,
+    needs_zookeeper,
+    ready_line,
+    run_to_end,
+    start_zookeeper,
+    write_properties,
+)
 
 HEAP_MEGABYTES = 320
 FORMAT_HEAP_MEGABYTES = 128
@@ -24,6 +34,7 @@ _SETTINGS = {
     # Small timeouts, so that a dead broker's partitions have a new leader within seconds.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
+    "zookeeper.session.timeout.ms": "3000",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1500",
     "controller.quorum.election.backoff.max.ms": "500",
@@ -38,6 +49,7 @@ _SETTINGS = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
     "group.initial.rebalance.delay.ms": "0",
@@ -63,6 +75,7 @@ class JvmNode:
     """One node: its directory, its ports, and its process while it has one."""
 
     def __init__(self, version: str, node_id: int, directory: Path) -> None:
+        self.version = version
         self.node_id = node_id
         self.port = quiet_port()
         self.controller_port = quiet_port()
@@ -82,31 +95,36 @@ class JvmNode:
     def properties(self) -> Path:
         return self.directory / "server.properties"
 
-    def format(self, voters: str) -> None:
-        """Write the settings and format the log directory."""
+    def format(self, quorum: str) -> None:
+        """Write the settings and format the log directory. ``quorum`` has the voters, or the address of ZooKeeper."""
         self.directory.mkdir()
+        listeners = {"PLAINTEXT": self.address, "CLIENT": f"127.0.0.1:{self.client_port}"}
+        if needs_zookeeper(self.version):
+            role = {"broker.id": str(self.node_id), "zookeeper.connect": quorum}
+        else:
+            listeners["CONTROLLER"] = f"127.0.0.1:{self.controller_port}"
+            role = {
+                "node.id": str(self.node_id),
+                "process.roles": "broker,controller",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": quorum,
+            }
         own = {
-            "node.id": str(self.node_id),
-            "process.roles": "broker,controller",
-            "listeners": (
-                f"PLAINTEXT://{self.address},CLIENT://127.0.0.1:{self.client_port},"
-                f"CONTROLLER://127.0.0.1:{self.controller_port}"
-            ),
+            "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
             "advertised.listeners": f"PLAINTEXT://{self.address},CLIENT://127.0.0.1:{self.advertised_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
             "inter.broker.listener.name": "PLAINTEXT",
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": voters,
             "log.dirs": str(self.directory / "log"),
         }
-        self.properties.write_text("".join(f"{name}={value}\n" for name, value in {**_SETTINGS, **own}.items()))
-        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties)]
-        run_to_end(java_command(self._jars, "kafka.tools.StorageTool", *arguments, heap=FORMAT_HEAP_MEGABYTES))
+        write_properties(self.properties, {**_SETTINGS, **role, **own})
+        if not needs_zookeeper(self.version):
+            arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties)]
+            run_to_end(java_command(self._jars, "kafka.tools.StorageTool", *arguments, heap=FORMAT_HEAP_MEGABYTES))
 
     def launch(self) -> None:
         """Start the process. Call this on the main thread: the process dies with the thread that started it."""
         command = java_command(self._jars, "kafka.Kafka", str(self.properties), heap=HEAP_MEGABYTES)
-        self._process = JavaProcess(command, "Kafka Server started", self.directory)
+        self._process = JavaProcess(command, ready_line(self.version, self.node_id), self.directory)
         self.state = NodeState.RUNNING
 
     def wait_until_ready(self) -> None:
@@ -149,6 +167,7 @@ class JvmCluster:
     def __init__(self, version: str, nodes: int = 3) -> None:
         self.version = version
         self._directory = Path(tempfile.mkdtemp(prefix=f"kafka-cluster-{version}-"))
+        self._zookeeper: JavaProcess | None = None
         self.nodes = {
             node_id: JvmNode(version, node_id, self._directory / f"node-{node_id}") for node_id in range(1, nodes + 1)
         }
@@ -159,10 +178,12 @@ class JvmCluster:
 
     def start(self) -> JvmCluster:
         """Format and start all nodes; returns once all serve."""
-        voters = ",".join(f"{node.node_id}@127.0.0.1:{node.controller_port}" for node in self.nodes.values())
+        quorum = ",".join(f"{node.node_id}@127.0.0.1:{node.controller_port}" for node in self.nodes.values())
         try:
+            if needs_zookeeper(self.version):
+                self._zookeeper, quorum = start_zookeeper(jars(self.version), self._directory)
             with ThreadPoolExecutor() as threads:
-                list(threads.map(lambda node: node.format(voters), self.nodes.values()))
+                list(threads.map(lambda node: node.format(quorum), self.nodes.values()))
             for node in self.nodes.values():  # no node serves before two of them are connected
                 node.launch()
             for node in self.nodes.values():
@@ -176,6 +197,8 @@ class JvmCluster:
         """End all processes, and remove the data."""
         for node in self.nodes.values():
             node.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.stop(kill=True)
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

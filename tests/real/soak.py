@@ -1,10 +1,13 @@
 """Random faults on three real brokers: ``make soak-real``, or ``python -m tests.real.soak --minutes 10``.
 
-Two writers and the members of two groups are processes of their own. Brokers are killed and suspended, clients are
-killed and suspended, and a proxy in front of each broker cuts, delays and refuses connections. At the end everything is
-healed, the groups process the rest, and the history is checked: acknowledged records are in the log, once and in order
-for the idempotent writer; each group has processed everything; no commit is beyond what was processed; no partition had
-two owners for longer than a session.
+Two writers, the members of two groups, and writers and workers with transactions (``soak_transactions``) are processes
+of their own. Brokers are killed and suspended, leaders are elected, clients are killed, suspended and replaced, and a
+proxy in front of each broker cuts, delays and refuses connections. At the end everything is healed, the groups process
+the rest, and the history is checked: acknowledged records are in the log, once and in order for the idempotent writer;
+each group has processed everything; no commit is beyond what was processed; no partition had two owners for longer than
+a session; transactions are read whole or not at all, and each record is copied once.
+
+``--transactions`` runs those with transactions alone, ``--kafka 2.8.2`` another release.
 """
 
 from __future__ import annotations
@@ -17,25 +20,33 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiokafka_lite import Admin, Consumer, TopicPartition
+from aiokafka_lite import Admin, KafkaError, TopicPartition
 from aiokafka_lite.admin import NewTopic
-from tests.end_to_end.history import Found, History, Promises, Send, violations
+from tests.end_to_end.history import History, Promises, Send, violations
 from tests.end_to_end.member_process import SESSION_TIMEOUT
 from tests.real.jvm_cluster import JvmCluster, JvmNode, NodeState, quiet_port
 from tests.real.proxy import Proxy
 from tests.real.releases import NEWEST
+from tests.real.soak_reading import Logs, partitions_of, read_all
+from tests.real.soak_transactions import PARTITIONS as TRANSACTION_PARTITIONS
+from tests.real.soak_transactions import TOPICS as TRANSACTION_TOPICS
+from tests.real.soak_transactions import WRITERS as TRANSACTIONAL_WRITERS
+from tests.real.soak_transactions import Transactions
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "soak"
 PARTITIONS = 6
+WRITERS = ("idempotent", "plain")
 GROUPS = {"soak-eager": "eager", "soak-cooperative": "cooperative"}
 MEMBERS = 2
+KINDS = {**dict.fromkeys(WRITERS, 1), **dict.fromkeys(GROUPS, MEMBERS)}
+"""The number of processes of each kind that has no transactions."""
 HEAL_TIMEOUT = 180.0
 SHARED = SESSION_TIMEOUT + 4.0
 """Seconds for which two members may own a partition: the old one has not noticed yet that its session has ended."""
@@ -44,8 +55,9 @@ SHARED = SESSION_TIMEOUT + 4.0
 class Child:
     """A client process. It reports by lines of JSON on its standard output."""
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], soak: Soak) -> None:
-        self.name = name
+    def __init__(self, kind: str, number: int, module: str, arguments: Sequence[str], soak: Soak) -> None:
+        self.kind = kind
+        self.name = f"{kind} {number}"
         self.is_frozen = False
         self.was_disturbed = False
         """Killed or suspended at some time, so that it could not notice what happened."""
@@ -69,6 +81,10 @@ class Child:
         code = await self.process.wait()
         if code not in (0, -signal.SIGKILL):
             self._soak.problems.append(f"{self.name} ended with {code}: {errors[-600:]}")
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.returncode is None
 
     def kill(self) -> None:
         self.was_disturbed = True
@@ -120,17 +136,20 @@ class GroupState:
 class Soak:
     """The brokers, the clients, and what they reported."""
 
-    def __init__(self, cluster: JvmCluster, seed: int) -> None:
+    def __init__(self, cluster: JvmCluster, seed: int, *, only_transactions: bool) -> None:
         self.problems: list[str] = []
         self._cluster = cluster
         self._random = random.Random(seed)
         self._sends: dict[str, Send] = {}
-        self._histories: dict[str, History] = {"idempotent": History(), "plain": History()}
+        self._histories = {kind: History() for kind in WRITERS}
         self._groups = {name: GroupState() for name in GROUPS}
         self._children: list[Child] = []
         self._started = 0
-        self._faults = 0
+        self.faults: list[str] = []
+        """What was done, with the time in seconds."""
         self.proxies = {node.node_id: Proxy(node.advertised_port, node.client_port) for node in cluster.nodes.values()}
+        self._transactions = Transactions(self.servers)
+        self._kinds = {**({} if only_transactions else KINDS), **self._transactions.kinds}
 
     @property
     def servers(self) -> str:
@@ -139,7 +158,10 @@ class Soak:
     # Reports.
 
     def hear(self, child: Child, event: dict[str, Any]) -> None:
-        kind = child.name.split(" ")[0]
+        kind = child.kind
+        if kind in self._transactions.kinds:
+            self._transactions.hear(kind, child.name, event)
+            return
         match event["event"]:
             case "sent":
                 place = TopicPartition(TOPIC, event["partition"])
@@ -171,36 +193,54 @@ class Soak:
                 await proxy.start()
                 stack.push_async_callback(proxy.close)
             stack.callback(self._kill_all)
-            async with Admin(self.servers) as admin:
-                configs = {"min.insync.replicas": "2"}
-                await admin.topics.create([NewTopic(TOPIC, PARTITIONS, replication_factor=3, configs=configs)])
-            for kind in self._histories:
-                await self._start(kind)
-            for group in GROUPS:
-                for _ in range(MEMBERS):
-                    await self._start(group)
-            end = time.monotonic() + minutes * 60
-            while time.monotonic() < end:
+            configs = {"min.insync.replicas": "2"}
+            topics = {TOPIC: PARTITIONS, **dict.fromkeys(TRANSACTION_TOPICS, TRANSACTION_PARTITIONS)}
+            self._admin = await stack.enter_async_context(Admin(self.servers))
+            await self._admin.topics.create(
+                [NewTopic(name, count, replication_factor=3, configs=configs) for name, count in topics.items()]
+            )
+            await self._start_missing()
+            reading = asyncio.create_task(self._transactions.read_live())
+            self._began = time.monotonic()
+            while time.monotonic() < self._began + minutes * 60:
                 await asyncio.sleep(self._random.uniform(2.0, 8.0))
+                await self._start_missing()
                 await self._disturb()
             await self._heal()
-            for child in [each for each in self._children if each.name.split(" ")[0] in self._histories]:
-                await child.finish()
-            logs = await self._read_logs()
+            await self._finish({*WRITERS, *TRANSACTIONAL_WRITERS})
+            logs = await read_all(self.servers, partitions_of(TOPIC, PARTITIONS))
             await self._wait_for_groups(logs)
-            for child in [each for each in self._children if each.name.split(" ")[0] in GROUPS]:
-                await child.finish()
+            await self._transactions.wait_for_copies()
+            await self._finish(set(self._kinds))
             await self._check(logs)
+            self.problems += await self._transactions.problems()
+            reading.cancel()
+            (end,) = await asyncio.gather(reading, return_exceptions=True)
+            if not isinstance(end, asyncio.CancelledError):
+                self.problems.append(f"the live reader ended: {end!r}")
+
+    async def _finish(self, kinds: set[str]) -> None:
+        for child in self._children:
+            if child.kind in kinds:
+                await child.finish()
+
+    async def _start_missing(self) -> None:
+        """Start a process for each one that was killed, or has ended because it was fenced."""
+        for kind, count in self._kinds.items():
+            running = [child for child in self._children if child.kind == kind and child.is_running]
+            for _ in range(count - len(running)):
+                await self._start(kind)
 
     async def _start(self, kind: str) -> None:
         self._started += 1
-        name = f"{kind} {self._started}"
-        if kind in GROUPS:
-            arguments = [self.servers, TOPIC, kind, GROUPS[kind], ""]
-            child = Child(name, "tests.end_to_end.member_process", arguments, self)
+        if kind in self._transactions.kinds:
+            module, arguments = self._transactions.command(kind, self._started)
+        elif kind in GROUPS:
+            module, arguments = "tests.end_to_end.member_process", [self.servers, TOPIC, kind, GROUPS[kind], ""]
         else:
             arguments = [self.servers, TOPIC, str(PARTITIONS), f"{kind}{self._started}", kind]
-            child = Child(name, "tests.real.soak_writer", arguments, self)
+            module = "tests.real.soak_writer"
+        child = Child(kind, self._started, module, arguments, self)
         self._children.append(child)
         await child.start()
 
@@ -212,12 +252,13 @@ class Soak:
     # Faults.
 
     async def _disturb(self) -> None:
-        self._faults += 1
-        kinds = ("kill", "stop", "freeze", "cut", "cut", "delay", "refuse", "kill_client", "freeze_client")
-        fault = self._random.choice(kinds)
+        kinds = ("kill", "stop", "freeze", "elect", "cut", "cut", "delay", "refuse")
+        client_kinds = ("kill_client", "freeze_client", "replace_client")
+        fault = self._random.choice((*kinds, *client_kinds))
         node = self._random.choice(list(self._cluster.nodes.values()))
         proxy = self.proxies[node.node_id]
         seconds = self._random.choice((0.5, 2.0, 5.0, 12.0))
+        self.faults.append(f"{time.monotonic() - self._began:.1f} s: {fault}, node {node.node_id}, {seconds:g} s")
         match fault:
             case "kill" | "stop":
                 await asyncio.to_thread(node.kill if fault == "kill" else node.stop)
@@ -238,18 +279,29 @@ class Soak:
                 proxy.cut()
                 await asyncio.sleep(seconds)
                 proxy.refuses = False
+            case "elect":  # leaders and coordinators move, and no broker ends
+                with suppress(KafkaError):
+                    await self._admin.leaders.elect(timeout=10.0)
             case "kill_client":
-                child = self._random.choice([each for each in self._children if each.process.returncode is None])
+                child = self._any_client(self._kinds)
                 child.thaw()
                 child.kill()
                 await child.process.wait()
                 self._note_end(child)
-                await self._start(child.name.split(" ")[0])
             case "freeze_client":
-                child = self._random.choice([each for each in self._children if each.process.returncode is None])
+                child = self._any_client(self._kinds)
                 child.freeze()
                 await asyncio.sleep(seconds)
                 child.thaw()
+            case "replace_client":  # the new one fences it
+                child = self._any_client(TRANSACTIONAL_WRITERS)
+                child.freeze()
+                await self._start(child.kind)
+                await asyncio.sleep(seconds)
+                child.thaw()
+
+    def _any_client(self, kinds: Collection[str]) -> Child:
+        return self._random.choice([child for child in self._children if child.kind in kinds and child.is_running])
 
     async def _start_broker(self, node: JvmNode) -> None:
         node.launch()  # in this thread: the process ends with the thread that started it
@@ -269,38 +321,25 @@ class Soak:
             node.thaw()
             if node.state is NodeState.STOPPED:
                 await self._start_broker(node)
+        await self._start_missing()
 
     # Checks.
 
-    async def _read_logs(self) -> dict[TopicPartition, list[Found]]:
-        """All records, read without a group."""
-        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        logs: dict[TopicPartition, list[Found]] = {partition: [] for partition in partitions}
-        async with Consumer(self.servers) as consumer:
-            consumer.assign(partitions)
-            ends = await consumer.end_offsets(partitions, timeout=HEAL_TIMEOUT)
-            async with asyncio.timeout(HEAL_TIMEOUT):
-                while any([await consumer.position(each) < ends[each] for each in partitions]):
-                    for record in await consumer.poll(5000, timeout=1.0):
-                        place = TopicPartition(record.topic, record.partition)
-                        logs[place].append(Found(place, record.offset, bytes(record.value or b"")))
-        return logs
-
-    def _missing(self, logs: dict[TopicPartition, list[Found]]) -> dict[str, int]:
+    def _missing(self, logs: Logs) -> dict[str, int]:
         counts = {
             name: sum(found.offset not in group.done[each.partition] for each, log in logs.items() for found in log)
             for name, group in self._groups.items()
         }
         return {name: count for name, count in counts.items() if count}
 
-    async def _wait_for_groups(self, logs: dict[TopicPartition, list[Found]]) -> None:
+    async def _wait_for_groups(self, logs: Logs) -> None:
         end = time.monotonic() + HEAL_TIMEOUT
         while (missing := self._missing(logs)) and time.monotonic() < end:
             await asyncio.sleep(0.5)
         for name, count in missing.items():
             self.problems.append(f"group {name} never processed {count} records")
 
-    async def _check(self, logs: dict[TopicPartition, list[Found]]) -> None:
+    async def _check(self, logs: Logs) -> None:
         found = [record for log in logs.values() for record in log]
         for kind, promises in (("idempotent", Promises()), ("plain", Promises(once=False))):
             history = self._histories[kind]
@@ -310,14 +349,13 @@ class Soak:
             own = [record for record in found if record.value.startswith(kind.encode())]
             for violation, evidence in violations(history, own, promises):
                 self.problems.append(f"{kind}: {violation.value}: {evidence}")
-        async with Admin(self.servers) as admin:
-            for name, group in self._groups.items():
-                committed = (await admin.groups.offsets([name]))[name]
-                for place, offset in committed.items():
-                    early = len(set(range(offset.offset)) - group.done[place.partition])
-                    if early:
-                        text = f"committed {place} up to {offset.offset}, with {early} records that are not processed"
-                        self.problems.append(f"group {name} {text}")
+        for name, group in self._groups.items():
+            committed = (await self._admin.groups.offsets([name]))[name]
+            for place, offset in committed.items():
+                early = len(set(range(offset.offset)) - group.done[place.partition])
+                if early:
+                    text = f"committed {place} up to {offset.offset}, with {early} records that are not processed"
+                    self.problems.append(f"group {name} {text}")
         for name, group in self._groups.items():
             for partition, stays in group.stays.items():
                 self._check_owners(name, partition, stays)
@@ -332,24 +370,31 @@ class Soak:
 
     def summary(self) -> str:
         sends = sum(len(history.sends) for history in self._histories.values())
-        return f"{self._faults} faults, {sends} sends, {self._started} client processes, {len(self.problems)} problems"
+        return (
+            f"{len(self.faults)} faults, {sends} sends, {self._transactions.count} transactions, {self._started} client"
+            f" processes, {len(self.problems)} problems"
+        )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.real.soak", description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="decides the order of the faults")
+    parser.add_argument("--kafka", default=NEWEST, help="the release of the brokers")
+    parser.add_argument("--transactions", action="store_true", help="only writers and workers with transactions")
     options = parser.parse_args()
-    print(f"three brokers {NEWEST}, {options.minutes:g} minutes, seed {options.seed}", flush=True)
-    cluster = JvmCluster(NEWEST)
+    print(f"three brokers {options.kafka}, {options.minutes:g} minutes, seed {options.seed}", flush=True)
+    cluster = JvmCluster(options.kafka)
     for node in cluster.nodes.values():
         node.advertised_port = quiet_port()
     cluster.start()
     try:
-        soak = Soak(cluster, options.seed)
+        soak = Soak(cluster, options.seed, only_transactions=options.transactions)
         asyncio.run(soak.run(options.minutes))
     finally:
         cluster.close()
+    if soak.problems:
+        print("\n".join(soak.faults))
     for problem in soak.problems[:20]:
         print(f"  {problem[:600]}")
     print(soak.summary())

@@ -1,0 +1,142 @@
+"""The transactions of ``make soak-real``: writers of a ledger, workers that copy it, and what readers must see of both.
+
+Each writer is a process with a transactional id of its own. The workers are members of one group (``ExactlyOnce``). A
+reader of committed records reads the ledger meanwhile. At the end the ledger is compared with what the writers reported
+(``tests.simulation.ledger``), and the copies with the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aiokafka_lite import Admin, Consumer, TopicPartition
+from tests.real.soak_reading import (
+    READ_TIMEOUT,
+    Logs,
+    counts_of,
+    partitions_of,
+    read_all,
+    read_by_confluent_kafka,
+    values_of,
+)
+from tests.simulation.ledger import Outcome, Transaction, ledger_anomalies
+
+PARTITIONS = 3
+LEDGER, COPIES = partitions_of("soak-ledger", PARTITIONS), partitions_of("soak-copies", PARTITIONS)
+TOPICS = (LEDGER[0].topic, COPIES[0].topic)
+WRITERS = {"ledger-a": "ledger-group-a", "ledger-b": "ledger-group-b"}
+"""The transactional ids, and the group whose offsets each commits."""
+COPIERS = ("copier-a", "copier-b")
+COPY_GROUP = "soak-copiers"
+
+
+class Transactions:
+    """What the writers reported, and what the readers saw."""
+
+    kinds = dict.fromkeys((*WRITERS, *COPIERS), 1)
+    """The number of processes of each kind."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._transactions: dict[str, list[Transaction]] = {name: [] for name in WRITERS}
+        self._open: dict[str, Transaction] = {}
+        self._live: defaultdict[TopicPartition, list[bytes]] = defaultdict(list)
+
+    @property
+    def count(self) -> int:
+        """The number of transactions that the writers began."""
+        return sum(map(len, self._transactions.values()))
+
+    def command(self, kind: str, number: int) -> tuple[str, list[str]]:
+        """The module of a process and its arguments. ``number`` is different for each process."""
+        if kind in COPIERS:
+            # The same id fences the worker before. With another id, its transaction is open until its timeout.
+            name = f"{kind}-{random.choice(('again', number))}"
+            return "tests.end_to_end.transform_process", [self._servers, *TOPICS, COPY_GROUP, name, "cooperative", ""]
+        arguments = [self._servers, TOPICS[0], str(PARTITIONS), kind, str(number), WRITERS[kind]]
+        return "tests.real.soak_transactor", arguments
+
+    def hear(self, kind: str, process: str, event: Mapping[str, Any]) -> None:
+        """A process reports."""
+        if kind in COPIERS:
+            return
+        if event["event"] == "begun":
+            self._open[process] = Transaction(len(self._transactions[kind]))
+            self._transactions[kind].append(self._open[process])
+        transaction = self._open[process]
+        match event["event"]:
+            case "added":
+                transaction.values[event["value"].encode()] = LEDGER[event["partition"]]
+            case "offset":
+                transaction.offset = event["offset"]
+            case "committing":
+                transaction.outcome = Outcome.UNKNOWN
+            case "committed":
+                transaction.outcome = Outcome.COMMITTED
+
+    async def read_live(self) -> None:
+        """Read the ledger until this is cancelled."""
+        async with Consumer(self._servers) as consumer:
+            consumer.assign(LEDGER)
+            async for record in consumer:
+                self._live[TopicPartition(record.topic, record.partition)].append(bytes(record.value or b""))
+
+    async def wait_for_copies(self) -> None:
+        """With all faults and all writers ended, wait until the workers have copied the ledger."""
+        wanted = counts_of(values_of(await read_all(self._servers, LEDGER)))
+        found: set[bytes] = set()
+        async with Consumer(self._servers) as consumer:
+            consumer.assign(COPIES)
+            end = time.monotonic() + READ_TIMEOUT
+            while len(found) < len(wanted) and time.monotonic() < end:
+                found.update(bytes(record.value or b"") for record in await consumer.poll(5000, timeout=1.0))
+
+    async def problems(self) -> list[str]:
+        """The broken promises, when all processes have ended."""
+        ledger, copies = await read_all(self._servers, LEDGER), await read_all(self._servers, COPIES)
+        end = time.monotonic() + READ_TIMEOUT
+        while sum(map(len, self._live.values())) < sum(map(len, ledger.values())) and time.monotonic() < end:
+            await asyncio.sleep(0.1)
+        others = await asyncio.to_thread(read_by_confluent_kafka, self._servers, [*LEDGER, *COPIES])
+        async with Admin(self._servers) as admin:
+            offsets = await admin.groups.offsets([*WRITERS.values(), COPY_GROUP], require_stable=True)
+        problems: list[str] = []
+        for name, group in WRITERS.items():
+            committed = offsets[group].get(LEDGER[0])
+            anomalies = ledger_anomalies(
+                self._transactions[name],
+                _of(name, values_of(ledger)),
+                {"live": _of(name, self._live), "confluent-kafka": _of(name, others)},
+                [] if committed is None else [committed.offset],
+            )
+            problems += [f"{name}: {anomaly}" for anomaly in anomalies]
+        for reader, seen in (("this client", values_of(copies)), ("confluent-kafka", others)):
+            problems += [f"{reader}: {each}" for each in _copy_problems(values_of(ledger), seen)]
+        committed_of = {place: each.offset for place, each in offsets[COPY_GROUP].items()}
+        return [*problems, *_offset_problems(ledger, committed_of)]
+
+
+def _of(name: str, values: Mapping[TopicPartition, Sequence[bytes]]) -> dict[TopicPartition, list[bytes]]:
+    """The ledger's values of one transactional id."""
+    return {place: [each for each in values.get(place, ()) if each.startswith(name.encode())] for place in LEDGER}
+
+
+def _copy_problems(
+    ledger: Mapping[TopicPartition, Sequence[bytes]], seen: Mapping[TopicPartition, Sequence[bytes]]
+) -> Iterator[str]:
+    wanted, found = counts_of(ledger), counts_of({place: seen[place] for place in COPIES})
+    if missing := sorted(wanted - found):
+        yield f"{len(missing)} records were not copied: {missing[:5]}"
+    if repeated := sorted(found - wanted):
+        yield f"{len(repeated)} copies are of no committed record, or a second time: {repeated[:5]}"
+
+
+def _offset_problems(ledger: Logs, committed: Mapping[TopicPartition, int]) -> Iterator[str]:
+    for place, log in ledger.items():
+        if log and committed.get(place, 0) <= log[-1].offset:
+            yield f"{COPY_GROUP} has copied {place} up to {log[-1].offset}, its offset is {committed.get(place)}"
