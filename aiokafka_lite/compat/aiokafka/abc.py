@@ -1,0 +1,32 @@
+"""Interfaces that a program implements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+
+from ...types import TopicPartition
+
+
+class ConsumerRebalanceListener(ABC):
+    """Called when the group takes partitions away or assigns some. The methods may be async."""
+
+    @abstractmethod
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Awaitable[None] | None:
+        """These partitions belong to another member soon. ``commit()`` is still possible."""
+
+    @abstractmethod
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Awaitable[None] | None:
+        """These partitions are read from now on."""
+
+
+class AbstractTokenProvider(ABC):
+    """Makes tokens for OAUTHBEARER."""
+
+    @abstractmethod
+    async def token(self) -> str:
+        """A token for one login."""
+
+    def extensions(self) -> dict[str, str]:
+        """SASL extensions of the login."""
+        return {}

@@ -1,0 +1,444 @@
+"""``AIOKafkaConsumer`` on top of ``Consumer``.
+
+aiokafka's consumer may be started without topics and change between a subscription and assigned partitions. A
+``Consumer`` is made for one of them, so this class makes another one when that changes, and the next awaited call
+starts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Generic, Self, Unpack
+
+from ... import consumer as native
+from ...types import K, Record, TopicPartition, V
+from .abc import ConsumerRebalanceListener
+from .errors import ConsumerStoppedError, IllegalOperation, IllegalStateError, connecting, missing, translating
+from .producer import native_offsets
+from .settings import ConnectionSettings, connection_settings, seconds
+from .structs import ConsumerRecord, OffsetAndTimestamp
+
+MOST_RECORDS = 10_000
+"""Records of one ``getmany`` without ``max_records``."""
+
+_handle: ContextVar[native.RebalanceHandle | None] = ContextVar("handle", default=None)
+"""In a rebalance listener, the calls that it may make."""
+
+
+class AIOKafkaConsumer(Generic[K, V]):
+    """As aiokafka's. Raises ValueError for wrong settings, TypeError for unknown ones."""
+
+    def __init__(
+        self,
+        *topics: str,
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        key_deserializer: Callable[[Any], K] | None = None,
+        value_deserializer: Callable[[Any], V] | None = None,
+        fetch_max_wait_ms: float = 500,
+        fetch_max_bytes: int = 52428800,
+        fetch_min_bytes: int = 1,
+        max_partition_fetch_bytes: int = 1048576,
+        auto_offset_reset: str = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: float = 5000,
+        check_crcs: bool = True,
+        partition_assignment_strategy: Sequence[Any] = ("roundrobin",),
+        max_poll_interval_ms: float = 300000,
+        rebalance_timeout_ms: float | None = None,
+        session_timeout_ms: float = 10000,
+        heartbeat_interval_ms: float = 3000,
+        consumer_timeout_ms: float = 200,
+        max_poll_records: int | None = None,
+        exclude_internal_topics: bool = True,
+        isolation_level: str = "read_uncommitted",
+        client_rack: str | None = None,
+        **settings: Unpack[ConnectionSettings],
+    ) -> None:
+        self._group = group_id
+        self._settings = connection_settings(settings) | {
+            "fetch_max_wait": seconds(fetch_max_wait_ms),
+            "fetch_max_bytes": fetch_max_bytes,
+            "fetch_min_bytes": fetch_min_bytes,
+            "max_partition_fetch_bytes": max_partition_fetch_bytes,
+            "auto_offset_reset": auto_offset_reset,
+            "check_crcs": check_crcs,
+            "isolation_level": isolation_level,
+            "client_rack": client_rack or "",
+        }
+        if group_id is not None:
+            self._settings |= {
+                "group_id": group_id,
+                "group_instance_id": group_instance_id,
+                "auto_commit": enable_auto_commit,
+                "auto_commit_interval": seconds(auto_commit_interval_ms),
+                "max_poll_interval": seconds(max_poll_interval_ms),
+                "rebalance_timeout": seconds(rebalance_timeout_ms),
+                "session_timeout": seconds(session_timeout_ms),
+                "heartbeat_interval": seconds(heartbeat_interval_ms),
+            }
+        self._strategies = [getattr(strategy, "name", strategy) for strategy in partition_assignment_strategy]
+        self._commits = enable_auto_commit and group_id is not None
+        self._deserialize = _Deserializers(key_deserializer, value_deserializer)
+        self._max_poll_records = MOST_RECORDS if max_poll_records is None else max_poll_records
+        self._listener: ConsumerRebalanceListener | None = None
+        self._topics: tuple[str, ...] | re.Pattern[str] = topics
+        self._assigned: tuple[TopicPartition, ...] = ()
+        self._retired: list[native.Consumer] = []
+        self._partitions: dict[str, set[int]] = {}
+        self._starting = asyncio.Lock()
+        self._is_started = False
+        self._is_running = False
+        self._is_closed = False
+        self._consumer = self._made()
+
+    def _made(self) -> native.Consumer:
+        """A consumer for the present subscription or assignment."""
+        settings = dict(self._settings)
+        if self._is_member:
+            settings |= {"strategies": self._strategies, "listener": _Listener(lambda: self._listener)}
+        with translating():
+            made: native.Consumer = native.Consumer(topics=self._topics, **settings)
+            if self._assigned:
+                made.assign(self._assigned)
+        return made
+
+    @property
+    def _is_member(self) -> bool:
+        return self._group is not None and bool(self._topics)
+
+    def _replace(self) -> None:
+        """Read with another consumer from the next awaited call on."""
+        self._retired.append(self._consumer)
+        self._is_running = False
+        self._consumer = self._made()
+
+    # Lifetime.
+
+    async def start(self) -> None:
+        """Connect, and as a member of a group wait for partitions. Raises KafkaConnectionError if no broker answers."""
+        if self._is_closed:
+            raise ConsumerStoppedError("the consumer was stopped")
+        self._is_started = True
+        await self._ready()
+        names = self._consumer.subscription() or await self.topics()
+        await asyncio.gather(*map(self._learn, names))
+
+    async def _ready(self) -> native.Consumer:
+        """The running consumer of the present subscription or assignment."""
+        if _handle.get() is not None:
+            return self._consumer  # in a listener: of a rebalance, or of ``stop()``
+        if self._is_closed:
+            raise ConsumerStoppedError("the consumer was stopped")
+        if not self._is_started:
+            raise IllegalStateError("call start() first")
+        if not self._is_running:
+            async with self._starting:
+                await self._run()
+        return self._consumer
+
+    async def _run(self) -> None:
+        while self._retired:
+            await self._retired.pop().close()
+        if self._is_running:
+            return
+        consumer = self._consumer
+        try:
+            with connecting():
+                await consumer.start()
+        except BaseException:
+            self._consumer = self._made()  # for another start()
+            raise
+        if self._is_member:
+            with translating():
+                await consumer.wait_assigned()
+        self._is_running = consumer is self._consumer
+
+    async def _learn(self, topic: str) -> None:
+        with translating():
+            self._partitions[topic] = {each.partition for each in await self._consumer.partitions_for(topic)}
+
+    async def stop(self) -> None:
+        """Commit what was returned, leave the group, and end."""
+        self._is_closed = True
+        with translating():
+            if self._commits and self._is_running and self._consumer.assignment:
+                self._consumer.mark()
+            for consumer in (*self._retired, self._consumer):
+                await consumer.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # What to read.
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or those whose whole names match the pattern."""
+        if bool(topics) == bool(pattern):
+            raise ValueError("subscribe() needs topics or a pattern, and not both")
+        if self._assigned:
+            raise IllegalStateError("partitions are assigned; call unsubscribe() first")
+        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+            raise TypeError("listener must be an instance of ConsumerRebalanceListener")
+        was_member = self._is_member
+        self._topics = tuple(topics) if pattern is None else re.compile(pattern)
+        self._listener = listener
+        if was_member:
+            with translating():
+                self._consumer.subscribe(self._topics)
+        else:
+            self._replace()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions."""
+        if self._topics:
+            raise IllegalStateError("topics are subscribed; call unsubscribe() first")
+        self._assigned = tuple(TopicPartition(*each) for each in partitions)
+        with translating():
+            self._consumer.assign(self._assigned)
+
+    def unsubscribe(self) -> None:
+        """Read nothing."""
+        if self._topics or self._assigned:
+            self._topics, self._assigned = (), ()
+            self._replace()
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self._consumer.assignment)
+
+    def subscription(self) -> frozenset[str]:
+        return self._consumer.subscription()
+
+    async def topics(self) -> set[str]:
+        """All topics that this user may see."""
+        consumer = await self._ready()
+        with translating():
+            return set(await consumer.topics())
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The partitions, as known since ``start()``; None for other topics."""
+        return self._partitions.get(topic)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        with translating():
+            self._consumer.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        with translating():
+            self._consumer.resume(partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        return set(self._consumer.paused)
+
+    # Reading.
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
+        """The next record, of these partitions if any are given."""
+        consumer = await self._ready()
+        with self._reading():
+            if partitions:
+                return self._deserialize((await consumer.poll(1, math.inf, partitions=partitions))[0])
+            return self._deserialize(await anext(consumer))
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        """The records that are fetched; if there are none, wait ``timeout_ms`` for some."""
+        if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
+            raise ValueError("`max_records` must be a positive Integer")
+        consumer = await self._ready()
+        with self._reading():
+            records = await consumer.poll(
+                max_records or self._max_poll_records, timeout_ms / 1000, partitions=partitions or None
+            )
+        found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
+        for record in records:
+            place = TopicPartition(record.topic, record.partition)
+            found.setdefault(place, []).append(self._deserialize(record))
+        return found
+
+    def __aiter__(self) -> Self:
+        if self._is_closed:
+            raise ConsumerStoppedError("the consumer was stopped")
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        try:
+            return await self.getone()
+        except ConsumerStoppedError:
+            raise StopAsyncIteration from None
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """aiokafka's exceptions; ConsumerStoppedError if ``stop()`` ended the read."""
+        try:
+            with translating():
+                yield
+        except (StopAsyncIteration, IllegalStateError):
+            if self._is_closed:
+                raise ConsumerStoppedError("the consumer was stopped") from None
+            raise
+
+    # Positions.
+
+    @property
+    def _calls(self) -> native.Consumer | native.RebalanceHandle:
+        """The consumer; in a rebalance listener, the calls that it may make."""
+        return _handle.get() or self._consumer
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError("Offset must be a positive integer")
+        with translating():
+            self._calls.seek(partition, offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        await self._ready()
+        with translating():
+            await self._calls.seek_to_beginning(partitions or None)
+        return True
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        await self._ready()
+        with translating():
+            await self._calls.seek_to_end(partitions or None)
+        return True
+
+    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Read from the committed offsets, which are returned."""
+        consumer = await self._ready()
+        wanted = partitions or tuple(consumer.assignment)
+        with translating():
+            await consumer.seek_to_committed(wanted)
+            found = await consumer.committed(wanted)
+        return {partition: None if offset is None else offset.offset for partition, offset in found.items()}
+
+    async def position(self, partition: TopicPartition) -> int:
+        await self._ready()
+        with translating():
+            return await self._calls.position(partition)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        with translating():
+            return self._consumer.high_watermark(partition)
+
+    last_stable_offset = missing("last_stable_offset() has no counterpart; with read_committed use end_offsets()")
+    last_poll_timestamp = missing("last_poll_timestamp() has no counterpart")
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        consumer = await self._ready()
+        with translating():
+            return await consumer.beginning_offsets(partitions)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        consumer = await self._ready()
+        with translating():
+            return await consumer.end_offsets(partitions)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        await self._ready()
+        with translating():
+            found = await self._calls.offsets_for_times(timestamps)
+        return {
+            partition: None if each is None else OffsetAndTimestamp(each.offset, each.timestamp)
+            for partition, each in found.items()
+        }
+
+    # Commits.
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None) -> None:
+        """Commit these offsets, or everything that was returned. Raises CommitFailedError for a former member."""
+        self._require_group()
+        consumer = await self._ready()
+        with translating():
+            if offsets is None:
+                consumer.mark()
+            result = await self._calls.commit(None if offsets is None else native_offsets(offsets))
+            result.raise_for_refused()
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        self._require_group()
+        await self._ready()
+        with translating():
+            found = (await self._calls.committed([partition]))[partition]
+        return None if found is None else found.offset
+
+    def _require_group(self) -> None:
+        if self._group is None:
+            raise IllegalOperation("Requires group_id")
+
+
+class _Listener(native.RebalanceListener):
+    """Calls the program's listener of the moment, with aiokafka's methods."""
+
+    def __init__(self, current: Callable[[], ConsumerRebalanceListener | None]) -> None:
+        self._current = current
+
+    async def on_assigned(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        if (listener := self._current()) is not None:
+            await _call(listener.on_partitions_assigned, handle, partitions)
+
+    async def on_revoked(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        if (listener := self._current()) is not None:
+            await _call(listener.on_partitions_revoked, handle, partitions)
+
+    async def on_lost(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        await self.on_revoked(handle, partitions)
+
+
+async def _call(
+    method: Callable[[set[TopicPartition]], Awaitable[None] | None],
+    handle: native.RebalanceHandle,
+    partitions: Sequence[TopicPartition],
+) -> None:
+    token = _handle.set(handle)
+    try:
+        result = method(set(partitions))
+        if inspect.isawaitable(result):
+            await result
+    finally:
+        _handle.reset(token)
+
+
+class _Deserializers(Generic[K, V]):
+    """Makes aiokafka's records. As there, the functions are called for nulls too."""
+
+    def __init__(self, key: Callable[[Any], K] | None, value: Callable[[Any], V] | None) -> None:
+        self._key = key
+        self._value = value
+
+    def __call__(self, record: Record[Any, Any]) -> ConsumerRecord[K, V]:
+        key, value, headers = record.key, record.value, record.headers
+        return ConsumerRecord(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            int(record.timestamp_type),
+            key if self._key is None else self._key(key),
+            value if self._value is None else self._value(value),
+            None,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+            tuple((name, content) for name, content in headers) if headers else (),
+        )

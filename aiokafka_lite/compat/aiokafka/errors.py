@@ -1,0 +1,162 @@
+"""aiokafka's exceptions, and the one that stands for an exception of this client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+from ... import errors as native
+from ...errors import ErrorCode
+
+
+class KafkaError(RuntimeError):
+    """The base of all errors. The exception of this client is the ``__cause__``."""
+
+    retriable = False
+    invalid_metadata = False
+
+
+class IllegalStateError(KafkaError): ...
+
+
+class KafkaTimeoutError(KafkaError): ...
+
+
+class KafkaConnectionError(KafkaError):
+    retriable = True
+    invalid_metadata = True
+
+
+class AuthenticationFailedError(KafkaError): ...
+
+
+class IncompatibleBrokerVersion(KafkaError): ...
+
+
+class CommitFailedError(KafkaError): ...
+
+
+class NoOffsetForPartitionError(KafkaError): ...
+
+
+class ProducerClosed(KafkaError): ...
+
+
+class ProducerFenced(KafkaError): ...
+
+
+class ConsumerStoppedError(Exception): ...
+
+
+class IllegalOperation(Exception): ...
+
+
+class BrokerResponseError(KafkaError):
+    """A broker answered with the error code ``errno``."""
+
+    errno: int = -1
+    message: str = ""
+    description: str = ""
+
+
+_RENAMED = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: ("UnknownError",),
+    ErrorCode.CORRUPT_MESSAGE: ("CorruptRecordException", "InvalidMessageError"),
+    ErrorCode.INVALID_FETCH_SIZE: ("InvalidFetchRequestError",),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ("NotLeaderForPartitionError",),
+    ErrorCode.MESSAGE_TOO_LARGE: ("MessageSizeTooLargeError",),
+    ErrorCode.NETWORK_EXCEPTION: ("StaleLeaderEpochCodeError",),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ("CoordinatorLoadInProgressError", "GroupLoadInProgressError"),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ("CoordinatorNotAvailableError", "GroupCoordinatorNotAvailableError"),
+    ErrorCode.NOT_COORDINATOR: ("NotCoordinatorError", "NotCoordinatorForGroupError"),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: ("InvalidTopicError",),
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: ("InvalidReplicationAssignmentError",),
+    ErrorCode.INVALID_CONFIG: ("InvalidConfigurationError",),
+}
+"""The classes whose names do not follow from the error code. A second name is an older one of the same class."""
+
+_FIRST_BARE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+"""From this code on, names do not end in ``Error``."""
+
+
+def _names(code: ErrorCode) -> tuple[str, ...]:
+    words = "".join(word.capitalize() for word in code.name.split("_"))
+    return _RENAMED.get(code, (words if code >= _FIRST_BARE else f"{words}Error",))
+
+
+_BY_CODE: dict[ErrorCode, type[BrokerResponseError]] = {}
+
+for _code in ErrorCode:
+    if _code is ErrorCode.NONE:
+        continue
+    _class = type(
+        _names(_code)[0],
+        (BrokerResponseError,),
+        {
+            "errno": int(_code),
+            "message": _code.name,
+            "retriable": _code.retriable,
+            "invalid_metadata": _code.stale_metadata,
+            "__module__": __name__,
+        },
+    )
+    _BY_CODE[_code] = _class
+    for _name in _names(_code):
+        globals()[_name] = _class
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[BrokerResponseError]: ...
+
+
+_BY_TYPE: tuple[tuple[type[Exception], type[Exception]], ...] = (
+    (native.ProducerFenced, ProducerFenced),
+    (native.NoOffsetForPartition, NoOffsetForPartitionError),
+    (native.CommitFailed, CommitFailedError),
+    (native.KafkaTimeout, KafkaTimeoutError),
+    (native.ConnectionLost, KafkaConnectionError),
+    (native.AuthenticationError, AuthenticationFailedError),
+    (native.UnsupportedVersion, IncompatibleBrokerVersion),
+    (native.CorruptRecord, _BY_CODE[ErrorCode.CORRUPT_MESSAGE]),
+    (native.ConfigurationError, ValueError),
+    (native.IllegalStateError, IllegalStateError),
+)
+
+
+def translated(error: native.KafkaError) -> Exception:
+    """aiokafka's exception for one of this client."""
+    for theirs, ours in _BY_TYPE:
+        if isinstance(error, theirs):
+            return ours(str(error))
+    if isinstance(error, native.BrokerError):
+        return _BY_CODE.get(error.code, BrokerResponseError)(str(error))
+    return KafkaError(str(error))
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Raise aiokafka's exceptions instead of this client's."""
+    try:
+        yield
+    except native.KafkaError as error:
+        raise translated(error) from error
+
+
+@contextmanager
+def connecting() -> Iterator[None]:
+    """The same for a start: a timeout is a failed connection."""
+    try:
+        with translating():
+            yield
+    except KafkaTimeoutError as error:
+        raise KafkaConnectionError(str(error)) from error.__cause__
+
+
+def missing(reason: str) -> Callable[..., NoReturn]:
+    """A method that does not exist here: it raises NotImplementedError with the reason."""
+
+    def method(*_: object, **__: object) -> NoReturn:
+        raise NotImplementedError(reason)
+
+    return method

@@ -1,0 +1,325 @@
+"""``AIOKafkaProducer`` on top of ``Producer``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from ... import producer as native
+from ...cluster.metadata import ClusterView
+from ...errors import KafkaError as NativeKafkaError
+from ...errors import TransactionAborted
+from ...types import GroupMetadata, Header, TopicPartition
+from ...types import OffsetAndMetadata as NativeOffset
+from ...types import RecordMetadata as NativeMetadata
+from .errors import ProducerClosed, ProducerFenced, connecting, translated, translating
+from .settings import ConnectionSettings, connection_settings
+from .structs import RecordMetadata
+
+Serialize = Callable[[Any], bytes]
+PartitionerFunction = Callable[[bytes | None, list[int], list[int]], int]
+Headers = Iterable[tuple[str, bytes | None]]
+
+_UNSET: Any = object()
+
+BATCH_OVERHEAD = 61
+"""Bytes of a record batch without its records."""
+RECORD_OVERHEAD = 21
+"""Bytes of a record without key and value, at most."""
+
+
+class AIOKafkaProducer:
+    """As aiokafka's. Raises ValueError for wrong settings, TypeError for unknown ones."""
+
+    def __init__(
+        self,
+        *,
+        acks: Any = _UNSET,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        compression_type: str | None = None,
+        max_batch_size: int = 16384,
+        partitioner: PartitionerFunction | None = None,
+        max_request_size: int = 1048576,
+        linger_ms: float = 0,
+        enable_idempotence: bool = False,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: float = 60000,
+        **settings: Unpack[ConnectionSettings],
+    ) -> None:
+        connection = connection_settings(settings)
+        is_idempotent = enable_idempotence or transactional_id is not None
+        if acks is _UNSET:
+            acks = "all" if is_idempotent else 1
+        if transactional_id is not None:
+            connection |= {"transactional_id": transactional_id, "transaction_timeout": transaction_timeout_ms / 1000}
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._max_batch_size = max_batch_size
+        self._is_closed = False
+        timeout = max(connection["request_timeout"], linger_ms / 1000 + connection["request_timeout"])
+        self._settings = {
+            "partitioner": None if partitioner is None else _Partitioner(partitioner),
+            "acks": acks,
+            "idempotence": is_idempotent,
+            "compression": compression_type or "none",
+            "batch_size": max_batch_size,
+            "max_request_size": max_request_size,
+            "linger": linger_ms / 1000,
+            "delivery_timeout": timeout,
+            "max_block": connection["api_timeout"],
+            **connection,
+        }
+        self._producer = self._made()
+
+    def _made(self) -> native.Producer:
+        with translating():
+            return native.Producer(**self._settings)
+
+    async def start(self) -> None:
+        """Connect. Raises KafkaConnectionError if no broker answers within ``request_timeout_ms``."""
+        try:
+            with connecting():
+                await self._producer.start()
+        except BaseException:
+            self._producer = self._made()  # for another start()
+            raise
+
+    async def stop(self) -> None:
+        """Send what was accepted, and end."""
+        self._is_closed = True
+        with translating():
+            await self._producer.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def flush(self) -> None:
+        """Wait until all accepted records are settled."""
+        with self._calling():
+            await self._producer.flush()
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of the topic's partitions."""
+        with self._calling():
+            return {each.partition for each in await self._producer.partitions_for(topic)}
+
+    # Sending.
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Accept a record; the future is done when it is acknowledged."""
+        delivery = await self._put(topic, value, key, partition, timestamp_ms, headers)
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        delivery.report(lambda metadata, error: _settle(future, metadata, error))
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata:
+        """Write a record, and return when it is acknowledged."""
+        delivery = await self._put(topic, value, key, partition, timestamp_ms, headers)
+        with translating():
+            return _metadata(await delivery)
+
+    async def _put(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+    ) -> native.Delivery:
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        listed = () if headers is None else [Header(*header) for header in headers]
+        with self._calling():
+            return await self._producer.put(
+                topic, value, key=key, partition=partition, timestamp=timestamp_ms, headers=listed
+            )
+
+    def create_batch(self) -> BatchBuilder:
+        """A batch for ``send_batch``, of at most ``max_batch_size`` bytes."""
+        return BatchBuilder(self._max_batch_size, self._key_serializer, self._value_serializer)
+
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
+        """Send the records of the batch. The future has the place of the first one, when all are acknowledged."""
+        batch.close()
+        with self._calling():
+            deliveries = [
+                await self._producer.put(
+                    topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
+                )
+                for timestamp, key, value, headers in batch.records
+            ]
+        if not deliveries:
+            raise ValueError("batch must have at least one record")
+        return asyncio.ensure_future(_first_of(deliveries))
+
+    # Transactions.
+
+    async def begin_transaction(self) -> None:
+        with self._calling():
+            await self._producer.begin_transaction()
+
+    async def commit_transaction(self) -> None:
+        with self._calling():
+            await self._producer.commit_transaction()
+
+    async def abort_transaction(self) -> None:
+        with self._calling():
+            await self._producer.abort_transaction()
+
+    def transaction(self) -> TransactionContext:
+        """A transaction for ``async with``: commits at the end, aborts after an exception."""
+        return TransactionContext(self)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int | tuple[int, str]], group_id: str
+    ) -> None:
+        """Commit these offsets of the group together with the transaction."""
+        if not group_id or not isinstance(group_id, str):
+            raise ValueError(group_id)
+        with self._calling():
+            await self._producer.send_offsets_to_transaction(
+                native_offsets(offsets), GroupMetadata(group_id, -1, "", None)
+            )
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        if self._is_closed:
+            raise ProducerClosed("the producer was stopped")
+        with translating():
+            yield
+
+
+class TransactionContext:
+    """What ``transaction()`` returns."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+
+    async def __aenter__(self) -> Self:
+        await self._producer.begin_transaction()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self._producer.commit_transaction()
+        elif not isinstance(error, ProducerFenced):  # a fenced producer cannot abort
+            await self._producer.abort_transaction()
+
+
+class BatchBuilder:
+    """Records for ``send_batch``, up to a size."""
+
+    def __init__(self, max_size: int, key_serializer: Serialize | None, value_serializer: Serialize | None) -> None:
+        self.records: list[tuple[int | None, bytes | None, bytes | None, list[Header]]] = []
+        self._max_size = max_size
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._size = BATCH_OVERHEAD
+        self._is_closed = False
+
+    def append(
+        self, *, timestamp: int | None, key: Any, value: Any, headers: Sequence[tuple[str, bytes | None]] = ()
+    ) -> int | None:
+        """Add a record. Returns the number of records before it, or None if it does not fit or the batch is closed."""
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+        size += sum(RECORD_OVERHEAD + len(name) + len(content or b"") for name, content in headers)
+        if self._is_closed or (self.records and self._size + size > self._max_size):
+            return None
+        self._size += size
+        self.records.append((timestamp, key, value, [Header(*header) for header in headers]))
+        return len(self.records) - 1
+
+    def close(self) -> None:
+        """Take no more records."""
+        self._is_closed = True
+
+    def size(self) -> int:
+        """The bytes of the batch, at most."""
+        return self._size
+
+    def record_count(self) -> int:
+        return len(self.records)
+
+
+class _Partitioner:
+    """A partitioner of this client that calls one of aiokafka: a function of the key and the partitions."""
+
+    def __init__(self, function: PartitionerFunction) -> None:
+        self._function = function
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
+        partitions = view.topics[topic].partitions
+        available = [each.partition for each in partitions if each.leader is not None]
+        return self._function(key, list(range(len(partitions))), available)
+
+    def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None: ...
+
+
+def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> dict[TopicPartition, NativeOffset]:
+    """Offsets as this client takes them. Raises ValueError for others."""
+    if not offsets or not isinstance(offsets, Mapping):
+        raise ValueError(f"offsets must be a mapping of TopicPartition to offsets, got {offsets!r}")
+    made = {}
+    for partition, given in offsets.items():
+        offset, metadata = (given, "") if isinstance(given, int) else given
+        made[TopicPartition(*partition)] = NativeOffset(offset, metadata)
+    return made
+
+
+def _metadata(metadata: NativeMetadata) -> RecordMetadata:
+    place = TopicPartition(metadata.topic, metadata.partition)
+    return RecordMetadata(*place, place, metadata.offset, metadata.timestamp, None, None)
+
+
+def _settle(future: asyncio.Future[RecordMetadata], metadata: NativeMetadata, error: Exception | None) -> None:
+    if future.done():  # the program has cancelled it
+        return
+    if error is None:
+        future.set_result(_metadata(metadata))
+    else:
+        failure = translated(error) if isinstance(error, NativeKafkaError) else error
+        failure.__cause__ = error if failure is not error else None
+        future.set_exception(failure)
+        if isinstance(error, TransactionAborted):
+            future.exception()  # the program aborted it: an unread future is not worth asyncio's error
+
+
+async def _first_of(deliveries: Sequence[native.Delivery]) -> RecordMetadata:
+    with translating():
+        first, *_ = [_metadata(await delivery) for delivery in deliveries]
+        return first

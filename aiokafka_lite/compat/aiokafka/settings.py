@@ -1,0 +1,88 @@
+"""aiokafka's settings as those of this client."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from .abc import AbstractTokenProvider
+
+
+class ConnectionSettings(TypedDict, total=False):
+    """The arguments that producers, consumers and admin clients have in common.
+
+    ``loop`` and ``api_version`` do nothing: a client runs in the event loop in which it is started, and versions are
+    negotiated.
+    """
+
+    loop: object
+    api_version: object
+    bootstrap_servers: str | Sequence[str]
+    client_id: str | None
+    metadata_max_age_ms: float
+    request_timeout_ms: float
+    retry_backoff_ms: float
+    connections_max_idle_ms: float
+    security_protocol: str
+    ssl_context: ssl.SSLContext | None
+    sasl_mechanism: str
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+    sasl_kerberos_service_name: str
+    sasl_kerberos_domain_name: str | None
+    sasl_oauth_token_provider: AbstractTokenProvider | None
+
+
+DEFAULT_REQUEST_TIMEOUT_MS = 40_000
+
+_SECONDS = {
+    "metadata_max_age_ms": "metadata_max_age",
+    "retry_backoff_ms": "retry_backoff",
+    "connections_max_idle_ms": "connections_max_idle",
+}
+_AS_THEY_ARE = ("client_id", "security_protocol", "ssl_context")
+_SASL = {
+    "sasl_mechanism": "sasl_mechanism",
+    "sasl_plain_username": "sasl_username",
+    "sasl_plain_password": "sasl_password",
+}
+_WITHOUT_EFFECT = ("loop", "api_version", "sasl_kerberos_service_name", "sasl_kerberos_domain_name")
+
+
+def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
+    """The settings of this client, ``bootstrap_servers`` among them. Raises TypeError for an unknown name."""
+    left: dict[str, Any] = dict(given)
+    timeout = left.pop("request_timeout_ms", DEFAULT_REQUEST_TIMEOUT_MS) / 1000
+    made: dict[str, Any] = {
+        "bootstrap_servers": left.pop("bootstrap_servers", "localhost"),
+        "request_timeout": timeout,
+        "api_timeout": timeout,
+        "connect_timeout": min(10.0, timeout),
+    }
+    for name in _WITHOUT_EFFECT:
+        left.pop(name, None)
+    for name in _AS_THEY_ARE:
+        if (value := left.pop(name, None)) is not None:
+            made[name] = value
+    for name, ours in _SECONDS.items():
+        if (value := left.pop(name, None)) is not None:
+            made[ours] = value / 1000
+    made["retry_backoff_max"] = max(1.0, made.get("retry_backoff", 0.0))
+    sasl = {ours: left.pop(name, None) for name, ours in _SASL.items()}
+    provider = left.pop("sasl_oauth_token_provider", None)
+    if made.get("security_protocol", "").startswith("SASL"):
+        sasl["sasl_mechanism"] = sasl["sasl_mechanism"] or "PLAIN"
+        made |= {name: value for name, value in sasl.items() if value is not None}
+        if provider is not None:
+            if provider.extensions():
+                raise NotImplementedError("extensions of OAUTHBEARER tokens are not supported")
+            made["sasl_oauth_token_provider"] = provider.token
+    if left:
+        raise TypeError(f"got an unexpected keyword argument {next(iter(left))!r}")
+    return made
+
+
+def seconds(milliseconds: float | None) -> float | None:
+    """This client's unit; None stays None."""
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,0 +1,56 @@
+"""The values that aiokafka returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, NamedTuple
+
+from ...types import K, TopicPartition, V
+
+__all__ = ["ConsumerRecord", "OffsetAndMetadata", "OffsetAndTimestamp", "RecordMetadata", "TopicPartition"]
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset to commit, and a string of the user."""
+
+    offset: int
+    metadata: str
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset, and the timestamp of its record in milliseconds."""
+
+    offset: int
+    timestamp: int | None
+
+
+class RecordMetadata(NamedTuple):
+    """The place of an acknowledged record. ``timestamp_type`` is 0 for the producer's time, 1 for the broker's."""
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int | None
+    timestamp_type: int | None
+    log_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord(Generic[K, V]):
+    """A record that a consumer returns. ``checksum`` is None, as for all records of Kafka 0.11 and later.
+
+    Sizes are in bytes, -1 for a null.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: K | None
+    value: V | None
+    checksum: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+    headers: tuple[tuple[str, bytes | None], ...]
