@@ -56,6 +56,9 @@ COMPILED_MODULES = (
 )
 """The hot modules, which run once or more per record."""
 
+C_MODULES = ("aiokafka_lite/protocol/records/encode.c",)
+"""What mypyc cannot make fast. Each takes the place of the ``.py`` file beside it, which is plain Python's."""
+
 SHARED_LIBRARY = "aiokafka_lite.compiled"
 """mypyc makes one shared library, ``compiled__mypyc``, and a small extension module for each compiled module."""
 
@@ -95,6 +98,7 @@ def extensions() -> list[Extension]:
     made: list[Extension] = mypycify(
         [*_OPTIONS, *COMPILED_MODULES], opt_level="2", debug_level="0", group_name=SHARED_LIBRARY
     )
+    made += [Extension(path.removesuffix(".c").replace("/", "."), [path]) for path in C_MODULES]
     print(f"aiokafka_lite is compiled: {len(COMPILED_MODULES)} modules")
     return made
 
@@ -103,7 +107,8 @@ def outdated() -> list[str]:
     """The modules in this directory that have changed since `make build` compiled them in place."""
     library = [path for suffix in EXTENSION_SUFFIXES for path in (ROOT / "aiokafka_lite").glob(f"*__mypyc{suffix}")]
     built = max((path.stat().st_mtime for path in library), default=0.0)
-    return [module for module in COMPILED_MODULES if library and (ROOT / module).stat().st_mtime > built]
+    modules = (*COMPILED_MODULES, *C_MODULES)
+    return [module for module in modules if library and (ROOT / module).stat().st_mtime > built]
 
 
 def _pure() -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..aio.service import Service
 from ..config import ProducerConfig
-from ..protocol.records.columns import Rows, slices
+from ..protocol.records.columns import Rows
 from .accept import Acceptor, largest_record, too_large
 from .accumulator import Accumulator
 from .append_bulk import BulkAppender
@@ -64,9 +64,11 @@ class ArrowAcceptor:
     ) -> None:
         """Make batches of the rows for one partition, each when there is room for it."""
         budget = self._room.budget
-        for start, stop in slices(rows.sizes(), self._batches.room):
-            encoded = rows.encode(start, stop)
-            size = min(len(encoded.records) + BATCH_OVERHEAD, budget.total)
+        start = 0
+        while start < rows.count:
+            encoded = rows.encode(start, rows.count, self._batches.room)
+            start += encoded.count
+            size = min(len(encoded.buffer) + BATCH_OVERHEAD, budget.total)
             if not budget.try_acquire(size):
                 await self._room.acquire(size, topic)
             try:

@@ -85,7 +85,6 @@ class Accumulator:
         self._client = client
         self._config = config
         self._partitioner = CheckedPartitioner(partitioner)
-        self._choose = self._partitioner.choose
         self._budget = budget
         self._settlement = settlement
         self._dispatcher = dispatcher
@@ -111,43 +110,44 @@ class Accumulator:
     # Records in.
 
     # Hot: runs for each record.
-    def append(self, record: PreparedRecord, sent_at: float | None = None) -> tuple[BatchResult, int]:
+    def append(
+        self, name: str, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]],
+        number: int | None, timestamp: int, size: int, surplus: int, sent_at: float | None = None
+    ) -> tuple[BatchResult, int]:
         """Add a record to a batch, or to the pending records of its topic. Returns its place.
 
-        ``sent_at`` is the loop's time of the send of a pending record that moves; None for a new record. Raises
-        UnknownTopic, InvalidTopic and SerializationError for a wrong topic or partition, and the partitioner's error.
+        The arguments are the fields of ``PreparedRecord``, because making one takes 0.15 µs. ``sent_at`` is the loop's
+        time of the send of a pending record that moves; None for a new record. Raises UnknownTopic, InvalidTopic and
+        SerializationError for a wrong topic or partition, and the partitioner's error.
         """
-        name, key, value, _, number, _, _, _ = record
         topic = self.topics.get(name)
         # A new record must not overtake pending ones of its topic. A pending record that moves (``sent_at``) is the
         # oldest one and goes on although the topic is not open yet.
         if topic is None or not (topic.is_open or sent_at is not None):
-            return self._add_pending(record)
+            return self._add_pending(PreparedRecord(name, key, value, headers, number, timestamp, size, surplus))
         # Before the choice, so that a sticky partitioner knows which of its batches are full.
         if self._sealed:
             self._report_sealed()
+        may_move = number is None and key is None
         if number is None:
-            chosen = self._choose(name, key, value, self._view, topic.partitions)
-            listed, may_move = topic.partitions.get(chosen), key is None
-            if listed is None:
-                return self._add_unplaced(topic, record._replace(partition=chosen), sent_at)
-            partition = listed
-        elif number in topic.partitions:
-            partition, may_move = topic.partitions[number], False
-        else:
-            return self._add_unplaced(topic, record, sent_at)
-        batch, position, sealed = partition.append(record, sent_at, may_move)
+            number = self._partitioner.choose(name, key, value, self._view, topic.partitions)
+        partition = topic.partitions.get(number)
+        if partition is None:
+            unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size, surplus)
+            return self._add_unplaced(topic, unlisted, sent_at)
+        batch, position, sealed = partition.append(key, value, headers, timestamp, size, sent_at, may_move)
         if batch is None:
             # The partition's batch is full. A record without a key may change its partition now.
             self._dispatcher.offer(partition)
             self._report_sealed()
-            chosen = self._choose(name, None, value, self._view, topic.partitions)
-            if chosen not in topic.partitions:
-                return self._add_unplaced(topic, record._replace(partition=chosen), sent_at)
-            partition = topic.partitions[chosen]
+            number = self._partitioner.choose(name, None, value, self._view, topic.partitions)
+            partition = topic.partitions.get(number)
+            if partition is None:
+                unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size, surplus)
+                return self._add_unplaced(topic, unlisted, sent_at)
             # Without ``may_move``: the second choice is final, or a partitioner that alternates would never place the
             # record.
-            batch, position, sealed = partition.append(record, sent_at)
+            batch, position, sealed = partition.append(key, value, headers, timestamp, size, sent_at)
             assert batch is not None
         # Once per batch. Everything that is done for each record costs throughput.
         if position == 0:
@@ -161,7 +161,7 @@ class Accumulator:
         """A partition for records without a key."""
         if self._sealed:
             self._report_sealed()
-        return self._choose(topic.name, None, None, self._view, topic.partitions)
+        return self._partitioner.choose(topic.name, None, None, self._view, topic.partitions)
 
     def begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool = True) -> None:
         """A batch was begun. Comes before anything that can raise, so that the batch is settled in any case."""
@@ -188,7 +188,7 @@ class Accumulator:
         """Chooses a partition for a key and a value; None if keys go by their hash, so that columns need no calls."""
         if self._partitioner.is_default:
             return None
-        return partial(self._choose, topic.name, view=self._view, partitions=topic.partitions)
+        return partial(self._partitioner.choose, topic.name, view=self._view, partitions=topic.partitions)
 
     def flush(self) -> None:
         """Let no open batch linger."""
@@ -289,7 +289,7 @@ class Accumulator:
             topic = self._topic(record.topic)
             # Metadata has had the topic already, so no record is pending before this one.
             if topic.is_open:
-                return self.append(record)
+                return self.append(*record)
         assert topic.pending is not None
         return topic.pending, topic.pending.add(record, self._timers.now())
 
@@ -337,7 +337,7 @@ class Accumulator:
             self._budget.release(record.surplus)
             record = PreparedRecord(*record[:6], record.size - record.surplus)
         try:
-            return self.append(record, sent_at)
+            return self.append(*record, sent_at)
         except Exception as error:  # noqa: BLE001 - the record's delivery raises it
             failed = BatchResult(record.topic, UNASSIGNED)
             failed.fail(error)

@@ -130,7 +130,7 @@ class BatchFactory:
     def encoded(self, partition: TopicPartition, opened: float, records: EncodedRecords) -> Batch:
         """A batch of records that are encoded already. It takes no more records."""
         builder = BatchBuilder(self._codec, self._level, self._max_size)
-        builder.fill(records.records, records.count, records.base_timestamp, records.max_timestamp)
+        builder.fill(records.buffer, records.count, records.base_timestamp, records.max_timestamp)
         return Batch(*partition, builder, opened, opened + self._delivery_timeout)
 
     def part_of(self, whole: Batch) -> Batch:

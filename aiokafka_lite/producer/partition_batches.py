@@ -7,14 +7,13 @@ seals it, and keeps the order of the batches.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 from ..protocol.records import RecordLists
 from ..protocol.records.columns import EncodedRecords
 from ..types import TopicPartition
 from .batch import Batch, BatchFactory
-from .record import PreparedRecord
 
 _new_tuple = tuple.__new__
 
@@ -79,16 +78,24 @@ class PartitionBatches:
         self._now = now
 
     # Hot: runs for each record.
-    def append(self, record: PreparedRecord, sent_at: float | None = None, may_move: bool = False) -> Appended:
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]],
+        timestamp: int,
+        size: int,
+        sent_at: float | None = None,
+        may_move: bool = False,
+    ) -> Appended:
         """Add a record to the open batch, or to a new one if there is none that takes it.
 
-        ``sent_at`` is the loop's time of the send for a record that was pending; None means now. With ``may_move`` a
-        record that the open batch does not take is not added: a record without a key may change its partition there
-        (KIP-480).
+        The first arguments are fields of ``PreparedRecord``. ``sent_at`` is the loop's time of the send for a record
+        that was pending; None means now. With ``may_move`` a record that the open batch does not take is not added: a
+        record without a key may change its partition there (KIP-480).
         """
         batch = self.open
         if batch is not None:
-            _, key, value, headers, _, timestamp, size, _ = record
             builder = batch.builder
             # A batch that is due but cannot be sent still takes records for a moment. Otherwise each record of an
             # outage would begin a batch of its own.
@@ -100,13 +107,21 @@ class PartitionBatches:
             # batches.
             if may_move:
                 return None, 0, True
-        return self._begin(record, sent_at), 0, batch is not None
+        return self._begin(key, value, headers, timestamp, size, sent_at), 0, batch is not None
 
-    def _begin(self, record: PreparedRecord, sent_at: float | None) -> Batch:
+    def _begin(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]],
+        timestamp: int,
+        size: int,
+        sent_at: float | None,
+    ) -> Batch:
         """Begin a batch with this record. A record that cannot be encoded leaves no batch behind."""
         batch = self._batches.new(self.topic_partition, self._now() if sent_at is None else sent_at)
-        batch.builder.append(record.timestamp, record.key, record.value, record.headers)
-        batch.reserved = record.size
+        batch.builder.append(timestamp, key, value, headers)
+        batch.reserved = size
         # A pending record's timeout counts from its send. Records sent later have more time, so they get another batch.
         batch.due = sent_at is not None and not self._is_fresh(batch, None)
         self.open = batch

@@ -75,13 +75,19 @@ class DefaultPartitioner:
         self._sticky: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
         self._candidates: dict[str, _Candidates] = {}
+        self._view: ClusterView | None = None
+        self._counts: dict[str, int] = {}  # the partitions of each topic in ``_view``
 
     def use_load(self, load: BrokerLoad) -> None:
         """Use this load from now on."""
         self._load = load
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
-        count = len(view.topics[topic].partitions)
+        if view is not self._view:
+            self._view, self._counts = view, {}
+        count = self._counts.get(topic)
+        if count is None:
+            count = self._counts[topic] = len(view.topics[topic].partitions)
         if key is not None:
             if COMPILED or len(key) > CACHED_SIZE:
                 return partition_for_key(key, count)
@@ -103,7 +109,7 @@ class DefaultPartitioner:
 
     def on_topic_removed(self, topic: str) -> None:
         """Drop all data about the topic."""
-        for by_topic in (self._sticky, self._bytes, self._candidates):
+        for by_topic in (self._sticky, self._bytes, self._candidates, self._counts):
             by_topic.pop(topic, None)
 
     def _switch(self, topic: str, view: ClusterView) -> int:
@@ -186,10 +192,11 @@ class ExplicitPartitioner:
 class CheckedPartitioner:
     """Calls a producer's partitioner, which may be the user's, and handles its wrong results and its exceptions."""
 
-    __slots__ = ("_errors", "_name", "_partitioner", "is_default")
+    __slots__ = ("_default", "_errors", "_name", "_partitioner", "is_default")
 
     def __init__(self, partitioner: Partitioner) -> None:
         self.is_default = type(partitioner) is DefaultPartitioner
+        self._default = partitioner if type(partitioner) is DefaultPartitioner else None
         self._partitioner = partitioner
         self._name = type(partitioner).__name__
         self._errors = CallbackErrors()
@@ -200,7 +207,11 @@ class CheckedPartitioner:
     ) -> int:
         """The partition for a record. Raises a KafkaError of the partitioner, and IllegalStateError otherwise."""
         try:
-            number = index(self._partitioner.partition(topic, key, value, view))
+            # Compiled, the call of a class that is known costs a tenth of the other one.
+            if self._default is not None:
+                number = self._default.partition(topic, key, value, view)
+            else:
+                number = index(self._partitioner.partition(topic, key, value, view))
         except KafkaError:
             raise
         except RAISED as error:

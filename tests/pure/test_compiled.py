@@ -58,7 +58,8 @@ def test_another_value_is_refused_by_name() -> None:
 
 @compiled_only
 def test_every_hot_module_is_compiled_and_its_source_is_installed_beside_it() -> None:
-    names = [module.removesuffix(".py").replace("/", ".") for module in build_backend.COMPILED_MODULES]
+    modules = (*build_backend.COMPILED_MODULES, *build_backend.C_MODULES)
+    names = [module.rpartition(".")[0].replace("/", ".") for module in modules]
     program = "import sys, importlib; print(*(importlib.import_module(name).__file__ for name in sys.argv[1:]))"
     for pure, expected in (("", False), ("1", True)):
         environment = {**os.environ, "AIOKAFKA_LITE_PURE": pure}

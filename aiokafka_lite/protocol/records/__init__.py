@@ -10,7 +10,7 @@ from .batch import (
     rewrite_header,
     split_batches,
 )
-from .codec import MAX_HEADERS, RecordColumns, append_record, decode_records, encode_records
+from .codec import MAX_HEADERS, RecordColumns, decode_records, encode_records
 from .compression import (
     DEFAULT_MAX_DECOMPRESSED,
     check_available,
@@ -19,6 +19,7 @@ from .compression import (
     compress,
     decompress,
 )
+from .encode import append_record
 from .murmur2 import murmur2, partition_for_key
 from .pack import RecordLists
 from .produced import single_batch, why_not_produced

@@ -19,15 +19,17 @@ from . import legacy
 from .checksum import crc32c
 from .codec import (
     SMALLEST_RECORD,
+    ZERO_HEADERS,
     Buffer,
     Headers,
     RecordColumns,
-    append_record,
     decode_records,
+    encode_headers,
     encode_records,
     end_of_records,
 )
 from .compression import DEFAULT_MAX_DECOMPRESSED, check_level, compress, decompress
+from .encode import append_record
 from .pack import RecordLists
 
 HEADER_SIZE = 61
@@ -364,15 +366,16 @@ class BatchBuilder:
         first one by more than 64 bits, which is impossible for two timestamps >= 0. The batch is unchanged then.
         """
         count = self.count
+        encoded = encode_headers(headers) if headers else ZERO_HEADERS
         if count:
             if not append_record(
-                self._buffer, self._limit, count, timestamp - self._base_timestamp, key, value, headers
+                self._buffer, self._limit, count, timestamp - self._base_timestamp, key, value, encoded
             ):
                 return False
             if timestamp > self._max_timestamp:
                 self._max_timestamp = timestamp
         else:
-            if not append_record(self._buffer, _INT64_MAX if self._limit else 0, 0, 0, key, value, headers):
+            if not append_record(self._buffer, _INT64_MAX if self._limit else 0, 0, 0, key, value, encoded):
                 return False
             self._base_timestamp = self._max_timestamp = timestamp
         self.count = count + 1
@@ -392,12 +395,13 @@ class BatchBuilder:
         self.count = count + added
         return added
 
-    def fill(self, records: Buffer, count: int, base_timestamp: int, max_timestamp: int) -> None:
+    def fill(self, buffer: bytearray, count: int, base_timestamp: int, max_timestamp: int) -> None:
         """Set the encoded records of an empty batch, at least one; the batch is full then.
 
-        Their offset deltas must be 0, 1, 2 …, and their timestamps relative to ``base_timestamp``. Nothing is checked.
+        ``buffer`` has them behind ``HEADER_SIZE`` bytes for the header, and belongs to the batch from now on. Their
+        offset deltas must be 0, 1, 2 …, and their timestamps relative to ``base_timestamp``. Nothing is checked.
         """
-        self._buffer += records
+        self._buffer = buffer
         self._limit = 0
         self._base_timestamp, self._max_timestamp = base_timestamp, max_timestamp
         self.count = count

@@ -24,11 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from ...errors import CorruptRecord
 from ...types import Header
+from .encode import append_record
 from .varint import ENCODINGS, read_raw_varint, read_raw_varlong
 
 if TYPE_CHECKING:
@@ -47,14 +47,13 @@ Kafka has no limit. A header of two bytes takes about 80 as Python objects, and 
 compressed, once took 317 MB and stopped the event loop for 7 seconds.
 """
 
-_LARGE = 16 * 1024
-"""Bytes of a value from which one copy less is worth three more calls."""
+ZERO_HEADERS = ENCODINGS[0]
+"""The encoded headers of a record that has none."""
 
 _NULL = ENCODINGS[-1]
 _NO_HEADERS: tuple[Header, ...] = ()
 _new_tuple = tuple.__new__  # faster than the constructor of a NamedTuple, which calls it
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-_WORDS = [Struct(f"<{count}I") for count in range(17)]  # of keys up to 67 bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -87,64 +86,6 @@ class RecordColumns:
         self.header_count += other.header_count
 
 
-def append_record(
-    buffer: bytearray,
-    limit: int,
-    offset_delta: int,
-    timestamp_delta: int,
-    key: Buffer | None,
-    value: Buffer | None,
-    headers: Headers,
-) -> bool:
-    """Append an encoded record to ``buffer``. Returns False if the buffer would become longer than ``limit`` bytes.
-
-    Raises TypeError for a key or value that is not a buffer, and ValueError for a delta of more than 64 bits. The
-    buffer is unchanged if the result is False or an error is raised.
-    """
-    encodings = ENCODINGS
-    if key is None:
-        key_size, key = _NULL, b""
-    else:
-        key_size = encodings[len(key)]
-    if value is None:
-        value_size, value = _NULL, b""
-    else:
-        value_size = encodings[len(value)]
-        if len(value) > _LARGE:
-            before = b"".join((b"\0", encodings[timestamp_delta], encodings[offset_delta], key_size, key, value_size))
-            return _append_large(buffer, limit, before, value, encode_headers(headers) if headers else b"\0")
-    body = b"".join(
-        (
-            b"\0",
-            encodings[timestamp_delta],
-            encodings[offset_delta],
-            key_size,
-            key,
-            value_size,
-            value,
-            encode_headers(headers) if headers else b"\0",
-        )
-    )
-    size = encodings[len(body)]
-    if len(buffer) + len(size) + len(body) > limit:
-        return False
-    buffer += size
-    buffer += body
-    return True
-
-
-def _append_large(buffer: bytearray, limit: int, before: bytes, value: Buffer, after: bytes) -> bool:
-    """Append a record in parts. To join a large value first would copy it once more."""
-    body_size = len(before) + len(value) + len(after)
-    size = ENCODINGS[body_size]
-    if len(buffer) + len(size) + body_size > limit:
-        return False
-    buffer += size + before
-    buffer += value
-    buffer += after
-    return True
-
-
 def encode_records(
     base_timestamp: int,
     timestamps: Sequence[int],
@@ -168,7 +109,8 @@ def encode_records(
         strict=True,
     )
     for offset_delta, timestamp, key, value, of_record in columns:
-        append_record(out, _INT64_MAX, offset_delta, timestamp - base_timestamp, key, value, of_record)
+        encoded = encode_headers(of_record) if of_record else ZERO_HEADERS
+        append_record(out, _INT64_MAX, offset_delta, timestamp - base_timestamp, key, value, encoded)
     return out
 
 
@@ -413,20 +355,3 @@ def record_starts(data: bytes, position: int, count: int, starts: list[int]) -> 
             raw, position = read_raw_varint(data, position)
             position += raw >> 1
     return position
-
-
-def murmur2(data: Buffer) -> int:
-    """The 32-bit murmur2 hash of ``data``, as in Kafka's Java client: a signed number."""
-    size: i64 = len(data)
-    tail = size & ~3
-    hashed: i64 = 0x9747B28C ^ size  # 32 bits, and the multiplier has 31: a product fits in an i64
-    word: i64
-    words = _WORDS[size >> 2] if size < 4 * len(_WORDS) else Struct(f"<{size >> 2}I")
-    for word in words.unpack_from(data):
-        word = word * 0x5BD1E995 & 0xFFFFFFFF
-        hashed = (hashed * 0x5BD1E995 ^ (word ^ word >> 24) * 0x5BD1E995) & 0xFFFFFFFF
-    if tail != size:
-        hashed = (hashed ^ int.from_bytes(data[tail:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
-    hashed = (hashed ^ hashed >> 13) * 0x5BD1E995 & 0xFFFFFFFF
-    hashed ^= hashed >> 15
-    return hashed - (1 << 32) if hashed & 0x80000000 else hashed

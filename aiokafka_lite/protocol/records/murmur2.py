@@ -1,6 +1,6 @@
 """The partition of a keyed record: the 32-bit murmur2 hash with the seed of Kafka's Java client.
 
-There are two implementations with the same result. ``murmur2`` hashes one key and is part of the compiled codec.
+There are two implementations with the same result. ``murmur2`` hashes one key, in a compiled build in C.
 ``murmur2_of_column`` hashes an Arrow column of keys with NumPy; only callers that already use Arrow import NumPy.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...extras import extra
-from .codec import murmur2
+from .encode import murmur2
 
 if TYPE_CHECKING:
     import numpy.typing
@@ -26,18 +26,28 @@ def partition_for_key(key: bytes | bytearray | memoryview, count: int) -> int:
 
 
 def partitions_for_keys(keys: Any, count: int) -> numpy.typing.NDArray[Any]:
-    """``partition_for_key`` for each key of an Arrow column of large binary. The result for a null key is undefined."""
+    """``partition_for_key`` for each key of a binary or large binary column of Arrow. Undefined for a null key."""
     return (murmur2_of_column(keys) & 0x7FFFFFFF) % count
 
 
+def edges_of(column: Any) -> numpy.typing.NDArray[Any]:
+    """Where each entry of a binary or large binary column of Arrow begins in its data, and where the last one ends."""
+    np, types = extra("numpy"), extra("pyarrow").types
+    kind = np.int64 if types.is_large_binary(column.type) else np.int32
+    offsets = column.buffers()[1]
+    if offsets is None:  # an empty column may have no buffers
+        return np.zeros(1, kind)  # type: ignore[no-any-return]
+    return np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1]  # type: ignore[no-any-return]
+
+
 def murmur2_of_column(keys: Any) -> numpy.typing.NDArray[Any]:
-    """The murmur2 hash of each key of an Arrow column of large binary, as unsigned 32-bit numbers.
+    """The murmur2 hash of each key of an Arrow column, binary or large binary, as unsigned 32-bit numbers.
 
     All keys are hashed together, one word per step. A step covers the keys that are long enough to have that word.
     """
     np = extra("numpy")
     data = b"" if keys.buffers()[2] is None else keys.buffers()[2]
-    edges = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    edges = edges_of(keys).astype(np.int64)
     octets = np.concatenate((np.frombuffer(data, np.uint8)[int(edges[0]) : int(edges[-1])], np.zeros(4, np.uint8)))
     starts = edges[:-1] - edges[0]
     lengths = np.diff(edges)

@@ -1,7 +1,8 @@
-"""Records of lists of bytes, encoded by passes in C: no Python code runs for a record of less than 8 KiB.
+"""Records of lists of bytes, encoded together: no Python code runs for a record of less than 8 KiB.
 
-``codec.append_record`` encodes one record and takes about a microsecond. The passes here take a third of that, because
-``map``, ``accumulate``, slices and ``join`` walk the lists inside the interpreter. The format is in ``codec``.
+In the compiled build one call of ``encode.append_lists`` encodes them. As plain Python ``codec.append_record`` takes
+about a microsecond for one record. The passes here take a third of that, because ``map``, ``accumulate``, slices and
+``join`` walk the lists inside the interpreter. The format is in ``codec``.
 
 A record is its size, two constant fields, the offset delta, the key, the value and the headers. All records of a call
 have the same timestamp and the same headers. So the size of a record follows from the sizes of its key and value and
@@ -15,7 +16,8 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import add
 
-from .codec import Headers, encode_headers
+from .codec import ZERO_HEADERS, Headers, encode_headers
+from .encode import append_lists
 from .varint import ENCODINGS
 
 _BOUNDARIES = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 34)
@@ -51,11 +53,9 @@ class RecordLists:
         self.timestamp = timestamp
         self.value_sizes = list(map(len, values))
         self.key_sizes = None if keys is None else list(map(len, keys))
-        self._headers = encode_headers(headers) if headers else b"\0"
-        self._contents: list[int] = list(map(_WITH_PREFIX.__getitem__, self.value_sizes))
-        if self.key_sizes is not None:
-            self._contents = list(map(add, self._contents, map(_WITH_PREFIX.__getitem__, self.key_sizes)))
-        self._ends = list(accumulate(self._contents))
+        self._headers = encode_headers(headers) if headers else ZERO_HEADERS
+        self._contents: list[int] = []
+        self._ends: list[int] = []
 
     def append_to(
         self, buffer: bytearray, limit: int, first_delta: int, timestamp_delta: int, start: int, stop: int
@@ -64,6 +64,24 @@ class RecordLists:
 
         The offset delta of the first one is ``first_delta``. If that is 0, the first record is appended in any case.
         """
+        count = append_lists(
+            buffer, limit, first_delta, timestamp_delta, self.keys, self.values, self._headers, start, stop
+        )
+        if count is None:
+            count = self._append_by_passes(buffer, limit, first_delta, timestamp_delta, start, stop)
+        return count
+
+    def _measure(self) -> None:
+        self._contents = list(map(_WITH_PREFIX.__getitem__, self.value_sizes))
+        if self.key_sizes is not None:
+            self._contents = list(map(add, self._contents, map(_WITH_PREFIX.__getitem__, self.key_sizes)))
+        self._ends = list(accumulate(self._contents))
+
+    def _append_by_passes(
+        self, buffer: bytearray, limit: int, first_delta: int, timestamp_delta: int, start: int, stop: int
+    ) -> int:
+        if not self._ends:
+            self._measure()
         encodings = ENCODINGS
         fields = b"\0" + encodings[timestamp_delta]
         constant = len(fields) + len(self._headers) + (self.keys is None)

@@ -13,7 +13,6 @@ from aiokafka_lite.producer.batch import Batch, BatchFactory
 from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState
 from aiokafka_lite.producer.partition_batches import Sealed
 from aiokafka_lite.producer.producer_ids import ProducerIdAndEpoch, ProducerIds, advance
-from aiokafka_lite.producer.record import PreparedRecord
 from aiokafka_lite.protocol.records import BatchBuilder, RecordBatch
 from aiokafka_lite.types import TopicPartition
 
@@ -66,7 +65,7 @@ def a_partition(
 def append(partition: PartitionProducer, *values: bytes) -> Batch:
     """Append a record for each value to the open batch of a partition, or to a new one. Returns the batch."""
     for value in values:
-        batch, _, _ = partition.append(PreparedRecord("t", None, value, (), 0, 0, len(value)))
+        batch, _, _ = partition.append(None, value, (), 0, len(value))
     assert batch is not None
     return batch
 

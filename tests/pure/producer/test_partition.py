@@ -13,7 +13,7 @@ from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode
 from aiokafka_lite.producer.partition import START, Next, PartitionProducer, PartitionState
 from aiokafka_lite.producer.partition_batches import STALE_AFTER, Sealed
 from aiokafka_lite.producer.producer_ids import MAX_EPOCH, MAX_SEQUENCE, ProducerIdAndEpoch, ProducerIds, advance
-from aiokafka_lite.producer.record import PreparedRecord
+from aiokafka_lite.types import Header
 from tests.pure.producer.model import Simulation, a_batch, a_partition, append
 
 LOST = ConnectionLost("gone", sent=True)
@@ -199,13 +199,14 @@ def test_an_open_batch_is_taken_only_when_it_is_due() -> None:
     assert partition.open is None
 
 
-def record(value: bytes, key: bytes | None = None) -> PreparedRecord:
-    return PreparedRecord("t", key, value, (), None, 0, len(value))
+def fields(value: bytes, key: bytes | None = None) -> tuple[bytes | None, bytes, tuple[Header, ...], int, int]:
+    """A record as ``append`` takes it."""
+    return key, value, (), 0, len(value)
 
 
 def test_appending_returns_the_place_and_reserves_the_memory_of_the_record() -> None:
     partition = a_partition()
-    first, second = partition.append(record(b"aa")), partition.append(record(b"bbb"))
+    first, second = partition.append(*fields(b"aa")), partition.append(*fields(b"bbb"))
     assert first == (partition.open, 0, False)
     assert second == (partition.open, 1, False)
     assert partition.open is not None
@@ -219,10 +220,10 @@ def test_a_batch_that_is_sealed_by_a_sender_or_by_an_append_is_reported_once() -
     assert partition.expedite()
     assert partition.take() is taken
     assert reported == deque([(partition.topic_partition, taken.builder.uncompressed_size)])
-    batch, *begun = partition.append(record(b"b"))
+    batch, *begun = partition.append(*fields(b"b"))
     assert (batch, begun) == (partition.open, [0, False])
     assert len(reported) == 1
-    filled = partition.append(record(bytes(100_000)))
+    filled = partition.append(*fields(bytes(100_000)))
     assert filled == (partition.open, 0, True)
     assert batch is not None
     assert reported[-1].size == batch.builder.uncompressed_size
@@ -231,10 +232,10 @@ def test_a_batch_that_is_sealed_by_a_sender_or_by_an_append_is_reported_once() -
 def test_a_record_that_may_move_is_not_added_where_the_open_batch_is_full() -> None:
     partition = a_partition()
     full = append(partition, b"a")
-    refused = partition.append(record(bytes(100_000)), may_move=True)
+    refused = partition.append(*fields(bytes(100_000)), may_move=True)
     assert refused == (None, 0, True)
     assert (partition.open, partition.unsent) == (None, [full])
-    again = partition.append(record(b"b"), may_move=True)
+    again = partition.append(*fields(b"b"), may_move=True)
     assert again == (partition.open, 0, False)
 
 

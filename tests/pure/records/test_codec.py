@@ -71,13 +71,13 @@ def test_timestamps_go_forward_and_back(delta: int) -> None:
 
 def test_a_record_without_room_leaves_the_buffer_unchanged() -> None:
     buffer = bytearray(b"head")
-    assert append_record(buffer, 11, 0, 0, None, None, ())
+    assert append_record(buffer, 11, 0, 0, None, None, b"\0")
     before = bytes(buffer)
     assert len(before) == 11
-    assert not append_record(buffer, 17, 1, 0, None, None, ())
+    assert not append_record(buffer, 17, 1, 0, None, None, b"\0")
     for bad in (("text", None), (None, 5)):
         with pytest.raises(TypeError):
-            append_record(buffer, 1 << 20, 1, 0, *bad, ())  # type: ignore[arg-type]
+            append_record(buffer, 1 << 20, 1, 0, *bad, b"\0")  # type: ignore[arg-type]
     assert buffer == before
 
 

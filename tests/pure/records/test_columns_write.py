@@ -14,7 +14,7 @@ from aiokafka_lite.protocol.records import encode_records, murmur2, partition_fo
 pa = pytest.importorskip("pyarrow")
 np = pytest.importorskip("numpy")
 
-from aiokafka_lite.protocol.records.columns import MAX_RECORDS, Rows, slices  # noqa: E402
+from aiokafka_lite.protocol.records.columns import MAX_RECORDS, Rows  # noqa: E402
 from aiokafka_lite.protocol.records.murmur2 import murmur2_of_column, partitions_for_keys  # noqa: E402
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -125,14 +125,20 @@ def test_a_wrong_column_is_refused_with_the_type_it_must_have(columns: dict[str,
         Rows("orders", pa.record_batch(columns), NOW)
 
 
-@given(st.lists(st.integers(30, 500), min_size=1, max_size=200), st.integers(1, 3000))
-def test_slices_have_every_row_and_the_maximum_size(sizes: list[int], most: int) -> None:
-    cuts = list(slices(np.array(sizes), most))
-    assert [number for start, stop in cuts for number in range(start, stop)] == list(range(len(sizes)))
-    for start, stop in cuts:
-        assert sum(sizes[start:stop]) <= most or stop == start + 1
-        assert stop == len(sizes) or sum(sizes[start : stop + 1]) > most
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=200), st.integers(1, 3000))
+def test_batches_have_every_row_and_the_maximum_size(sizes: list[int], most: int) -> None:
+    rows = Rows("t", pa.record_batch({"value": pa.array([bytes(size) for size in sizes], pa.binary())}), NOW)
+    start = 0
+    while start < rows.count:
+        encoded = rows.encode(start, rows.count, most)
+        assert len(encoded.records) <= most or encoded.count == 1
+        stop = start + encoded.count
+        assert stop == rows.count or rows.sizes()[start : stop + 1].sum() > most
+        start = stop
+    assert start == len(sizes)
 
 
 def test_a_batch_has_no_more_records_than_the_table_of_deltas() -> None:
-    assert list(slices(np.full(MAX_RECORDS + 5, 30), 1 << 30)) == [(0, MAX_RECORDS), (MAX_RECORDS, MAX_RECORDS + 5)]
+    rows = Rows("t", pa.record_batch({"value": pa.nulls(MAX_RECORDS + 5)}), NOW)
+    assert rows.encode(0, rows.count).count == MAX_RECORDS
+    assert rows.encode(MAX_RECORDS, rows.count).count == 5

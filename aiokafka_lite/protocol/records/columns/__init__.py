@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         EncodedRecords,
         Rows,
         by_number,
-        slices,
     )
 
 _HOMES = {
@@ -46,7 +45,7 @@ _HOMES = {
         "int64_array",
         "to_arrow",
     ),
-    "write": ("MAX_RECORDS", "WRITE_COLUMNS", "EncodedRecords", "Rows", "by_number", "slices"),
+    "write": ("MAX_RECORDS", "WRITE_COLUMNS", "EncodedRecords", "Rows", "by_number"),
 }
 
 __all__ = [
@@ -64,7 +63,6 @@ __all__ = [
     "bytes_column",
     "column_names",
     "int64_array",
-    "slices",
     "to_arrow",
 ]
 

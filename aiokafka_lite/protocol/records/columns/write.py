@@ -1,9 +1,10 @@
 """Arrow columns to packed records.
 
-``Rows`` does for a whole record batch what ``append_record`` does for one record. Lengths and deltas become varints by
-a lookup in a table, and one join writes the pieces of every record in their order; the result is the body of a batch.
-With the hashes of the keys that takes 0.18 µs of CPU per record of 100 bytes, against 1.5 µs one by one
-(``benchmarks/records.py``).
+``Rows`` does for a whole record batch what ``append_record`` does for one record. In the compiled build
+``encode.append_rows`` reads the buffers of the columns. As plain Python, lengths and deltas become varints by a lookup
+in a table, and one join writes the pieces of every record in their order.
+
+``pyarrow.compute`` is imported where it is needed: its import takes longer than it takes to encode 100,000 records.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from aiokafka_lite.arguments import must_be
+from aiokafka_lite.arguments import INT32_MAX, must_be
 from aiokafka_lite.errors import SerializationError
 from aiokafka_lite.extras import extra
+from aiokafka_lite.protocol.records.batch import HEADER_SIZE
+from aiokafka_lite.protocol.records.encode import append_rows
+from aiokafka_lite.protocol.records.murmur2 import edges_of
 from aiokafka_lite.protocol.records.varint import ENCODINGS
 
 if TYPE_CHECKING:
     import numpy.typing
     import pyarrow
+
+    from aiokafka_lite.protocol.records.encode import Column
 
     Numbers = numpy.typing.NDArray[Any]
 
@@ -37,12 +43,20 @@ timestamp delta 10, offset delta 3, key length 4, value length 4, number of head
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecords:
-    """The packed records of a batch, for ``BatchBuilder.fill``. Timestamps are in milliseconds."""
+    """The packed records of a batch, for ``BatchBuilder.fill``, behind ``HEADER_SIZE`` bytes for its header.
 
-    records: memoryview
+    Timestamps are in milliseconds.
+    """
+
+    buffer: bytearray
     count: int
     base_timestamp: int
     max_timestamp: int
+
+    @property
+    def records(self) -> memoryview:
+        """The records without the room for the header."""
+        return memoryview(self.buffer)[HEADER_SIZE:]
 
 
 class Rows:
@@ -70,6 +84,8 @@ class Rows:
         self.partitions = self._partitions(given["partition"]) if "partition" in given else None
         self.timestamps = self._timestamps(given["timestamp"], now) if "timestamp" in given else None
         self._now = now
+        self._numbers: Numbers | None = None
+        self._ends: Numbers | None = None
 
     def sizes(self) -> Numbers:
         """An upper bound of the encoded size of each record, in bytes, within a few bytes of the size."""
@@ -88,19 +104,35 @@ class Rows:
         return next((number for number in named if number not in known), None)
 
     def take(self, indexes: Numbers) -> Rows:
-        """The rows with these indexes, in that order, without their partitions."""
+        """The rows with these indexes, in that order, without their partitions. Only to be encoded."""
         taken = object.__new__(Rows)
         taken._topic, taken._now, taken.count = self._topic, self._now, len(indexes)
-        taken.values = self.values.take(indexes)
-        taken.keys = None if self.keys is None else self.keys.take(indexes)
-        taken.headers = None if self.headers is None else self.headers.take(indexes)
-        taken.partitions = None
-        taken.timestamps = None if self.timestamps is None else self.timestamps[indexes]
+        taken.values, taken.keys, taken.headers = self.values, self.keys, self.headers
+        taken.timestamps, taken.partitions = self.timestamps, None
+        taken._numbers, taken._ends = indexes, None
         return taken
 
-    def encode(self, start: int, stop: int) -> EncodedRecords:
-        """The rows from ``start`` up to ``stop``, at most ``MAX_RECORDS``, as the records of one batch."""
+    def encode(self, start: int, stop: int, max_bytes: int = INT32_MAX) -> EncodedRecords:
+        """The rows from ``start`` up to ``stop`` as the records of one batch, as many as ``max_bytes`` hold.
+
+        These are at most ``MAX_RECORDS`` rows, and at least one.
+        """
+        stop = min(stop, start + MAX_RECORDS)
+        buffer = bytearray(HEADER_SIZE)
+        keys = None if self.keys is None else _buffers(self.keys)
+        headers = None if self.headers is None else _buffers(self.headers)
+        limit, columns = HEADER_SIZE + max_bytes, (keys, _buffers(self.values), headers)
+        made = append_rows(buffer, limit, start, stop, self._numbers, self._now, self.timestamps, *columns)
+        if made is None:
+            made = self._append_by_passes(buffer, start, stop, max_bytes)
+        return EncodedRecords(buffer, *made)
+
+    def _append_by_passes(self, buffer: bytearray, start: int, stop: int, max_bytes: int) -> tuple[int, int, int]:
+        """As ``append_rows``, by passes of NumPy and Arrow."""
+        if self._numbers is not None:
+            self._gather(self._numbers)
         compute = extra("pyarrow.compute")
+        stop = self._fitting(start, stop, max_bytes)
         count = stop - start
         empty = _scalar(b"")
         pieces: list[Any] = [_scalar(b"\0")]  # attributes
@@ -119,18 +151,37 @@ class Rows:
         pieces += _with_length(self.values.slice(start, count))
         pieces.append(_scalar(ENCODINGS[0]) if self.headers is None else self.headers.slice(start, count))
         bodies = compute.binary_join_element_wise(*pieces, empty, null_handling="replace", null_replacement=b"")
-        records = compute.binary_join_element_wise(_varints(_lengths(bodies)), bodies, empty)
-        return EncodedRecords(_contents(records), count, base, latest)
+        buffer += _contents(compute.binary_join_element_wise(_varints(_lengths(bodies)), bodies, empty))
+        return count, base, latest
+
+    def _gather(self, indexes: Numbers) -> None:
+        """Copy the rows that were taken: the passes are over whole columns."""
+        self.values = self.values.take(indexes)
+        self.keys = None if self.keys is None else self.keys.take(indexes)
+        self.headers = None if self.headers is None else self.headers.take(indexes)
+        self.timestamps = None if self.timestamps is None else self.timestamps[indexes]
+        self._numbers = None
+
+    def _fitting(self, start: int, stop: int, max_bytes: int) -> int:
+        """The end of the rows from ``start`` that ``max_bytes`` hold, after at least one."""
+        if self._ends is None:
+            self._ends = self.sizes().cumsum()
+        before = int(self._ends[start - 1]) if start else 0
+        return min(max(int(self._ends.searchsorted(before + max_bytes, side="right")), start + 1), stop)
 
     def _bytes(self, name: str, column: Any) -> Any:
+        """The column as binary or large binary: text is not copied."""
         pa = extra("pyarrow")
         kind, types = column.type, pa.types
         if types.is_null(kind):
-            return pa.nulls(len(column), pa.large_binary())
-        known = (types.is_binary, types.is_string, types.is_large_binary, types.is_large_string)
-        if not any(is_kind(kind) for is_kind in (*known, types.is_fixed_size_binary)):
-            raise self._wrong(name, "binary or string", kind)
-        return column.cast(pa.large_binary())
+            return pa.nulls(len(column), pa.binary())
+        if types.is_fixed_size_binary(kind):
+            return column.cast(pa.binary())
+        if types.is_binary(kind) or types.is_string(kind):
+            return column.view(pa.binary())
+        if types.is_large_binary(kind) or types.is_large_string(kind):
+            return column.view(pa.large_binary())
+        raise self._wrong(name, "binary or string", kind)
 
     def _headers(self, column: Any) -> Any:
         """The number of headers and the headers of each record, encoded, as large binary."""
@@ -183,18 +234,6 @@ class Rows:
         return SerializationError(f"column {name!r} of records for topic {self._topic!r} must be {what}, got {given}")
 
 
-def slices(sizes: Numbers, max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Cut rows of these sizes into slices of at most ``max_bytes`` and ``MAX_RECORDS``, each of at least one row."""
-    ends = sizes.cumsum()
-    start = 0
-    while start < len(ends):
-        before = int(ends[start - 1]) if start else 0
-        stop = int(ends.searchsorted(before + max_bytes, side="right"))
-        stop = min(max(stop, start + 1), start + MAX_RECORDS)
-        yield start, stop
-        start = stop
-
-
 def by_number(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Each different number, with the indexes of the rows that have it, in their order."""
     np = extra("numpy")
@@ -205,16 +244,21 @@ def by_number(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
 
 def _with_length(column: Any) -> list[Any]:
     """The pieces of a key or value: its length, -1 for null, and its bytes."""
-    return [_varints(_lengths(column)), column]
+    return [_varints(_lengths(column)), column.cast(extra("pyarrow").large_binary())]
 
 
 def _lengths(column: Any, null: int = -1) -> Numbers:
-    compute = extra("pyarrow.compute")
-    lengths = compute.binary_length(column)
-    if lengths.null_count:
-        lengths = compute.fill_null(lengths, null)
-    numbers: Numbers = lengths.to_numpy(zero_copy_only=False)
-    return numbers
+    np = extra("numpy")
+    lengths: Numbers = np.diff(edges_of(column)).astype(np.int64)
+    if column.null_count:
+        lengths[~column.is_valid().to_numpy(zero_copy_only=False)] = null
+    return lengths
+
+
+def _buffers(column: Any) -> Column:
+    """A binary or large binary column as ``append_rows`` takes it."""
+    width = 8 if extra("pyarrow").types.is_large_binary(column.type) else 4
+    return width, column.offset, *column.buffers()
 
 
 def _varints(numbers: Numbers) -> Any:
@@ -244,6 +288,5 @@ def _scalar(data: bytes) -> Any:
 
 def _contents(column: Any) -> memoryview:
     """The bytes of all entries of a column, one after the other, as they are in memory."""
-    np = extra("numpy")
-    edges = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+    edges = edges_of(column)
     return memoryview(column.buffers()[2])[int(edges[0]) : int(edges[-1])]

@@ -1,0 +1,133 @@
+"""Encodes records into the buffer of a batch, and hashes keys. In a compiled build ``encode.c`` is this module.
+
+mypyc cannot make these functions fast, because each of their steps makes an object. So they are the leaves of the
+producer that are not compiled from their Python source. This source is the reference, and tests compare the two.
+
+The format of a record is in ``codec``.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from .varint import ENCODINGS
+
+Buffer = bytes | bytearray | memoryview
+Column = tuple[int, int, Buffer | None, Buffer, Buffer | None]
+"""A binary column of Arrow: the bytes of an offset (4 or 8), the first place, validity, offsets and data."""
+
+_LARGE = 16 * 1024
+"""Bytes of a value from which one copy less is worth three more calls."""
+
+_NULL = ENCODINGS[-1]
+_WORDS = [Struct(f"<{count}I") for count in range(17)]  # of keys up to 67 bytes
+
+
+def append_record(
+    buffer: bytearray,
+    limit: int,
+    offset_delta: int,
+    timestamp_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: bytes,
+) -> bool:
+    """Append an encoded record to ``buffer``. Returns False if the buffer would become longer than ``limit`` bytes.
+
+    ``headers`` are those of ``encode_headers``. Raises TypeError for a key or value that is not a buffer, and
+    ValueError for a delta of more than 64 bits. The buffer is unchanged if the result is False or an error is raised.
+    """
+    encodings = ENCODINGS
+    if key is None:
+        key_size, key = _NULL, b""
+    else:
+        key_size = encodings[len(key)]
+    if value is None:
+        value_size, value = _NULL, b""
+    else:
+        value_size = encodings[len(value)]
+        if len(value) > _LARGE:
+            before = b"".join((b"\0", encodings[timestamp_delta], encodings[offset_delta], key_size, key, value_size))
+            return _append_large(buffer, limit, before, value, headers)
+    body = b"".join(
+        (
+            b"\0",
+            encodings[timestamp_delta],
+            encodings[offset_delta],
+            key_size,
+            key,
+            value_size,
+            value,
+            headers,
+        )
+    )
+    size = encodings[len(body)]
+    if len(buffer) + len(size) + len(body) > limit:
+        return False
+    buffer += size
+    buffer += body
+    return True
+
+
+def _append_large(buffer: bytearray, limit: int, before: bytes, value: Buffer, after: bytes) -> bool:
+    """Append a record in parts. To join a large value first would copy it once more."""
+    body_size = len(before) + len(value) + len(after)
+    size = ENCODINGS[body_size]
+    if len(buffer) + len(size) + body_size > limit:
+        return False
+    buffer += size + before
+    buffer += value
+    buffer += after
+    return True
+
+
+def append_lists(
+    buffer: bytearray,
+    limit: int,
+    first_delta: int,
+    timestamp_delta: int,
+    keys: list[bytes] | None,
+    values: list[bytes],
+    headers: bytes,
+    start: int,
+    stop: int,
+) -> int | None:
+    """As ``pack.RecordLists.append_to``, or None: ``pack`` has to do it."""
+    return None
+
+
+def append_rows(
+    buffer: bytearray,
+    limit: int,
+    start: int,
+    stop: int,
+    numbers: object,
+    timestamp: int,
+    timestamps: object,
+    keys: Column | None,
+    values: Column,
+    headers: Column | None,
+) -> tuple[int, int, int] | None:
+    """Append rows of Arrow columns from ``start`` up to ``stop``, as many as ``limit`` bytes hold, at least one.
+
+    Returns their number, the first timestamp and the latest one; or None, and ``columns.write`` has to do it.
+    ``numbers`` are the rows of the columns to take, all in their order if None. ``timestamp`` is that of all rows if
+    ``timestamps`` is None. ``headers`` are encoded.
+    """
+    return None
+
+
+def murmur2(data: Buffer) -> int:
+    """The 32-bit murmur2 hash of ``data``, as in Kafka's Java client: a signed number."""
+    size = len(data)
+    tail = size & ~3
+    hashed = 0x9747B28C ^ size
+    words = _WORDS[size >> 2] if size < 4 * len(_WORDS) else Struct(f"<{size >> 2}I")
+    for word in words.unpack_from(data):
+        word = word * 0x5BD1E995 & 0xFFFFFFFF
+        hashed = (hashed * 0x5BD1E995 ^ (word ^ word >> 24) * 0x5BD1E995) & 0xFFFFFFFF
+    if tail != size:
+        hashed = (hashed ^ int.from_bytes(data[tail:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * 0x5BD1E995 & 0xFFFFFFFF
+    hashed ^= hashed >> 15
+    return hashed - (1 << 32) if hashed & 0x80000000 else hashed

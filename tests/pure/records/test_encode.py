@@ -1,0 +1,110 @@
+"""``encode.c`` does what ``encode.py`` does: equal bytes, equal results, and errors for the same input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from aiokafka_lite.compiled import COMPILED
+from aiokafka_lite.protocol.records import encode
+from tests.pure.records.test_two_builds import plain
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="no module is compiled here; `make build` compiles them")
+
+BYTES = st.binary(max_size=40) | st.sampled_from([0, 63, 64, 8_191, 8_192, 16_384, 16_385, 70_000]).map(bytes)
+PIECES = st.none() | BYTES | BYTES.map(bytearray) | BYTES.map(memoryview) | st.sampled_from(["text", 5, [1]])
+DELTAS = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-70, 20_000) | st.sampled_from([1 << 63, -(1 << 63) - 1])
+LIMITS = st.integers(0, 300) | st.sampled_from([16_000, 100_000, (1 << 63) - 1])
+
+
+def outcome(function: Callable[..., object], *arguments: object) -> tuple[object, bytes]:
+    """The result, or that it raised, and the buffer afterwards."""
+    buffer = bytearray(b"before")
+    try:
+        return function(buffer, *arguments), bytes(buffer)
+    except (TypeError, ValueError):
+        return "raised", bytes(buffer)
+
+
+def plain_encode() -> Any:
+    return plain().records.encode
+
+
+@given(LIMITS, DELTAS, DELTAS, PIECES, PIECES, st.binary(min_size=1, max_size=90))
+@example(16, 0, 0, None, None, b"\0")
+@example(12, 0, 0, None, None, b"\0")
+@example((1 << 63) - 1, (1 << 63) - 1, -(1 << 63), b"k", bytes(70_000), b"\0")
+def test_a_record_is_encoded_as_in_python(
+    limit: int, offset_delta: int, timestamp_delta: int, key: object, value: object, headers: bytes
+) -> None:
+    arguments = (limit, offset_delta, timestamp_delta, key, value, headers)
+    assert outcome(encode.append_record, *arguments) == outcome(plain_encode().append_record, *arguments)
+
+
+@given(st.binary(max_size=80) | st.binary(min_size=100, max_size=300))
+def test_a_key_is_hashed_as_in_python(key: bytes) -> None:
+    hashed = plain_encode().murmur2(key)
+    assert [encode.murmur2(each) for each in (key, bytearray(key), memoryview(key))] == [hashed] * 3
+
+
+@pytest.mark.parametrize("wrong", [None, "text", 5])
+def test_only_bytes_are_hashed(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        encode.murmur2(wrong)
+
+
+@pytest.mark.parametrize(
+    "keys, values, start, stop, error",
+    [
+        (None, [b"v", "text"], 0, 2, TypeError),
+        ([b"k", None], [b"v", b"v"], 0, 2, TypeError),
+        ([b"k"], [b"v", b"v"], 0, 2, ValueError),
+        (None, [b"v"], 0, 2, ValueError),
+        (None, [b"v"], -1, 1, ValueError),
+        (b"kk", [b"v"], 0, 1, TypeError),
+    ],
+)
+def test_wrong_lists_leave_the_buffer_unchanged(
+    keys: Any, values: Any, start: int, stop: int, error: type[Exception]
+) -> None:
+    buffer = bytearray(b"before")
+    with pytest.raises(error):
+        encode.append_lists(buffer, 1_000, 0, 0, keys, values, b"\0", start, stop)
+    assert buffer == b"before"
+
+
+def edges(*places: int) -> bytes:
+    """The offsets of a large binary column."""
+    return b"".join(place.to_bytes(8, "little", signed=True) for place in places)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        (8, 0, None, edges(0, 4), b"abc"),  # the end is outside of the data
+        (8, 0, None, edges(2, 1), b"abc"),
+        (8, 0, None, edges(-1, 1), b"abc"),
+        (8, 0, None, edges(0, 1), None),
+        (8, 1, None, edges(0, 1), b"abc"),  # the column begins behind its only row
+        (8, -1, None, edges(0, 1), b"abc"),
+        (8, 0, b"", edges(0, 1), b"abc"),  # the bits of validity are missing
+        (8, 0, None, b"", b"abc"),
+        (3, 0, None, edges(0, 1), b"abc"),
+    ],
+)
+def test_a_column_that_points_outside_of_its_buffers_is_refused(column: Any) -> None:
+    buffer = bytearray(b"before")
+    good = (8, 0, None, edges(0, 3), b"abc")
+    for columns in ((None, column, None), (column, good, None), (None, good, column)):
+        with pytest.raises(ValueError):
+            encode.append_rows(buffer, 1_000, 0, 1, None, 0, None, *columns)
+    for numbers in (edges(1), edges(-1), b""):
+        with pytest.raises(ValueError):
+            encode.append_rows(buffer, 1_000, 0, 1, numbers, 0, None, None, good, None)
+    with pytest.raises(ValueError):
+        encode.append_rows(buffer, 1_000, 0, 1, None, 0, b"", None, good, None)
+    assert buffer == b"before"
