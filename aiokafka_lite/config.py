@@ -18,7 +18,7 @@ from typing import Literal, TypedDict
 
 from .arguments import INT32_MAX, INT64_MAX, is_whole, must_be, text
 from .errors import ConfigurationError
-from .security import MECHANISMS, SECURITY_PROTOCOLS, Secret, TokenProvider, is_pem, tls_context
+from .security import MECHANISMS, SECURITY_PROTOCOLS, Secret, TokenProvider, is_oauth_extension, is_pem, tls_context
 from .types import Compression, IsolationLevel
 
 KIB = 1024
@@ -194,6 +194,8 @@ class ClientConfig:
     """The password for PLAIN and SCRAM."""
     sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
     """A function, sync or async, that returns a token for OAUTHBEARER. It is called for each login."""
+    sasl_oauth_extensions: Mapping[str, str] | None = None
+    """Pairs to send with each token of OAUTHBEARER (KIP-342), such as ``{"logicalCluster": "lkc-1"}``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
@@ -243,7 +245,7 @@ def _check_ip_address(name: str, value: object) -> None:
 
 
 _TLS_PARTS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
-_CREDENTIALS = ("sasl_username", "sasl_password", "sasl_oauth_token_provider")
+_CREDENTIALS = ("sasl_username", "sasl_password", "sasl_oauth_token_provider", "sasl_oauth_extensions")
 
 
 def _hide(settings: object, *names: str) -> None:
@@ -324,12 +326,13 @@ def _check_sasl(settings: ClientConfig) -> None:
     mechanism = settings.sasl_mechanism
     needed_here = _CREDENTIALS[2:] if mechanism == "OAUTHBEARER" else _CREDENTIALS[:2]
     for name in _CREDENTIALS:
-        if name in needed_here and name not in given:
+        if name in needed_here and name not in given and name != "sasl_oauth_extensions":
             raise ConfigurationError(f"{name} is required for {mechanism}")
         if name in given and name not in needed_here:
             raise ConfigurationError(f"{name} is not for {mechanism}, which takes {' and '.join(needed_here)}")
     if mechanism == "OAUTHBEARER":
         _check_provider(settings.sasl_oauth_token_provider)
+        _check_extensions(settings.sasl_oauth_extensions)
         return
     _text(settings, "sasl_username")
     for name in needed_here:
@@ -341,6 +344,13 @@ def _check_provider(provider: object) -> None:
         raise ConfigurationError(
             f"sasl_oauth_token_provider must be a function that returns a token, got {_kind(provider)}"
         )
+
+
+def _check_extensions(extensions: object) -> None:
+    pairs = extensions.items() if isinstance(extensions, Mapping) else [] if extensions is None else [("", "")]
+    if not all(is_oauth_extension(name, value) for name, value in pairs):
+        what = 'a dict of names of letters, except "auth", and values of printable ASCII'
+        raise _wrong("sasl_oauth_extensions", what, extensions)
 
 
 def _check_credential(name: str, value: str) -> None:
@@ -388,6 +398,7 @@ class ClientSettings(TypedDict, total=False):
     sasl_username: str | None
     sasl_password: str | None
     sasl_oauth_token_provider: TokenProvider | None
+    sasl_oauth_extensions: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,13 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from .arguments import must_be
 from .config import Acks, ClientConfig
 from .errors import ConfigurationError
+from .oauth import ClientCredentials, imported_provider
 from .security import CONVERT_JKS, CONVERT_PKCS12, Secret
 
 __all__ = ["client_settings", "consumer_settings", "producer_settings", "read_properties", "without_effect"]
@@ -289,8 +289,15 @@ _GROUP_ID = "group.id"
 _JAAS = "sasl.jaas.config"
 _TOKEN = "sasl.oauthbearer.token"
 _TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+_CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"
+_SCOPE = "sasl.oauthbearer.scope"
 _STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
-_APART = (_GROUP_ID, _JAAS, _TOKEN, _TOKEN_PROVIDER, *_STORE_TYPES)
+_APART = (
+    *(_GROUP_ID, _JAAS, _TOKEN, _TOKEN_PROVIDER, _ENDPOINT, _CLIENT_ID, _CLIENT_SECRET, _SCOPE),
+    *_STORE_TYPES,
+)
 
 _KNOWN = frozenset({*_CLIENT, *_PRODUCER, *_CONSUMER, *_GROUP, *_APART})
 
@@ -305,8 +312,7 @@ _INSTEAD = {
     "partitioner.class": "pass partitioner to the producer",
     "interceptor.classes": "pass interceptors to the producer",
     "sasl.kerberos.service.name": "Kerberos (GSSAPI) is not supported; use PLAIN, SCRAM or OAUTHBEARER",
-    "sasl.oauthbearer.token.endpoint.url": f"set {_TOKEN_PROVIDER} to a function that requests the token",
-    "sasl.login.callback.handler.class": f"set {_TOKEN_PROVIDER} to a function that returns the token",
+    "sasl.login.callback.handler.class": f"set {_ENDPOINT}, or {_TOKEN_PROVIDER} to a function that returns the token",
     "sasl.client.callback.handler.class": "set sasl.username and sasl.password, as file:/path or env:NAME",
     "ssl.engine.factory.class": "set ssl.truststore.location and ssl.keystore.location to PEM files",
 }
@@ -484,12 +490,23 @@ _JAAS_EXPECTED = 'as in ...ScramLoginModule required username="alice" password="
 def _add_credentials(properties: Mapping[str, str], settings: dict[str, object]) -> None:
     if _JAAS in properties:
         _add_jaas(properties, settings)
-    if _TOKEN in properties and _TOKEN_PROVIDER in properties:
-        raise ConfigurationError(f"{_TOKEN} and {_TOKEN_PROVIDER} are the same setting; remove one of them")
+    given = [name for name in (_TOKEN, _TOKEN_PROVIDER, _ENDPOINT) if name in properties]
+    if len(given) > 1:
+        raise ConfigurationError(f"{given[0]} and {given[1]} are the same setting; remove one of them")
     if _TOKEN in properties:
         settings["sasl_oauth_token_provider"] = TokenFromProperty(properties[_TOKEN])
     if _TOKEN_PROVIDER in properties:
-        settings["sasl_oauth_token_provider"] = _imported(_resolved(_TOKEN_PROVIDER, properties[_TOKEN_PROVIDER]))
+        found = imported_provider(_TOKEN_PROVIDER, _resolved(_TOKEN_PROVIDER, properties[_TOKEN_PROVIDER]))
+        settings["sasl_oauth_token_provider"] = found
+    if _ENDPOINT in properties:
+        names = (_ENDPOINT, _CLIENT_ID, _CLIENT_SECRET, _SCOPE)
+        values = {name: _resolved(name, properties[name]) for name in names if name in properties}
+        for name in (_CLIENT_ID, _CLIENT_SECRET):
+            if name not in values:
+                raise ConfigurationError(f"{name} is required with {_ENDPOINT}")
+        settings["sasl_oauth_token_provider"] = ClientCredentials(
+            values[_ENDPOINT], values[_CLIENT_ID], values[_CLIENT_SECRET], scope=values.get(_SCOPE)
+        )
 
 
 def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> None:
@@ -503,7 +520,8 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
         raise ConfigurationError(f"{_JAAS}: {module} requires sasl.mechanism={required}, got {mechanism}")
     if module == "OAuthBearerLoginModule":
         if options:
-            raise ConfigurationError(f"{_JAAS}: {module} takes no options here; set {_TOKEN} or {_TOKEN_PROVIDER}")
+            others = ", ".join((_CLIENT_ID, _TOKEN, _TOKEN_PROVIDER))
+            raise ConfigurationError(f"{_JAAS}: {module} takes no options here; set one of {others}")
         return
     for name in ("username", "password"):
         if f"sasl.{name}" in properties:
@@ -557,22 +575,3 @@ class TokenFromProperty:
 
     def __call__(self) -> Secret:
         return Secret(_resolved(_TOKEN, self._value).strip())
-
-
-def _imported(path: str) -> object:
-    """The function at ``module:function``."""
-    module, colon, attribute = path.partition(":")
-    if not (module and colon and attribute):
-        raise ConfigurationError(must_be(_TOKEN_PROVIDER, "module:function", path))
-    try:
-        found: object = import_module(module)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"cannot import {_TOKEN_PROVIDER}={path!r}: {error}") from None
-    except Exception as error:  # importing runs the module; its error is not quoted, because it may contain a token
-        kind = type(error).__name__
-        raise ConfigurationError(f"cannot import {_TOKEN_PROVIDER}={path!r}: it raised {kind}") from error
-    if not callable(found):
-        raise ConfigurationError(must_be(_TOKEN_PROVIDER, "the name of a function", path))
-    return found

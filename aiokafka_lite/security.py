@@ -44,6 +44,13 @@ class Secret(str):
         return format("***", spec)
 
 
+def is_oauth_extension(name: object, value: object) -> bool:
+    """Whether OAUTHBEARER can carry this pair (RFC 7628, section 3.1). The name ``auth`` is that of the token."""
+    if not isinstance(name, str) or not isinstance(value, str) or name == "auth":
+        return False
+    return re.fullmatch(r"[A-Za-z]+", name) is not None and re.fullmatch(r"[\x21-\x7e \t\r\n]+", value) is not None
+
+
 def is_pem(text: str) -> bool:
     """Whether this is PEM text, and not the path of a file."""
     return "-----BEGIN " in text

@@ -71,6 +71,7 @@ JAVA: dict[str, Java] = {
     "sasl_username": Java("sasl.jaas.config", SAME),
     "sasl_password": Java("sasl.jaas.config", SAME),
     "sasl_oauth_token_provider": Java("sasl.login.callback.handler.class", SAME),
+    "sasl_oauth_extensions": Java("sasl.jaas.config", SAME),
     "acks": Java("acks", SAME),
     "transactional_id": Java("transactional.id", SAME),
     "transaction_timeout": Java("transaction.timeout.ms", SAME),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, Self, TypeVar
 
 from ..config import ClientConfig
@@ -46,11 +46,13 @@ class Login:
         username: str = "",
         password: str = "",
         token_provider: TokenProvider | None = None,
+        extensions: Mapping[str, str] | None = None,
     ) -> None:
         self.mechanism = mechanism
         self._username = username
         self._password = password
         self._token_provider = token_provider
+        self._extensions = extensions or {}
         self._keys: dict[Derivation, bytes] = {}
 
     @classmethod
@@ -61,6 +63,7 @@ class Login:
             username=config.sasl_username or "",
             password=config.sasl_password or "",
             token_provider=config.sasl_oauth_token_provider,
+            extensions=config.sasl_oauth_extensions,
         )
 
     def __repr__(self) -> str:
@@ -73,11 +76,11 @@ class Login:
     async def exchange(self) -> Exchange:
         """A new exchange of messages, with a new token if there is a token provider.
 
-        Raises ConnectionLost, caused by the provider's exception: its next token may be good. Raises
-        AuthenticationError if the provider raises that itself, or returns something else than a string.
+        Raises ConnectionLost, which the provider raised or which its exception caused: its next token may be good.
+        Raises AuthenticationError if the provider raises that itself, or returns something else than a string.
         """
         if self._token_provider is not None:
-            return OAuthBearerExchange(await self._token(self._token_provider))
+            return OAuthBearerExchange(await self._token(self._token_provider), self._extensions)
         if self.mechanism == "PLAIN":
             return PlainExchange(self._username, self._password)
         return ScramExchange(self.mechanism, self._username, self._password, secrets.token_urlsafe(24))
@@ -125,7 +128,7 @@ class Login:
             token: object = provider() if _is_async(provider) else await asyncio.to_thread(provider)
             if inspect.isawaitable(token):
                 token = await token
-        except AuthenticationError:
+        except (AuthenticationError, ConnectionLost):
             raise
         except Exception as error:
             raise ConnectionLost(

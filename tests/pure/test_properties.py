@@ -234,7 +234,11 @@ def test_a_pause_longer_than_the_longest_by_default_is_constant() -> None:
         ("acks", "2", "^acks must be 0, 1 or all, got '2'"),
         ("client.dns.lookup", "use_all_dns_ips", "^client.dns.lookup is a property of Java's client that has no"),
         ("recieve.buffer.bytes", "1", "did you mean receive.buffer.bytes?"),
-        ("sasl.login.callback.handler.class", "X", "set sasl.oauthbearer.token.provider to a function"),
+        (
+            "sasl.login.callback.handler.class",
+            "X",
+            "set sasl.oauthbearer.token.endpoint.url, or sasl.oauthbearer.token.provider to a function",
+        ),
         ("ssl.truststore.password", "hunter2", "^ssl.truststore.password is not supported: .* remove it"),
         ("ssl.truststore.type", "JKS", "^ssl.truststore.type=JKS must be PEM; convert it: keytool"),
         (

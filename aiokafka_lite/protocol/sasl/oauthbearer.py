@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 from ...errors import AuthenticationError
 from .machine import Step
@@ -20,16 +21,20 @@ _ACKNOWLEDGED = b"\x01"
 
 
 class OAuthBearerExchange:
-    """The client sends one message with the token. The broker accepts it, or answers with the reason of its refusal."""
+    """The client sends one message with the token. The broker accepts it, or answers with the reason of its refusal.
 
-    def __init__(self, token: str) -> None:
+    ``extensions`` are pairs for services that read them (KIP-342). They have been checked.
+    """
+
+    def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         if not _TOKEN.fullmatch(token):
             raise AuthenticationError(
                 "the token must consist of letters, digits and -._~+/, with = only at its end, as bearer tokens do"
             )
         redactor = Redactor(token)
         self.quoted, self.hide_secrets = redactor.quoted, redactor.hide_in
-        self._message = b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
+        pairs = [f"{name}={value}\x01".encode() for name, value in (extensions or {}).items()]
+        self._message = b"n,,\x01auth=Bearer " + token.encode() + b"\x01" + b"".join(pairs) + b"\x01"
         self.objection = ""
 
     def __repr__(self) -> str:

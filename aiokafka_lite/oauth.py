@@ -1,0 +1,179 @@
+"""Token providers for OAUTHBEARER: by OIDC client credentials (KIP-768), from a file, and for Amazon MSK.
+
+A provider is a function without arguments that returns a token; ``sasl_oauth_token_provider`` takes any such function.
+These are not async: the client calls them in a thread, once for each login of each connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import threading
+import time
+from importlib import import_module
+from urllib.parse import quote, urlencode, urlsplit
+
+from .arguments import must_be
+from .errors import AuthenticationError, ConfigurationError, ConnectionLost, harmless
+from .extras import extra
+from .security import Secret
+
+__all__ = ["AwsMskIam", "ClientCredentials", "TokenFromFile"]
+
+_LARGEST_ANSWER = 1 << 20
+_KEPT = 0.8
+"""The part of a token's lifetime for which it is used again."""
+
+
+class ClientCredentials:
+    """Requests tokens from the token endpoint of an identity provider, by the grant ``client_credentials`` of OAuth 2.
+
+    A token is used for all logins during 80 % of its lifetime. ``cafile`` is a PEM file with the authorities to trust
+    for ``url``, by default those of the system; ``timeout`` is in seconds. Redirects are not followed, because they
+    would send the secret to another host.
+
+    A call raises AuthenticationError if the endpoint refuses the credentials, and ConnectionLost, after which the
+    client tries again, for any other failure. The constructor raises ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        client_secret: str,
+        *,
+        scope: str | None = None,
+        cafile: str | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        if not isinstance(url, str) or urlsplit(url).scheme not in ("https", "http") or not urlsplit(url).hostname:
+            raise ConfigurationError(must_be("url", "the https:// address of a token endpoint", url))
+        for name, value in (("client_id", client_id), ("client_secret", client_secret)):
+            if not isinstance(value, str) or not value:
+                raise ConfigurationError(f"{name} must be a string that is not empty")
+        self._url = url
+        self._credentials = Secret(f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}")
+        self._form = urlencode({"grant_type": "client_credentials", **({"scope": scope} if scope else {})}).encode()
+        self._context = ssl.create_default_context(cafile=cafile) if url.startswith("https:") else None
+        self._timeout = timeout
+        self._lock = threading.Lock()  # one request at a time: connections log in at the same time
+        self._token = ""
+        self._usable_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<ClientCredentials {self._url}>"
+
+    def __call__(self) -> str:
+        with self._lock:
+            if not self._token or time.monotonic() >= self._usable_until:
+                self._token, lifetime = self._request()
+                self._usable_until = time.monotonic() + lifetime * _KEPT
+            return self._token
+
+    def _request(self) -> tuple[str, float]:
+        """A new token, and its seconds."""
+        from http.client import HTTPException
+        from urllib.error import HTTPError
+        from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+        class Stay(HTTPRedirectHandler):
+            def redirect_request(self, *args: object) -> None:
+                return None
+
+        basic = base64.b64encode(self._credentials.encode()).decode()
+        request = Request(self._url, self._form, {"Authorization": f"Basic {basic}", "Accept": "application/json"})
+        try:
+            with build_opener(Stay, HTTPSHandler(context=self._context)).open(request, timeout=self._timeout) as answer:
+                return self._read(answer.read(_LARGEST_ANSWER))
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error.code, error.read(_LARGEST_ANSWER)) from None
+        except (OSError, HTTPException) as error:
+            raise ConnectionLost(f"cannot get a token from {self._url}: {error}", sent=False) from error
+
+    def _read(self, content: bytes) -> tuple[str, float]:
+        answer = _json(content)
+        token, lifetime = answer.get("access_token"), answer.get("expires_in", 0)
+        if not isinstance(token, str) or not token or isinstance(lifetime, bool):
+            raise ConnectionLost(f"{self._url} sent no access_token", sent=False)
+        return Secret(token), float(lifetime) if isinstance(lifetime, int | float) else 0.0
+
+    def _refusal(self, status: int, content: bytes) -> AuthenticationError | ConnectionLost:
+        """The error for an HTTP status that is not success. 429 and 5xx may pass; others stay."""
+        answer = _json(content)
+        reasons = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
+        text = f"{self._url} refused to issue a token: {harmless(': '.join(reasons) or f'HTTP status {status}', 200)}"
+        if status == 429 or status >= 500:
+            return ConnectionLost(text, sent=False)
+        return AuthenticationError(text)
+
+
+def _json(content: bytes) -> dict[str, object]:
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+class TokenFromFile:
+    """Reads the token from a file at each login, for a process that renews the file, as Kubernetes does.
+
+    A call raises ConnectionLost, after which the client tries again, if the file cannot be read or is empty.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"<TokenFromFile {self._path!r}>"
+
+    def __call__(self) -> str:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                token = file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConnectionLost(f"cannot read the token in {self._path!r}: {error}", sent=False) from error
+        if not token:
+            raise ConnectionLost(f"the file {self._path!r} has no token", sent=False)
+        return Secret(token)
+
+
+class AwsMskIam:
+    """Signs tokens for Amazon MSK with IAM, by the credentials that AWS's SDK finds. Needs the extra ``aws``.
+
+    ``region`` is that of the cluster, such as ``"eu-central-1"``. The constructor raises ConfigurationError if the
+    extra is not installed.
+    """
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+        self._signer = extra("aws_msk_iam_sasl_signer", "aws").MSKAuthTokenProvider
+
+    def __repr__(self) -> str:
+        return f"<AwsMskIam {self._region!r}>"
+
+    def __call__(self) -> str:
+        token, _ = self._signer.generate_auth_token(self._region)
+        return Secret(token)
+
+
+def imported_provider(setting: str, path: str) -> object:
+    """The function at ``module:function``, which a property names. Raises ConfigurationError."""
+    module, colon, attribute = path.partition(":")
+    if not (module and colon and attribute):
+        raise ConfigurationError(must_be(setting, "module:function", path))
+    try:
+        found: object = import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"cannot import {setting}={path!r}: {error}") from None
+    except Exception as error:  # importing runs the module; its error is not quoted, because it may contain a token
+        kind = type(error).__name__
+        raise ConfigurationError(f"cannot import {setting}={path!r}: it raised {kind}") from error
+    if not callable(found):
+        raise ConfigurationError(must_be(setting, "the name of a function", path))
+    return found
