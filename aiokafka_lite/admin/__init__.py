@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission, AclResourceType
+from .acls import Acls
 from .admin import Admin
 from .cluster import (
     ApiSupport,
@@ -54,8 +56,16 @@ from .transactions import (
     Transactions,
     TransactionState,
 )
+from .users import Users
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
+    "Acls",
     "Admin",
     "ApiSupport",
     "Cluster",
@@ -116,6 +126,7 @@ __all__ = [
     "TransactionListing",
     "TransactionState",
     "Transactions",
+    "Users",
     "VersionRange",
     "create_topic",
     "delete_topics",

@@ -9,6 +9,7 @@ from ..aio.service import Component
 from ..cluster.client import Client
 from ..config import ClientConfig, ClientSettings
 from ..net.connector import Connector
+from .acls import Acls
 from .calls import Calls
 from .cluster import Cluster
 from .configs import Configs
@@ -20,6 +21,7 @@ from .quotas import Quotas
 from .records import Records
 from .topics import Topics
 from .transactions import Transactions
+from .users import Users
 
 if TYPE_CHECKING:
     from ..cluster.diagnosis import Diagnosis
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 class Admin(Component):
     """Describes and changes a cluster: topics, settings, groups and their offsets, leaders, quotas,
-    transactions.
+    transactions, ACLs, users.
 
     Calls are grouped: ``admin.topics.create(...)``, ``admin.groups.lag(...)``. Usable between ``start()`` and
     ``close()``, or inside ``async with``; any number of tasks may call at the same time. The constructor raises
@@ -68,6 +70,8 @@ class Admin(Component):
         self.log_dirs = LogDirs(calls)
         self.quotas = Quotas(calls)
         self.transactions = Transactions(calls)
+        self.acls = Acls(calls)
+        self.users = Users(calls)
 
     async def _on_start(self) -> None:
         await self._service.attach(self._client.service)

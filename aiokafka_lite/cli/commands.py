@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from . import configs, groups, pipeline, topics, transactions
+from . import acls, configs, groups, pipeline, topics, transactions, users
 from .formats import Format, Line
 from .options import Shared, command, plain_command
 from .running import INTERRUPTED, NAME, WRONG, run, say
@@ -22,6 +22,8 @@ application.add_typer(topics.application, name="topics")
 application.add_typer(groups.application, name="groups")
 application.add_typer(configs.application, name="configs")
 application.add_typer(transactions.application, name="transactions")
+application.add_typer(acls.application, name="acls")
+application.add_typer(users.application, name="users")
 plain_command(application, examples=pipeline.EXAMPLES)(pipeline.pipeline)
 
 

@@ -27,6 +27,7 @@ from .metadata_view import MetadataView
 from .partition import NotLeader, Partition
 from .quotas import QuotaLimits, Quotas
 from .replica_manager import ReplicaManager
+from .scram_users import ScramUsers
 from .topics import PartitionKey
 from .transaction_coordinator import TransactionCoordinator
 from .transaction_requests import TransactionRequests
@@ -111,6 +112,7 @@ class BrokerParts:
     changes: ClusterChanges
     leadership: PartitionLeadership
     authorizer: Authorizer
+    scram_users: ScramUsers
     fetch_max_bytes: int
     """The setting fetch.max.bytes, which cannot change: each fetch needs it."""
     now_ms: Callable[[], int]

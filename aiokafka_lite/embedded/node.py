@@ -177,6 +177,7 @@ class BrokerNode:
             changes=cluster.changes,
             leadership=cluster.leadership,
             authorizer=cluster.authorizer,
+            scram_users=cluster.security.scram_users,
             fetch_max_bytes=self.settings.number("fetch.max.bytes"),
             now_ms=self.now_ms,
         )

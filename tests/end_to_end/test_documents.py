@@ -71,7 +71,7 @@ async def test_the_tests_on_the_pages_pass(tmp_path: Path) -> None:
     async with started("-m", "pytest", "-q", "-c", str(tmp_path / "pytest.ini"), str(tmp_path)) as program:
         status = await program.end()
     assert status == 0, program.printed
-    assert f"{len(TESTS)} passed" in program.printed
+    assert f"{sum(block.text.count('def test_') for block in TESTS)} passed" in program.printed
 
 
 async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:

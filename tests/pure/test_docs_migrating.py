@@ -27,7 +27,10 @@ OURS: dict[str, Any] = {
     "re": re,
 }
 GIVEN = dict.fromkeys(
-    ["batch", "configs", "f", "listener", "offsets", "partition", "partitions", "records", "resources", "topics"],
+    [
+        *("acls", "alterations", "batch", "configs", "f", "listener", "offsets", "partition", "partitions"),
+        *("records", "resources", "topics"),
+    ],
     UNKNOWN,
 )
 THEIRS: dict[str, dict[str, Any]] = {

@@ -25,6 +25,7 @@ from . import (  # noqa: F401
     producer_id,
     quotas,
     sasl,
+    scram_users,
     topic_partitions,
     topics,
     transactional_offsets,

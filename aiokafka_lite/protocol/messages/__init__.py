@@ -142,8 +142,9 @@ _NAMES = {
         SaslAuthenticateRequest SaslAuthenticateResponse SaslHandshakeRequest SaslHandshakeResponse
     """,
     "scram_users": """
-        AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse AlterUserScramCredentialsResult
-        CredentialInfo DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse
+        MOST_SCRAM_ITERATIONS SCRAM_MECHANISMS AlterUserScramCredentialsRequest
+        AlterUserScramCredentialsResponse AlterUserScramCredentialsResult CredentialInfo
+        DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse
         DescribeUserScramCredentialsResult ScramCredentialDeletion ScramCredentialUpsertion UserName
     """,
     "telemetry": """

@@ -1,11 +1,16 @@
 """Describe and change the SCRAM credentials of users (KIP-554).
 
-Mechanism 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512. A client sends the salted password, never the password.
+A client sends the salted password, never the password.
 """
 
 from __future__ import annotations
 
 from ..schema import Request, Response, array, blob, int8, int16, int32, message, since, string, struct
+
+SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""The numbers of the mechanisms."""
+MOST_SCRAM_ITERATIONS = 16_384
+"""Brokers refuse credentials with more iterations, and those with fewer than 4,096."""
 
 
 @struct

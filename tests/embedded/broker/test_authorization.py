@@ -227,6 +227,25 @@ ROWS = [
         NO_CLUSTER,
         ((Op.ALTER, CLUSTER),),
     ),
+    Row(m.DescribeQuorumRequest(topics=[]), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
+    Row(m.UpdateFeaturesRequest(feature_updates=[], validate_only=True), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
+    Row(m.UnregisterBrokerRequest(broker_id=7), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
+    Row(m.ListConfigResourcesRequest(), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
+    Row(
+        m.AlterReplicaLogDirsRequest(
+            dirs=[m.AlterReplicaLogDir(path="/x", topics=[m.AlterReplicaLogDirsTopic(name="t", partitions=[0])])]
+        ),
+        NO_CLUSTER,
+        ((Op.ALTER, CLUSTER),),
+    ),
+    Row(m.DescribeUserScramCredentialsRequest(users=None), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
+    Row(
+        m.AlterUserScramCredentialsRequest(
+            deletions=[m.ScramCredentialDeletion(name="alice", mechanism=1)], upsertions=[]
+        ),
+        NO_CLUSTER,
+        ((Op.ALTER, CLUSTER),),
+    ),
     Row(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), NO_GROUP, ((Op.DESCRIBE, GROUP),)),
     Row(m.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), NO_TRANSACTION, ((Op.DESCRIBE, TRANSACTION),)),
     Row(_JOIN, NO_GROUP, ((Op.READ, GROUP),)),

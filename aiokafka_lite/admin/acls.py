@@ -1,0 +1,150 @@
+"""Access control lists: describe, create and delete them (KIP-140). The cluster needs an authorizer.
+
+``AclBinding`` is one access rule, ``AclFilter`` finds rules; both are in ``aiokafka_lite.acls``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from .. import arguments
+from ..acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission, AclResourceType
+from ..errors import BrokerError, KafkaError, error_for
+from ..protocol.messages import (
+    AclCreation,
+    AclDescription,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+)
+from .calls import Calls, Peer, answer_of
+from .results import Results
+
+_EVERY = AclFilter()
+_AclRequest = type[CreateAclsRequest] | type[DescribeAclsRequest] | type[DeleteAclsRequest]
+T = TypeVar("T")
+
+
+class Acls:
+    """The calls of ``admin.acls``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def describe(self, wanted: AclFilter = _EVERY, *, timeout: float | None = None) -> tuple[AclBinding, ...]:
+        """The ACLs that a filter matches, by default all ACLs."""
+        if not isinstance(wanted, AclFilter):
+            raise TypeError(arguments.must_be("wanted", "an AclFilter", wanted))
+
+        async def ask(peer: Peer) -> tuple[AclBinding, ...]:
+            answer = await peer.send(DescribeAclsRequest(**_fields(peer, DescribeAclsRequest, wanted)))
+            if answer.error_code:
+                raise error_for(answer.error_code, f"describing ACLs: {answer.error_message or ''}".rstrip(": "))
+            return tuple(_described(resource, acl) for resource in answer.resources for acl in resource.acls)
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.one("describing ACLs", self._calls.any_broker, ask, deadline)
+
+    async def create(
+        self, bindings: AclBinding | Iterable[AclBinding], *, timeout: float | None = None
+    ) -> Results[AclBinding, None]:
+        """Create ACLs. Creating one that exists is a success."""
+        wanted = _several(bindings, AclBinding)
+
+        async def ask(peer: Peer, items: list[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
+            for item in items:
+                _check(peer, CreateAclsRequest, item.resource_type, item.pattern_type)
+            answer = await peer.send(CreateAclsRequest(creations=list(map(_creation, items))))
+            return {
+                item: answer_of(result.error_code, f"creating the ACL {item}", None, result.error_message)
+                for item, result in zip(items, answer.results)
+            }
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle("creating ACLs", wanted, self._calls.controller, ask, deadline)
+
+    async def delete(
+        self, filters: AclFilter | Iterable[AclFilter], *, timeout: float | None = None
+    ) -> Results[AclFilter, tuple[AclBinding, ...]]:
+        """Delete the ACLs that filters match. The result of a filter is what it deleted, which may be nothing."""
+        wanted = _several(filters, AclFilter)
+
+        async def ask(peer: Peer, items: list[AclFilter]) -> Mapping[AclFilter, tuple[AclBinding, ...] | KafkaError]:
+            given = [DeleteAclsFilter(**_fields(peer, DeleteAclsRequest, item)) for item in items]
+            answer = await peer.send(DeleteAclsRequest(filters=given))
+            return {item: _deletion(result) for item, result in zip(items, answer.filter_results)}
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle("deleting ACLs", wanted, self._calls.controller, ask, deadline)
+
+
+def _several(given: T | Iterable[T], kind: type[T]) -> list[T]:
+    listed = [given] if isinstance(given, kind) else arguments.several(given, f"{kind.__name__}s")  # type: ignore[arg-type]
+    for each in listed:
+        if not isinstance(each, kind):
+            raise TypeError(arguments.must_be(kind.__name__, f"an {kind.__name__}", each))
+    return listed
+
+
+def _check(peer: Peer, request: _AclRequest, resource_type: AclResourceType, pattern: AclPatternType) -> None:
+    """Raise UnsupportedVersion if the broker is too old for a type of resource or of pattern."""
+    if resource_type is AclResourceType.USER:
+        peer.require(request.USERS, "an ACL for users")
+    if pattern not in (AclPatternType.LITERAL, AclPatternType.ANY):
+        peer.require(request.PATTERN_TYPES, f"an ACL with the pattern type {pattern.name}")
+
+
+def _fields(peer: Peer, request: _AclRequest, wanted: AclFilter) -> dict[str, Any]:
+    """The filter's fields. A broker without pattern types has literal patterns only."""
+    _check(peer, request, wanted.resource_type, wanted.pattern_type)
+    has_types = peer.speaks(request.PATTERN_TYPES)
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.resource_name,
+        "pattern_type_filter": wanted.pattern_type if has_types else AclPatternType.LITERAL,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _creation(binding: AclBinding) -> AclCreation:
+    return AclCreation(
+        resource_type=binding.resource_type,
+        resource_name=binding.resource_name,
+        resource_pattern_type=binding.pattern_type,
+        principal=binding.principal,
+        host=binding.host,
+        operation=binding.operation,
+        permission_type=binding.permission,
+    )
+
+
+def _described(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl, acl: AclDescription | DeleteAclsMatchingAcl
+) -> AclBinding:
+    return AclBinding(
+        AclResourceType(resource.resource_type),
+        resource.resource_name,
+        acl.principal,
+        AclOperation(acl.operation),
+        AclPermission(acl.permission_type),
+        acl.host,
+        AclPatternType(resource.pattern_type),
+    )
+
+
+def _deletion(result: DeleteAclsFilterResult) -> tuple[AclBinding, ...] | KafkaError:
+    """The ACLs that were deleted, or the error of the filter or of the first ACL that was not."""
+    for each in result.matching_acls:
+        failed = answer_of(each.error_code, f"deleting the ACL {_described(each, each)}", None, each.error_message)
+        if isinstance(failed, BrokerError):
+            return failed
+    deleted = tuple(_described(each, each) for each in result.matching_acls)
+    return answer_of(result.error_code, "deleting ACLs", deleted, result.error_message)

@@ -1,0 +1,147 @@
+"""Users that log in by SCRAM: describe them, set their passwords, remove them (KIP-554). Requires Kafka 2.7.
+
+A user has one credential for each mechanism. The password never leaves this process: brokers get its salted hash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+
+from .. import arguments
+from ..errors import KafkaError, error_for
+from ..protocol.messages import (
+    MOST_SCRAM_ITERATIONS,
+    SCRAM_MECHANISMS,
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UserName,
+)
+from ..protocol.sasl.scram import FEWEST_ITERATIONS, HASHES
+from .calls import Calls, Peer, answer_of
+from .results import Results
+
+DEFAULT_MECHANISM = "SCRAM-SHA-512"
+_SALT_BYTES = 20
+_NUMBERS = {mechanism: number for number, mechanism in SCRAM_MECHANISMS.items()}
+
+
+class Users:
+    """The calls of ``admin.users``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def describe(
+        self, names: str | Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> Results[str, Mapping[str, int]]:
+        """The number of iterations by mechanism of each user; of all users by default.
+
+        ``{"alice": {"SCRAM-SHA-512": 4096}}``. A user without a credential fails with RESOURCE_NOT_FOUND.
+        """
+        wanted = None if names is None else arguments.names(names, "user")
+        if wanted == []:
+            return Results({}, {})
+
+        async def ask(peer: Peer) -> Results[str, Mapping[str, int]]:
+            peer.require(DescribeUserScramCredentialsRequest.INTRODUCED, "describing users")
+            users = None if wanted is None else [UserName(name=name) for name in wanted]
+            answer = await peer.send(DescribeUserScramCredentialsRequest(users=users))
+            if answer.error_code:
+                raise error_for(answer.error_code, f"describing users: {answer.error_message or ''}".rstrip(": "))
+            found = {each.user: _described(each) for each in answer.results}
+            failed = {name: each for name, each in found.items() if isinstance(each, KafkaError)}
+            return Results({name: each for name, each in found.items() if not isinstance(each, KafkaError)}, failed)
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.one("describing users", self._calls.any_broker, ask, deadline)
+
+    async def set_passwords(
+        self,
+        passwords: Mapping[str, str],
+        *,
+        mechanism: str = DEFAULT_MECHANISM,
+        iterations: int = FEWEST_ITERATIONS,
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Add users, or change their passwords for one mechanism, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
+
+        More ``iterations`` (4,096 to 16,384) make a login slower, and a stolen credential harder to break.
+        """
+        _number(mechanism)
+        arguments.whole("iterations", iterations, FEWEST_ITERATIONS, MOST_SCRAM_ITERATIONS)
+        for name, password in arguments.mapping("passwords", passwords, "users to passwords").items():
+            arguments.text("user", name)
+            if not isinstance(password, str) or not password:
+                raise TypeError(f"the password of {name!r} must be a string that is not empty")
+        deadline = self._calls.deadline(timeout)
+        upsertions = {}
+        for name, password in passwords.items():
+            upsertions[name] = _salted(name, password, mechanism, iterations)
+            await asyncio.sleep(0)  # a hash takes up to 15 ms
+
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
+            return await _alter(peer, "setting the password of", upsertions=[upsertions[item] for item in items])
+
+        return await self._calls.settle("setting passwords", upsertions, self._calls.controller, ask, deadline)
+
+    async def remove(
+        self, names: str | Iterable[str], *, mechanism: str = DEFAULT_MECHANISM, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Remove the users' credentials for one mechanism, so that they can no longer log in by it."""
+        number = _number(mechanism)
+        wanted = arguments.names(names, "user")
+
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
+            deletions = [ScramCredentialDeletion(name=item, mechanism=number) for item in items]
+            return await _alter(peer, "removing", deletions=deletions)
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle("removing users", wanted, self._calls.controller, ask, deadline)
+
+
+def _number(mechanism: str) -> int:
+    """The number of a mechanism in requests. Raises ValueError."""
+    number = _NUMBERS.get(mechanism)
+    if number is None:
+        raise ValueError(arguments.must_be("mechanism", f"one of {', '.join(_NUMBERS)}", mechanism))
+    return number
+
+
+def _salted(name: str, password: str, mechanism: str, iterations: int) -> ScramCredentialUpsertion:
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return ScramCredentialUpsertion(
+        name=name,
+        mechanism=_NUMBERS[mechanism],
+        iterations=iterations,
+        salt=salt,
+        salted_password=hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations),
+    )
+
+
+async def _alter(
+    peer: Peer,
+    what: str,
+    *,
+    deletions: Iterable[ScramCredentialDeletion] = (),
+    upsertions: Iterable[ScramCredentialUpsertion] = (),
+) -> Mapping[str, KafkaError | None]:
+    peer.require(AlterUserScramCredentialsRequest.INTRODUCED, "changing users")
+    request = AlterUserScramCredentialsRequest(deletions=list(deletions), upsertions=list(upsertions))
+    return {
+        each.user: answer_of(each.error_code, f"{what} user {each.user!r}", None, each.error_message)
+        for each in (await peer.send(request)).results
+    }
+
+
+def _described(result: DescribeUserScramCredentialsResult) -> Mapping[str, int] | KafkaError:
+    iterations = {
+        SCRAM_MECHANISMS.get(each.mechanism, f"mechanism {each.mechanism}"): each.iterations
+        for each in result.credential_infos
+    }
+    return answer_of(result.error_code, f"describing user {result.user!r}", iterations, result.error_message)

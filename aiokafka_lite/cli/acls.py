@@ -1,0 +1,236 @@
+"""``aiokafka-lite acls``: list, add and remove access control lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Shared, command
+from .output import Table, show_errors
+
+if TYPE_CHECKING:
+    from ..admin import AclBinding, AclFilter
+
+application = typer.Typer(no_args_is_help=True, help="List, add and remove access control lists (ACLs).")
+
+HEADINGS = ("TYPE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION")
+
+
+class Kind(StrEnum):
+    """The types of resources that have ACLs."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    CLUSTER = "cluster"
+    TRANSACTIONAL_ID = "transactional-id"
+    DELEGATION_TOKEN = "delegation-token"
+    USER = "user"
+
+
+class Permitted(StrEnum):
+    """The operations of ACLs."""
+
+    ALL = "all"
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    DELETE = "delete"
+    ALTER = "alter"
+    DESCRIBE = "describe"
+    CLUSTER_ACTION = "cluster-action"
+    DESCRIBE_CONFIGS = "describe-configs"
+    ALTER_CONFIGS = "alter-configs"
+    IDEMPOTENT_WRITE = "idempotent-write"
+    CREATE_TOKENS = "create-tokens"
+    DESCRIBE_TOKENS = "describe-tokens"
+    TWO_PHASE_COMMIT = "two-phase-commit"
+
+
+KindArgument = Annotated[Kind, typer.Argument(help="Type of the resource.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(help="Name of the resource; * for all of the type. The cluster needs no name.")
+]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is a prefix of names.")]
+Principals = Annotated[
+    list[str] | None,
+    typer.Option("--principal", "-p", metavar="USER", help="A user, such as alice or User:alice. May be repeated."),
+]
+Operations = Annotated[list[Permitted] | None, typer.Option("--operation", "-o", help="An operation. May be repeated.")]
+Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="IP address of the client; * for any.")]
+Deny = Annotated[bool, typer.Option("--deny", help="The ACL denies; by default it allows.")]
+
+
+@command(
+    application,
+    "list",
+    examples="""
+    aiokafka-lite acls list
+    aiokafka-lite acls list topic orders --matching
+    aiokafka-lite acls list --principal alice --json
+    """,
+)
+async def list_(
+    shared: Shared,
+    kind: Annotated[Kind | None, typer.Argument(help="Type of the resource; all types by default.")] = None,
+    name: NameArgument = None,
+    matching: Annotated[
+        bool, typer.Option("--matching", help="List what affects the named resource: also prefixes and *.")
+    ] = False,
+    principal: Principals = None,
+) -> int:
+    """List ACLs, those of a resource or of users."""
+    from ..admin import AclFilter, AclPatternType, AclResourceType
+
+    if matching and name is None:
+        raise ValueError("--matching requires the name of a resource")
+    wanted = AclFilter(
+        AclResourceType.ANY if kind is None else AclResourceType[_member(kind)],
+        None if kind is None else _name(kind, name, required=False),
+        pattern_type=AclPatternType.MATCH if matching else AclPatternType.ANY,
+    )
+    users = set(map(_principal, principal or ()))
+    async with shared.connection.admin() as admin:
+        found = await admin.acls.describe(wanted)
+    _show(shared, [each for each in found if not users or each.principal in users])
+    return 0
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite acls add topic orders --principal alice --operation read --operation describe
+    aiokafka-lite acls add group billing- --prefixed --principal alice --operation read
+    aiokafka-lite acls add cluster --principal alice --operation create --host 10.0.0.7
+    aiokafka-lite acls add topic audit --principal '*' --operation delete --deny
+    """,
+)
+async def add(
+    shared: Shared,
+    kind: KindArgument,
+    name: NameArgument = None,
+    principal: Principals = None,
+    operation: Operations = None,
+    host: Host = None,
+    prefixed: Prefixed = False,
+    deny: Deny = False,
+) -> int:
+    """Allow, or with --deny forbid, operations of users on a resource."""
+    from ..admin import AclBinding, AclOperation, AclPatternType, AclPermission, AclResourceType
+
+    if not principal or not operation:
+        raise ValueError("acls add requires --principal and --operation")
+    wanted = [
+        AclBinding(
+            AclResourceType[_member(kind)],
+            _name(kind, name, required=True) or "",
+            _principal(user),
+            AclOperation[_member(each)],
+            AclPermission.DENY if deny else AclPermission.ALLOW,
+            host or "*",
+            AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL,
+        )
+        for user in principal
+        for each in operation
+    ]
+    async with shared.connection.admin() as admin:
+        created = await admin.acls.create(wanted)
+    _show(shared, created.done)
+    return show_errors(created.failed.values())
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite acls remove topic orders
+    aiokafka-lite acls remove topic orders --principal alice --operation write
+    """,
+)
+async def remove(
+    shared: Shared,
+    kind: KindArgument,
+    name: NameArgument = None,
+    principal: Principals = None,
+    operation: Operations = None,
+    host: Host = None,
+    prefixed: Prefixed = False,
+) -> int:
+    """Remove the ACLs of a resource; with options, only those of these users, operations or this address.
+
+    The command prints the ACLs that it removed.
+    """
+    wanted = filters(kind, name, principal or [], operation or [], host, prefixed=prefixed)
+    async with shared.connection.admin() as admin:
+        deleted = await admin.acls.delete(wanted)
+    _show(shared, dict.fromkeys(each for acls in deleted.done.values() for each in acls))
+    return show_errors(deleted.failed.values())
+
+
+def filters(
+    kind: Kind,
+    name: str | None,
+    principals: Iterable[str],
+    operations: Iterable[Permitted],
+    host: str | None,
+    *,
+    prefixed: bool,
+) -> list[AclFilter]:
+    """A filter for each user and operation. Raises ValueError if the name is missing."""
+    from ..admin import AclFilter, AclOperation, AclPatternType, AclResourceType
+
+    users: list[str | None] = [*map(_principal, principals)] or [None]
+    return [
+        AclFilter(
+            AclResourceType[_member(kind)],
+            _name(kind, name, required=True),
+            user,
+            each,
+            host=host,
+            pattern_type=AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL,
+        )
+        for user in users
+        for each in [AclOperation[_member(option)] for option in operations] or [AclOperation.ANY]
+    ]
+
+
+def _name(kind: Kind, name: str | None, *, required: bool) -> str | None:
+    from ..acls import CLUSTER_NAME
+
+    if kind is Kind.CLUSTER:
+        if name not in (None, CLUSTER_NAME):
+            raise ValueError(f"cluster takes no name, got {name!r}")
+        return CLUSTER_NAME
+    if name is None and required:
+        raise ValueError(f"{kind} requires a name, or '*' for all")
+    return name
+
+
+def _principal(user: str) -> str:
+    return user if ":" in user else f"User:{user}"
+
+
+def _member(option: StrEnum) -> str:
+    """The name of the member of an enumeration that an option names."""
+    return option.value.upper().replace("-", "_")
+
+
+def _show(shared: Shared, acls: Iterable[AclBinding]) -> None:
+    rows = [
+        (
+            _option(each.resource_type.name),
+            each.resource_name,
+            _option(each.pattern_type.name),
+            each.principal,
+            each.host,
+            _option(each.operation.name),
+            _option(each.permission.name),
+        )
+        for each in acls
+    ]
+    shared.output.show(Table(HEADINGS, sorted(rows)))
+
+
+def _option(member: str) -> str:
+    return member.lower().replace("_", "-")

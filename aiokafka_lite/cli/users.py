@@ -1,0 +1,87 @@
+"""``aiokafka-lite users``: list, add and remove the users that log in by SCRAM."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from .options import Shared, command
+from .output import Table, show_errors
+
+application = typer.Typer(no_args_is_help=True, help="List, add and remove users that log in by SCRAM.")
+
+HEADINGS = ("USER", "MECHANISM", "ITERATIONS")
+
+
+class Mechanism(StrEnum):
+    """The values of ``--mechanism``."""
+
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+
+MechanismOption = Annotated[Mechanism, typer.Option(help="Mechanism of the login.")]
+
+
+@command(application, "list", examples="aiokafka-lite users list alice --json")
+async def list_(
+    shared: Shared,
+    users: Annotated[list[str] | None, typer.Argument(help="Names of users; all users by default.")] = None,
+) -> int:
+    """List users with their mechanisms. Passwords are not stored, and cannot be shown."""
+    async with shared.connection.admin() as admin:
+        described = await admin.users.describe(users or None)
+    rows = [
+        (name, mechanism, iterations)
+        for name, credentials in sorted(described.done.items())
+        for mechanism, iterations in sorted(credentials.items())
+    ]
+    shared.output.show(Table(HEADINGS, rows))
+    return show_errors(described.failed.values())
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite users add alice
+    cat password.txt | aiokafka-lite users add alice --mechanism SCRAM-SHA-256 --iterations 8192
+    """,
+)
+async def add(
+    shared: Shared,
+    user: Annotated[str, typer.Argument(help="Name of the user.")],
+    mechanism: MechanismOption = Mechanism.SHA_512,
+    iterations: Annotated[
+        int, typer.Option(min=4096, max=16384, help="Rounds of the hash: more make a stolen one harder to break.")
+    ] = 4096,
+) -> int:
+    """Add a user, or change the password. The password is the first line of stdin; on a terminal, a prompt asks."""
+    password = read_password()
+    async with shared.connection.admin() as admin:
+        changed = await admin.users.set_passwords({user: password}, mechanism=mechanism.value, iterations=iterations)
+    return show_errors(changed.failed.values())
+
+
+@command(application, examples="aiokafka-lite users remove alice bob")
+async def remove(
+    shared: Shared,
+    users: Annotated[list[str], typer.Argument(help="Names of users.")],
+    mechanism: MechanismOption = Mechanism.SHA_512,
+) -> int:
+    """Remove users, so that they can no longer log in by the mechanism."""
+    async with shared.connection.admin() as admin:
+        removed = await admin.users.remove(users, mechanism=mechanism.value)
+    return show_errors(removed.failed.values())
+
+
+def read_password() -> str:
+    """The password, from a prompt or from stdin. Raises ValueError if there is none."""
+    if sys.stdin.isatty():
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise ValueError("users add requires a password on the first line of stdin")
+    return password
