@@ -23,6 +23,7 @@ from ..config import ClientConfig
 from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
+from ..net.tls import RenewedContext
 from ..net.traffic import BrokerTraffic
 from ..protocol.schema import Request
 from ..types import Node, TopicPartition
@@ -65,7 +66,7 @@ class Client(Component):
         self.runtime = runtime or Runtime()
         self.outages = Outages()
         self.loop_delay = LoopDelay()
-        connects = connector or TcpConnector(config.connect_timeout, config.ssl_context, config.local_address)
+        connects = connector or TcpConnector(config.connect_timeout, RenewedContext.of(config), config.local_address)
         self._brokers = Brokers(
             parse_bootstrap_servers(config.servers),
             self._broker_factory(connects),

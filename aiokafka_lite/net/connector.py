@@ -59,11 +59,14 @@ class TcpConnector:
     The addresses share ``timeout`` seconds, so that one that does not answer leaves time for the others. If none
     accepts, the error has the reason for each. ``local_address`` is the IP address to connect from, None for any. The
     peer's certificate must be for the requested host name or address, unless the context does not check that; the host
-    name is sent by SNI as well.
+    name is sent by SNI as well. A function as ``ssl_context`` returns the context for each connection.
     """
 
     def __init__(
-        self, timeout: float = 10.0, ssl_context: ssl.SSLContext | None = None, local_address: str | None = None
+        self,
+        timeout: float = 10.0,
+        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
+        local_address: str | None = None,
     ) -> None:
         self._timeout = timeout
         self._ssl_context = ssl_context
@@ -90,10 +93,11 @@ class TcpConnector:
             if connected is None:
                 failures.append(f"{_numeric(address)}: no answer")
                 continue
-            if self._ssl_context is None:
+            context = self._ssl_context() if callable(self._ssl_context) else self._ssl_context
+            if context is None:
                 return await loop.create_connection(protocol_factory, sock=connected)
             left = max(deadline - loop.time() - self._timeout * _RESERVED, _MIN_HANDSHAKE)
-            return await _encrypt(connected, self._ssl_context, host, port, protocol_factory, left)
+            return await _encrypt(connected, context, host, port, protocol_factory, left)
         raise ConnectionLost(f"cannot connect to {format_address(host, port)} ({'; '.join(failures)})", sent=False)
 
 

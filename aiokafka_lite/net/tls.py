@@ -1,4 +1,4 @@
-"""Explains a failure of TLS: its cause, and the setting to change.
+"""The certificates of a connection, and explanations of a failure of TLS: its cause, and the setting to change.
 
 OpenSSL and the peer's alerts name a detail of TLS, but not Kafka's ports or the client's settings. If one side does not
 trust the other, the error is an AuthenticationError, which is not retried: the next attempt would fail as well.
@@ -6,10 +6,69 @@ trust the other, the error is an AuthenticationError, which is not retried: the 
 
 from __future__ import annotations
 
+import logging
+import os
 import ssl
 
-from ..errors import AuthenticationError, ConnectionLost, KafkaError
+from ..config import ClientConfig
+from ..errors import AuthenticationError, ConfigurationError, ConnectionLost, KafkaError
 from ..protocol.framing import WrongProtocol
+from ..security import is_pem, tls_context
+
+logger = logging.getLogger(__name__)
+
+
+class RenewedContext:
+    """The TLS context of a client, made again for the next connection after a certificate or key file has changed.
+
+    A process that renews certificates may replace one file after the other. Until they fit together, the client keeps
+    those that it has read.
+    """
+
+    def __init__(self, config: ClientConfig, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._config = config
+        given = (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
+        self._files = [each for each in given if each is not None and not is_pem(each)]
+        self._stamps = self._read_stamps()
+
+    @classmethod
+    def of(cls, config: ClientConfig) -> RenewedContext | None:
+        """The context of the settings; None for connections without TLS."""
+        return None if config.ssl_context is None else cls(config, config.ssl_context)
+
+    def __repr__(self) -> str:
+        return f"<RenewedContext files={self._files}>"
+
+    def __call__(self) -> ssl.SSLContext:
+        stamps = self._read_stamps()
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._context = tls_context(
+                    cafile=self._config.ssl_cafile,
+                    certfile=self._config.ssl_certfile,
+                    keyfile=self._config.ssl_keyfile,
+                    key_password=self._config.ssl_key_password,
+                    check_hostname=self._config.ssl_check_hostname,
+                )
+                logger.info("read changed certificates: %s", ", ".join(self._files))
+            except ConfigurationError as error:
+                logger.warning("the client keeps its certificates: %s", error)
+        return self._context
+
+    def _read_stamps(self) -> list[tuple[int, int, int] | None]:
+        """What changes with the content of each file; None for a file that cannot be read now."""
+        return [_stamp(each) for each in self._files]
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
 
 _OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _UNKNOWN_ISSUER = (2, 18, 19, 20, 21)

@@ -163,6 +163,27 @@ async def test_given_certificates_are_used_and_read_again_when_a_broker_restarts
         assert isinstance(await failure(cluster.client_settings() | {"ssl_cafile": before}), AuthenticationError)
 
 
+async def test_a_client_reads_changed_certificates_when_it_connects_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = Given(tmp_path)
+    async with EmbeddedCluster(brokers=1, security=given.security()) as cluster:
+        settings = cluster.client_settings() | {"ssl_certfile": given.path("cert"), "ssl_keyfile": given.path("key")}
+        async with Admin(**settings) as admin:
+            given.issue()
+            await cluster.restart(1)
+            assert await admin.topics.list() == ()
+            key = (tmp_path / "key.pem").read_text()
+            (tmp_path / "key.pem").write_text("half a key")
+            for node in cluster.nodes.values():
+                for connection in node.connections:
+                    connection.reset()
+            assert await admin.topics.list() == ()
+            assert "the client keeps its certificates: ssl_keyfile=" in caplog.text
+            assert "half a key" not in caplog.text
+            (tmp_path / "key.pem").write_text(key)
+
+
 @pytest.mark.parametrize(
     "arguments, says",
     [
