@@ -197,6 +197,8 @@ class EmbeddedCluster(Component):
     async def _on_close(self) -> None:
         self._sessions.stop()
         self.replication.stop()
+        self.leadership.stop()
+        self.controller.stop()
         for node in self.nodes.values():
             node.stop(abruptly=True)
         self._security.close()
@@ -281,9 +283,12 @@ class EmbeddedCluster(Component):
         return self.nodes[leader]
 
     async def until_in_sync(self, topic: str, timeout: float = 10.0) -> None:
-        """Wait until every replica of a topic is in sync. Raises KafkaTimeout after ``timeout`` seconds."""
+        """Wait until every replica of a topic is in sync, and none is being moved.
+
+        Raises KafkaTimeout after ``timeout`` seconds.
+        """
         with deadline(timeout, lambda: f"the replicas of {topic!r} are not in sync after {timeout:g} s"):
-            while any(set(state.isr) != set(state.replicas) for state in self.controller.require(topic).partitions):
+            while not all(state.is_settled for state in self.controller.require(topic).partitions):
                 await self._sessions.changed.wait()
 
     # Faults.

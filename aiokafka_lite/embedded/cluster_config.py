@@ -39,6 +39,9 @@ class ClusterConfig:
     - ``versions`` limits the versions of APIs: {API key: (first, last)}.
     - ``replication_delay`` is the time between an append and its copy to the followers, ``broker_session_timeout`` the
       time until the cluster fences a broker that it does not reach; both in seconds.
+    - ``topic_creation_delay`` is the time until a topic exists that a Metadata request creates, in seconds. With 0 the
+      topic is in the first response. As in Kafka, any other value makes that response, and those until then,
+      UNKNOWN_TOPIC_OR_PARTITION.
     - ``storage_limit`` is the size of each broker's log directory in bytes. A full one answers KAFKA_STORAGE_ERROR.
     - ``history_limit`` is the number of requests that ``EmbeddedCluster.history`` keeps; 0 keeps none.
     - ``wall_clock`` returns seconds since the epoch, for timestamps and retention. Durations use the loop's clock.
@@ -55,6 +58,7 @@ class ClusterConfig:
     versions: VersionRanges | None = None
     replication_delay: float = 0.0
     broker_session_timeout: float = 9.0
+    topic_creation_delay: float = 0.0
     storage_limit: int | None = None
     history_limit: int = HISTORY_LIMIT
     wall_clock: Callable[[], float] = time.time
@@ -62,7 +66,7 @@ class ClusterConfig:
     def __post_init__(self) -> None:
         check_function("wall_clock", self.wall_clock)
         whole("first_node_id", self.first_node_id, 0)
-        for name in ("replication_delay", "broker_session_timeout"):
+        for name in ("replication_delay", "broker_session_timeout", "topic_creation_delay"):
             value = getattr(self, name)
             if not value >= 0:
                 raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))

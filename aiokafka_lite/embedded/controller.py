@@ -8,6 +8,7 @@ features.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -59,6 +60,7 @@ class Controller:
         """The number of decisions so far: the end offset of the metadata log."""
         self._send = publish
         self._random = random
+        self._creating: dict[str, asyncio.TimerHandle] = {}
         self._next_first = 0
         self._next_producer_id = 0
 
@@ -182,6 +184,23 @@ class Controller:
         if not validate_only:
             self.store(topic)
         return topic
+
+    def create_topic_later(self, name: str, delay: float) -> None:
+        """Create a topic with the brokers' defaults in ``delay`` seconds. Raises Refused if that is not possible."""
+        self.create_topic(name, validate_only=True)
+        if name not in self._creating:
+            self._creating[name] = asyncio.get_running_loop().call_later(delay, self._create_now, name)
+
+    def _create_now(self, name: str) -> None:
+        del self._creating[name]
+        if name not in self.topics:
+            self.create_topic(name)
+
+    def stop(self) -> None:
+        """Create no more topics."""
+        for timer in self._creating.values():
+            timer.cancel()
+        self._creating.clear()
 
     def _assign(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
         defaults = self.settings.of()

@@ -115,6 +115,8 @@ class BrokerParts:
     scram_users: ScramUsers
     fetch_max_bytes: int
     """The setting fetch.max.bytes, which cannot change: each fetch needs it."""
+    topic_creation_delay: float
+    """Seconds until a topic exists that a Metadata request creates."""
     now_ms: Callable[[], int]
     """Milliseconds of the broker's wall clock, for timestamps."""
 

@@ -5,6 +5,7 @@ A reassignment (KIP-455) adds the new replicas, waits until they are in sync, an
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -12,12 +13,23 @@ from ..errors import ErrorCode
 from .controller import Controller, Refused
 from .topics import NO_LEADER, PartitionKey, PartitionState
 
+REASSIGNMENT_TIME = 0.1
+"""Seconds that a reassignment takes at least, so that it can be listed: in Kafka a follower joins with its next fetch,
+and the controller decides after that."""
+
 
 class PartitionLeadership:
     """Computes the next state of a partition, which the controller stores. Owner: the EmbeddedCluster."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        self._ending: dict[PartitionKey, asyncio.TimerHandle] = {}  # reassignments whose new replicas are in sync
+
+    def stop(self) -> None:
+        """End no more reassignments."""
+        for timer in self._ending.values():
+            timer.cancel()
+        self._ending.clear()
 
     def move_leader(self, key: PartitionKey, node_id: int, *, unclean: bool = False) -> None:
         """Elect a live replica in the in-sync set, or, with ``unclean``, any live replica.
@@ -71,7 +83,9 @@ class PartitionLeadership:
         if any(not self._controller.is_alive(node) for node in proposed):
             return False
         self._controller.set_partition(key, replace(state, isr=proposed))
-        self._end_reassignment(key)
+        if key not in self._ending and self._is_complete(key):
+            loop = asyncio.get_running_loop()
+            self._ending[key] = loop.call_later(REASSIGNMENT_TIME, self._end_reassignment, key)
         return True
 
     def reassign(self, key: PartitionKey, replicas: Sequence[int] | None, *, keep_factor: bool = False) -> None:
@@ -107,10 +121,16 @@ class PartitionLeadership:
             state = self._controller.elect(self._controller.topics[key[0]], state)
         self._controller.set_partition(key, state)
 
+    def _is_complete(self, key: PartitionKey) -> bool:
+        """Whether the partition is being reassigned, and all its new replicas are in sync."""
+        topic = self._controller.topics.get(key[0])
+        state = None if topic is None or key[1] >= len(topic.partitions) else topic.partitions[key[1]]
+        return state is not None and bool(state.adding) and set(state.adding) <= set(state.isr)
+
     def _end_reassignment(self, key: PartitionKey) -> None:
-        """End the reassignment if all its new replicas are in sync."""
-        state = self._controller.state_of(key)
-        if state.adding and set(state.adding) <= set(state.isr):
+        del self._ending[key]
+        if self._is_complete(key):  # else it was cancelled, or a new replica has fallen behind again
+            state = self._controller.state_of(key)
             self._move_to(key, state, _without(state.replicas, state.removing))
 
 

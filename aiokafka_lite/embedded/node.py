@@ -179,6 +179,7 @@ class BrokerNode:
             authorizer=cluster.authorizer,
             scram_users=cluster.security.scram_users,
             fetch_max_bytes=self.settings.number("fetch.max.bytes"),
+            topic_creation_delay=cluster.config.topic_creation_delay,
             now_ms=self.now_ms,
         )
         self._cluster = cluster

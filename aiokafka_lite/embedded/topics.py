@@ -37,6 +37,11 @@ class PartitionState:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every replica is in sync, and none is being moved."""
+        return set(self.isr) == set(self.replicas) and not self.adding and not self.removing
+
     def elected(self, leader: int, isr: tuple[int, ...] | None = None) -> PartitionState:
         """The state after an election; -1 as the leader if there is no candidate."""
         return replace(

@@ -5,7 +5,7 @@
 - v5 adds offline replicas, v7 leader epochs, v8 to v10 authorized operations, v10 topic ids in responses, v12 topic
   ids in requests, v13 an error code for the response.
 - A partition without a leader has the error LEADER_NOT_AVAILABLE.
-- Unlike Kafka, the response contains the topics that the request created.
+- Unlike in Kafka, the response has the topics that the request creates, unless there is a ``topic_creation_delay``.
 - A topic that the client may not describe has the error TOPIC_AUTHORIZATION_FAILED, whether it exists or not; a request
   for all topics leaves it out.
 - DescribeCluster v1 adds the endpoint type, v2 fenced brokers.
@@ -116,7 +116,10 @@ def _by_name(context: RequestContext, name: str, *, may_create: bool) -> Metadat
         if not is_legal_name(name):
             return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         try:
-            broker.controller.create_topic(name)
+            if broker.topic_creation_delay:
+                broker.controller.create_topic_later(name, broker.topic_creation_delay)
+            else:
+                broker.controller.create_topic(name)
         except Refused as refusal:
             return _failed(name, refusal.code)
         topic = broker.metadata.topics.get(name)

@@ -212,6 +212,14 @@ async def test_replicas_are_moved(admin: Admin, cluster: EmbeddedCluster) -> Non
     assert (await admin.topics.describe("orders"))["orders"].partitions[0].replicas == (3, 1)
 
 
+async def test_a_move_of_replicas_can_be_listed_before_it_is_over(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    (await admin.reassignments.alter({FIRST: [3, 1]})).raise_for_errors()
+    assert list(await admin.reassignments.list()) == [FIRST]
+    await cluster.until_in_sync("orders")
+    assert await admin.reassignments.list() == {}
+
+
 async def test_a_move_of_replicas_can_be_cancelled(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     await cluster.freeze(3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
@@ -57,6 +59,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from tests.embedded.broker.peer import Peer
 from tests.pure.embedded.batches import produced
+from tests.waiting import DEADLINE
 
 
 def creation(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> CreatableTopic:
@@ -158,6 +161,18 @@ async def test_a_metadata_request_creates_a_topic_only_if_allowed(one: EmbeddedC
     async with EmbeddedCluster(brokers=1, tcp=False, auto_create_topics=False) as strict, Peer(strict) as peer:
         off = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="other")]), 9)
         assert off.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_delay_of_creation_makes_the_first_answers_unknown_topic_as_kafka() -> None:
+    config = ClusterConfig(topic_creation_delay=0.05)
+    async with EmbeddedCluster(brokers=1, tcp=False, config=config) as cluster, Peer(cluster) as peer:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+        for _ in range(2):
+            assert (await peer.ask(request, 9)).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        async with asyncio.timeout(DEADLINE):
+            while (await peer.ask(request, 9)).topics[0].error_code:
+                await asyncio.sleep(0.01)
+        assert list(cluster.controller.topics) == ["new"]
 
 
 async def test_metadata_is_found_by_topic_id(one: EmbeddedCluster) -> None:
