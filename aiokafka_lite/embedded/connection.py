@@ -13,6 +13,7 @@ import logging
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import anyio
@@ -65,6 +66,10 @@ class Server(Protocol):
     def disconnected(self, connection: ServerConnection) -> None: ...
 
 
+MOST_COLLECTED = 64 * 1024
+"""Bytes of responses that are written together."""
+
+
 class UnsentResponses:
     """A bound on the bytes of responses that the clients of one node do not read.
 
@@ -109,6 +114,8 @@ class ServerStream(FramedStreamReader):
         self._unsent = unsent
         self._held = 0
         self._is_released = False
+        self._responses: list[bytes | bytearray | memoryview] = []
+        self._responses_size = 0
         self.incomplete_since: float | None = None
         """The loop's time at which the large frame began that is being received."""
         self.connection: ServerConnection | None = None
@@ -126,8 +133,35 @@ class ServerStream(FramedStreamReader):
         self._splitter.end()
         self.incomplete_since = None
 
+    def write(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Write a response, together with the others of this turn of the event loop: a system call takes 10 µs.
+
+        Raises ConnectionLost if the connection is closed or closing.
+        """
+        if self.is_closing:
+            raise ConnectionLost(f"the connection to {self.peer} is closed", sent=False)
+        if not self._responses:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._responses += parts
+        self._responses_size += sum(map(len, parts))
+
+    def _flush(self) -> None:
+        parts, self._responses, self._responses_size = self._responses, [], 0
+        if parts and not self.is_closing:
+            super().write(parts)
+
+    def close(self) -> None:
+        self._flush()
+        super().close()
+
+    def abort(self) -> None:
+        self._flush()  # what was written before may still arrive
+        super().abort()
+
     async def drain(self) -> None:
         """Wait until the client has read nearly everything. Raises ConnectionLost."""
+        if self._responses_size > MOST_COLLECTED:
+            self._flush()
         if self._writing_paused and self.transport is not None:
             self._unsent.add(self, self.transport.get_write_buffer_size())
         try:
@@ -195,7 +229,7 @@ class ServerConnection:
         self._login_timer: asyncio.TimerHandle | None = None
         if authentication is not None:
             self._login_timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, self._login_timed_out)
-        self._waiting: anyio.CancelScope | None = None  # around the await of a request that has to wait
+        self._waiting: asyncio.Task[Any] | None = None  # this connection's task, while a request has to wait
         self._client_disconnected = False
         self._node_stopped = False
         stream.connection = self
@@ -218,6 +252,7 @@ class ServerConnection:
         self._client_disconnected = True
         if self._waiting is not None:
             self._waiting.cancel()
+            self._waiting = None
 
     def node_stopped(self) -> None:
         """Handle no more requests, not even those that have arrived."""
@@ -312,9 +347,7 @@ class ServerConnection:
 
     async def _pause_reading(self, seconds: float) -> None:
         """Read nothing from a throttled client for its throttle time (KIP-219)."""
-        with anyio.CancelScope() as self._waiting:
-            await asyncio.sleep(seconds)
-        self._waiting = None
+        await self._wait_for(asyncio.sleep(seconds))
 
     def _refuse_version(self, header: RequestHeader) -> None:
         if header.api_key != ApiVersionsRequest.api_key:
@@ -390,13 +423,25 @@ class ServerConnection:
         """The response, now or later; None if the client disconnects first."""
         if not inspect.isawaitable(answer):
             return answer
-        response: Response | None = None
-        with anyio.CancelScope() as self._waiting:
-            if self._client_disconnected:
-                self._waiting.cancel()
+        if self._client_disconnected:
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                return await answer
+            return None
+        # For every request: a cancel scope takes 12 µs of the 60 µs of a small one.
+        self._waiting = task = asyncio.current_task()
+        assert task is not None
+        try:
             response = await answer
-        self._waiting = None
-        return response
+            if self._waiting is None:
+                await asyncio.sleep(0)  # the handler has caused the cancellation, which comes with the next await
+            return response
+        except asyncio.CancelledError:
+            if self._waiting is None and task.uncancel() == 0:
+                return None
+            raise
+        finally:
+            self._waiting = None
 
     async def _apply_fault(
         self, fault: Fault, context: RequestContext, request: Request[Any], exchange: Exchange

@@ -6,6 +6,8 @@ last value of a key counts; a null value deletes the key.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
 from ..protocol.schema import Message, array, blob, int32, int64, message, string, struct
 
@@ -85,6 +87,7 @@ def read_key(key: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
     return None
 
 
+@lru_cache(maxsize=1024)
 def partition_of(group_id: str, partitions: int) -> int:
     """The partition of a group: Java's hash of the string, modulo the number of partitions."""
     value = 0
