@@ -310,10 +310,17 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
     return response
 
 
+_DENIED = {
+    TOPIC: (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    GROUP: (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+}
+"""The resources with ACLs of their own, and the error without one. All others belong to the cluster."""
+
+
 def _allow(context: RequestContext, resource_type: int, name: str, operation: AclOperation) -> None:
-    resource = Resource(AclResourceType.TOPIC, name) if resource_type == TOPIC else CLUSTER
+    resource, code = CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if resource_type in _DENIED:
+        kind, code = _DENIED[resource_type]
+        resource = Resource(kind, name)
     if not context.allows(operation, resource):
-        code = (
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED if resource_type == TOPIC else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        )
         raise Refused(code, f"{operation.name} is denied")

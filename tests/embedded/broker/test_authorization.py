@@ -195,6 +195,39 @@ ROWS = [
         NO_CLUSTER,
         ((Op.ALTER, CLUSTER),),
     ),
+    Row(
+        m.AlterReplicaLogDirsRequest(
+            dirs=[
+                m.AlterReplicaLogDir(
+                    path="/memory", topics=[m.AlterReplicaLogDirsTopic(name="t", partitions=[0])]
+                )
+            ]
+        ),
+        NO_CLUSTER,
+        ((Op.ALTER, CLUSTER),),
+    ),
+    Row(
+        m.DescribeQuorumRequest(
+            topics=[
+                m.DescribeQuorumRequestTopic(
+                    topic_name="__cluster_metadata",
+                    partitions=[m.DescribeQuorumRequestPartition(partition_index=0)],
+                )
+            ]
+        ),
+        NO_CLUSTER,
+        ((Op.DESCRIBE, CLUSTER),),
+    ),
+    Row(m.UpdateFeaturesRequest(feature_updates=[]), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
+    Row(m.UnregisterBrokerRequest(broker_id=9), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
+    Row(m.ListConfigResourcesRequest(), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
+    Row(m.DescribeConfigsRequest(resources=[topic_configs(16, "s")]), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
+    Row(m.DescribeConfigsRequest(resources=[topic_configs(32, "g")]), NO_GROUP, ((Op.DESCRIBE_CONFIGS, GROUP),)),
+    Row(
+        m.IncrementalAlterConfigsRequest(resources=[altered(32, "g")], validate_only=True),
+        NO_GROUP,
+        ((Op.ALTER_CONFIGS, GROUP),),
+    ),
     Row(m.AlterPartitionReassignmentsRequest(topics=[], timeout_ms=1), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
     Row(m.ListPartitionReassignmentsRequest(topics=None, timeout_ms=1), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
     Row(m.DescribeClientQuotasRequest(components=[], strict=False), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
