@@ -183,7 +183,9 @@ class Authentication:
         offered = list(self._credentials.mechanisms)
         if request.mechanism not in offered:
             refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
-            raise LoginFailed(f"the mechanism {request.mechanism[:50]!r} is not offered", refusal)
+            # Kafka does not answer it when the session was to be renewed.
+            answer = None if self.is_complete else refusal
+            raise LoginFailed(f"the mechanism {request.mechanism[:50]!r} is not offered", answer)
         if self.is_complete:
             self._renewal_began = self._clock()
         if self._mechanism and request.mechanism != self._mechanism:
@@ -208,7 +210,7 @@ class Authentication:
             )
             raise LoginFailed(str(refused), refusal) from None
         return SaslAuthenticateResponse(
-            error_code=ErrorCode.NONE, error_message=None, auth_bytes=message, session_lifetime_ms=lifetime
+            error_code=ErrorCode.NONE, error_message="", auth_bytes=message, session_lifetime_ms=lifetime
         )
 
     def _received(self, message: bytes) -> tuple[bytes, int]:

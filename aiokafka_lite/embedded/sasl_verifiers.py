@@ -60,9 +60,14 @@ class PlainVerifier:
         self._passwords = passwords
 
     def received(self, message: bytes) -> bytes:
-        identity, name, password = (*message.decode("utf-8", "replace").split("\0"), "", "")[:3]
-        if not name or not password:
-            raise LoginRefused("the message has no user name or no password")
+        parts = message.decode("utf-8", "replace").split("\0", 3)
+        if len(parts) != 3:
+            text = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+            raise LoginRefused("the message is not two names and a password", shown=text)
+        identity, name, password = parts
+        for what, value in (("username", name), ("password", password)):
+            if not value:
+                raise LoginRefused(f"the {what} is empty", shown=f"Authentication failed: {what} not specified")
         known = self._passwords.get(name, "")
         if not known or not hmac.compare_digest(known.encode(), password.encode()):
             text = "Authentication failed: Invalid username or password"

@@ -10,7 +10,6 @@ import logging
 import re
 import shutil
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -20,9 +19,18 @@ import pytest
 
 from aiokafka_lite import Consumer, ConsumerGroup, ConsumerGroupHandler, Producer, TopicPartition
 from aiokafka_lite.admin import Admin, OffsetSpec
-from aiokafka_lite.errors import AuthenticationError, KafkaError, KafkaTimeout, ProtocolError
+from aiokafka_lite.aio.framed_stream import FramedStreamReader
+from aiokafka_lite.errors import AuthenticationError, ConnectionLost, KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.properties import client_settings, read_properties
+from aiokafka_lite.protocol.connection import ClientProtocol
+from aiokafka_lite.protocol.messages import (
+    ApiVersionsRequest,
+    MetadataRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from tests.end_to_end.conftest import missing
+from tests.end_to_end.logins import write_by
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import MATRIX, NEWEST, marks_of, needed, release, since, wanted
 from tests.real.secured import (
@@ -428,90 +436,6 @@ async def test_the_command_line_takes_secrets_from_files_and_the_environment(sec
 OTHER_CLIENTS = ["librdkafka", "kafka-python", "aiokafka"]
 
 
-async def write_by(client: str, settings: dict[str, Any], topic: str, seconds: float = 0.0) -> int:
-    """Write records with another client for a time, one at least, and return their number. Each is acknowledged."""
-    if client == "aiokafka":
-        return await _write_by_aiokafka(settings, topic, seconds)
-    write = _write_by_librdkafka if client == "librdkafka" else _write_by_kafka_python
-    return await asyncio.to_thread(write, settings, topic, seconds)
-
-
-def _write_by_librdkafka(settings: dict[str, Any], topic: str, seconds: float) -> int:
-    from confluent_kafka import KafkaException, Producer
-
-    names = {"ssl_cafile": "ssl.ca.location", "ssl_certfile": "ssl.certificate.location"}
-    given = {names.get(name, name.replace("_", ".")): value for name, value in settings.items()}
-    if "ssl_certfile" in settings:
-        given["ssl.key.location"] = settings["ssl_certfile"]
-    if (provider := given.pop("sasl.oauth.token.provider", None)) is not None:
-        given["oauth_cb"] = lambda _: (provider(), time.time() + 60.0)
-    failures: list[Any] = []
-    producer = Producer({**given, "log_level": 0, "error_cb": failures.append, "message.timeout.ms": 30_000})
-    written, end = 0, time.monotonic() + seconds
-    while written == 0 or time.monotonic() < end:
-        producer.produce(topic, b"value", on_delivery=lambda error, _: failures.append(error) if error else None)
-        while len(producer):
-            producer.poll(0.05)
-            if fatal := [each for each in failures if each.name() in ("_AUTHENTICATION", "_SSL")]:
-                producer.purge()
-                raise KafkaException(fatal[0])
-        written += 1
-        time.sleep(0.02)
-    assert failures == []
-    return written
-
-
-def _write_by_kafka_python(settings: dict[str, Any], topic: str, seconds: float) -> int:
-    kafka = pytest.importorskip("kafka")
-
-    class Provider(pytest.importorskip("kafka.net.sasl.oauth").AbstractTokenProvider):  # type: ignore[misc]
-        def token(self) -> str:
-            return str(settings["sasl_oauth_token_provider"]())
-
-    producer = kafka.KafkaProducer(**_for_python_clients(settings, Provider()), max_block_ms=15_000)
-    try:
-        written, end = 0, time.monotonic() + seconds
-        while written == 0 or time.monotonic() < end:
-            producer.send(topic, b"value").get(DEADLINE)
-            written += 1
-            time.sleep(0.02)
-        return written
-    finally:
-        producer.close(5)
-
-
-async def _write_by_aiokafka(settings: dict[str, Any], topic: str, seconds: float) -> int:
-    import aiokafka
-    from aiokafka.abc import AbstractTokenProvider
-    from aiokafka.helpers import create_ssl_context
-
-    class Provider(AbstractTokenProvider):
-        async def token(self) -> str:
-            return str(settings["sasl_oauth_token_provider"]())
-
-    given = _for_python_clients(settings, Provider())
-    files = {name.removeprefix("ssl_"): given.pop(name) for name in ("ssl_cafile", "ssl_certfile") if name in given}
-    if files:
-        given["ssl_context"] = create_ssl_context(**files)
-    producer = aiokafka.AIOKafkaProducer(**given)
-    try:
-        await producer.start()
-        written, end = 0, time.monotonic() + seconds
-        while written == 0 or time.monotonic() < end:
-            await producer.send_and_wait(topic, b"value")
-            written += 1
-            await asyncio.sleep(0.02)
-        return written
-    finally:
-        await producer.stop()
-
-
-def _for_python_clients(settings: dict[str, Any], provider: Any) -> dict[str, Any]:
-    names = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password"}
-    given = {names.get(name, name): value for name, value in settings.items()}
-    return {**given, **({"sasl_oauth_token_provider": provider} if "sasl_oauth_token_provider" in given else {})}
-
-
 @only_on_the_newest
 @pytest.mark.parametrize("client", OTHER_CLIENTS)
 async def test_another_client_is_let_in_every_way(secured: Secured, client: str) -> None:
@@ -553,3 +477,106 @@ async def test_sessions_of_other_clients_end_and_nothing_is_lost(secured: Secure
         ends = await admin.offsets.list({TopicPartition(topic, 0): OffsetSpec.LATEST for topic in topics.values()})
     found = {client: ends[TopicPartition(topic, 0)] for client, topic in topics.items()}
     assert {client: end.offset for client, end in found.items() if end} == written
+
+
+# Raw requests.
+
+VERSIONS = (ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+TOPICS = (MetadataRequest(topics=[]), 13)
+BOB = (SaslAuthenticateRequest(auth_bytes=b"\0bob\0bob-secret"), 2)
+WRONG = (SaslAuthenticateRequest(auth_bytes=b"\0bob\0hunter2"), 2)
+EMPTY = (SaslAuthenticateRequest(auth_bytes=b""), 2)
+AFTER_LOGIN = "SaslAuthenticate request received after successful authentication"
+GENERIC = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+
+
+def begin(mechanism: str) -> tuple[SaslHandshakeRequest, int]:
+    return SaslHandshakeRequest(mechanism=mechanism), 1
+
+
+RAW = {
+    "a request before the login": ([VERSIONS, TOPICS], [0, "closed"]),
+    "ApiVersions twice": ([VERSIONS, VERSIONS], [0, "closed"]),
+    "a message before the handshake": ([BOB], ["closed"]),
+    "another request during the login": ([begin("PLAIN"), TOPICS], [0, 34, "closed"]),
+    "an unknown mechanism": ([begin("GSSAPI")], [33, "closed"]),
+    "a wrong password": (
+        [begin("PLAIN"), WRONG],
+        [0, (58, "Authentication failed: Invalid username or password"), "closed"],
+    ),
+    "no password": (
+        [begin("PLAIN"), EMPTY],
+        [0, (58, "Invalid SASL/PLAIN response: expected 3 tokens, got 1"), "closed"],
+    ),
+    "no SCRAM": ([begin("SCRAM-SHA-256"), EMPTY], [0, (58, f"{GENERIC}SCRAM-SHA-256"), "closed"]),
+    "no token": ([begin("OAUTHBEARER"), EMPTY], [0, (58, f"{GENERIC}OAUTHBEARER"), "closed"]),
+    "a login": ([VERSIONS, begin("PLAIN"), BOB, TOPICS], [0, 0, (0, ""), 0]),
+    "a second handshake": ([begin("PLAIN"), BOB, begin("PLAIN"), TOPICS], [0, (0, ""), 34, 0]),
+    "a second message": ([begin("PLAIN"), BOB, BOB, TOPICS], [0, (0, ""), (34, AFTER_LOGIN), 0]),
+}
+
+
+@only_on_the_newest
+@pytest.mark.parametrize("name", RAW)
+async def test_raw_requests_are_answered_as_by_apache_kafka(secured: Secured, name: str) -> None:
+    requests, expected = RAW[name]
+    host, _, port = secured.servers("SASL").partition(":")
+    assert await outcomes(host, int(port), requests) == expected
+
+
+def bearer(subject: str) -> tuple[SaslAuthenticateRequest, int]:
+    return SaslAuthenticateRequest(auth_bytes=b"n,,\x01auth=Bearer %s\x01\x01" % token(60.0, subject).encode()), 2
+
+
+OTHER_PRINCIPAL = "Cannot change principals during re-authentication from User.carol: User.dave"
+
+
+@only_on_the_newest
+@pytest.mark.parametrize(
+    "renewal, expected",
+    [
+        ([begin("OAUTHBEARER"), bearer("carol"), TOPICS], [0, (0, ""), 0]),
+        ([begin("OAUTHBEARER"), bearer("dave")], [0, (58, OTHER_PRINCIPAL), "closed"]),
+        ([begin("SCRAM-SHA-256"), bearer("carol")], [0, "closed"]),
+        ([begin("PLAIN")], ["closed"]),
+        ([begin("OAUTHBEARER"), TOPICS], [0, 34, "closed"]),
+    ],
+)
+async def test_a_session_is_renewed_as_by_apache_kafka(secured: Secured, renewal: Any, expected: list[Any]) -> None:
+    context = ssl.create_default_context(cafile=secured.certificates.ca)
+    host, _, port = secured.servers("SHORT").partition(":")
+    first = [begin("OAUTHBEARER"), bearer("carol")]
+    assert await outcomes(host, int(port), [*first, *renewal], context) == [0, (0, ""), *expected]
+
+
+async def outcomes(
+    host: str, port: int, requests: list[tuple[Any, int]], context: ssl.SSLContext | None = None
+) -> list[Any]:
+    """The error code of each response, with its text if it has one, and "closed" where the broker ends it."""
+    protocol: ClientProtocol[None] = ClientProtocol("broker")
+    stream = FramedStreamReader(1 << 20, "broker")
+    await asyncio.get_running_loop().create_connection(lambda: stream, host, port, ssl=context)
+    found: list[Any] = []
+    try:
+        async with asyncio.timeout(DEADLINE):
+            for request, version in requests:
+                stream.write([protocol.encode_request(request, version, "test", None)])
+                found.append(await _outcome(stream, protocol))
+            if found[-1] not in ("closed", 0):
+                found.append(await _outcome(stream, protocol))
+    finally:
+        stream.abort()
+        await stream.wait_closed()
+    return found
+
+
+async def _outcome(stream: FramedStreamReader, protocol: ClientProtocol[None]) -> Any:
+    try:
+        frame = await stream.read_frame()
+    except ConnectionLost:
+        frame = None
+    if frame is None:
+        return "closed"
+    response: Any = protocol.receive(frame)[1]
+    code = getattr(response, "error_code", 0)
+    return (code, response.error_message) if hasattr(response, "error_message") else code
