@@ -9,7 +9,7 @@ from typing import Any
 
 from ..arguments import must_be
 from ..embedded import ClusterConfig, EmbeddedCluster, Refused, Security
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ErrorCode
 
 
 async def broker(
@@ -20,6 +20,7 @@ async def broker(
     as_kafka: str | None,
     security: Security,
     client_config: Path | None,
+    data_dir: Path | None,
 ) -> int:
     """Serve until SIGINT or SIGTERM, then stop; the exit status is 0. Raises ConfigurationError for a wrong topic."""
     wanted = [_parse(topic, partitions) for topic in topics]
@@ -29,9 +30,10 @@ async def broker(
         default_partitions=partitions,
         as_kafka=as_kafka,
         security=security,
+        data_dir=data_dir,
         config=ClusterConfig(history_limit=0),  # no test reads it here, and it would keep all requests in memory
     )
-    await _serve(cluster, wanted, client_config)
+    await _serve(cluster, wanted, client_config, keeps_data=data_dir is not None)
     return 0
 
 
@@ -55,7 +57,9 @@ def _parse(topic: str, partitions: int) -> tuple[str, int, int]:
     return name, counts[0] if counts else partitions, counts[1] if len(counts) > 1 else 1
 
 
-async def _serve(started: EmbeddedCluster, topics: list[tuple[str, int, int]], client_config: Path | None) -> None:
+async def _serve(
+    started: EmbeddedCluster, topics: list[tuple[str, int, int]], client_config: Path | None, *, keeps_data: bool
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -65,6 +69,8 @@ async def _serve(started: EmbeddedCluster, topics: list[tuple[str, int, int]], c
             try:
                 await cluster.create_topic(name, partitions, replicas)
             except Refused as refusal:
+                if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and keeps_data:
+                    continue  # made by an earlier run
                 raise ConfigurationError(f"topic {name!r} cannot be created: {refusal}") from refusal
         if client_config is not None:
             _write(client_config, _properties(cluster.client_settings()))

@@ -389,10 +389,14 @@ def broker(
         Path | None,
         typer.Option(metavar="FILE", help="Write the properties with which a client connects to this file."),
     ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Keep topics and records here, for the next start too."),
+    ] = None,
 ) -> None:
     """Run the embedded cluster until Ctrl-C.
 
-    The cluster listens on the loopback interface and keeps all data in memory.
+    The cluster listens on the loopback interface. Without --data-dir it keeps all data in memory.
     """
     from .broker import broker as run_broker
     from .broker import security
@@ -407,6 +411,7 @@ def broker(
                 as_kafka,
                 security(tls, client_auth, sasl_user or [], sasl_mechanism or []),
                 client_config,
+                data_dir,
             )
         )
     )

@@ -101,4 +101,4 @@ def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int)
         max_timestamp=max_timestamp,
         compression=view.compression,
     )
-    return batch._replace(max_timestamp=max_timestamp, data=data)
+    return StoredBatch(batch.base_offset, batch.last_offset, max_timestamp, batch.leader_epoch, data)

@@ -12,7 +12,7 @@ _OF_TOPICS = {
     "compression.zstd.level": "The level of zstd when the broker compresses.",
     "delete.retention.ms": "How long compaction keeps tombstones, in milliseconds.",
     "file.delete.delay.ms": "How long a deleted segment stays on disk, in milliseconds. No effect here.",
-    "flush.messages": "The number of records after which a log is flushed to disk. No effect here.",
+    "flush.messages": "The number of records after which a log is flushed to disk. No effect on a log in memory.",
     "flush.ms": "The time after which a log is flushed to disk, in milliseconds. No effect here.",
     "follower.replication.throttled.replicas": "Follower replicas that are throttled, as partition:broker; * is all.",
     "index.interval.bytes": "The bytes of records between two entries of the offset index.",

@@ -95,6 +95,7 @@ class TopicConfig:
     """The codec that the broker compresses batches with; None keeps the codec of the producer."""
     max_message_bytes: int
     min_insync_replicas: int
+    flush_messages: int
     retention_ms: int
     retention_bytes: int
     segment_bytes: int
@@ -123,6 +124,7 @@ class TopicConfig:
             compression=_COMPRESSIONS.get(value("compression.type")),
             max_message_bytes=whole("max.message.bytes"),
             min_insync_replicas=whole("min.insync.replicas"),
+            flush_messages=whole("flush.messages"),
             retention_ms=whole("retention.ms"),
             retention_bytes=whole("retention.bytes"),
             segment_bytes=whole("segment.bytes"),

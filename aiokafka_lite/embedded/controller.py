@@ -21,6 +21,8 @@ from .features import Features
 from .topics import NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
 
 MAX_PARTITIONS = 100_000
+PRODUCER_ID_BLOCK = 1000
+"""As many producer ids are reserved at once, as in Kafka."""
 
 
 class Refused(Exception):
@@ -63,6 +65,8 @@ class Controller:
         self._creating: dict[str, asyncio.TimerHandle] = {}
         self._next_first = 0
         self._next_producer_id = 0
+        self.producer_ids_reserved = 0
+        """The first producer id that is not reserved: after a crash, ids go on from here."""
 
     def __repr__(self) -> str:
         return f"<Controller brokers={self.live_brokers()} topics={len(self.topics)}>"
@@ -296,8 +300,20 @@ class Controller:
     # Producers.
 
     def next_producer_id(self) -> int:
+        if self._next_producer_id == self.producer_ids_reserved:
+            self.producer_ids_reserved += PRODUCER_ID_BLOCK
+            self._publish(None)
         self._next_producer_id += 1
         return self._next_producer_id - 1
+
+    # The state of an earlier run.
+
+    def restore(self, topics: Iterable[Topic], next_producer_id: int) -> None:
+        """Begin with these topics. No broker is registered yet, so none of their partitions has a leader."""
+        for topic in topics:
+            self.topics[topic.name] = topic
+            self.names[topic.topic_id] = topic.name
+        self._next_producer_id = self.producer_ids_reserved = next_producer_id
 
 
 _COMPACTION_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")

@@ -15,7 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..errors import ErrorCode
@@ -37,6 +37,11 @@ class StoredBatch(NamedTuple):
     @property
     def next_offset(self) -> int:
         return self.last_offset + 1
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return len(self.data)
 
     def view(self) -> RecordBatch:
         """The parsed header of these bytes."""
@@ -68,7 +73,7 @@ class OffsetOutOfRange(Exception):
 
 
 class Segment:
-    """Consecutive batches that are kept or deleted together."""
+    """Consecutive batches that are kept or deleted together. This one is in memory."""
 
     __slots__ = ("base_offset", "bases", "batches", "ends", "peaks")
 
@@ -88,7 +93,7 @@ class Segment:
         return self.peaks[-1] if self.peaks else -1
 
     def append(self, batch: StoredBatch) -> None:
-        self.ends.append(self.size + len(batch.data))
+        self.ends.append(self.size + batch.size)
         self.peaks.append(max(self.max_timestamp, batch.max_timestamp))
         self.bases.append(batch.base_offset)
         self.batches.append(batch)
@@ -107,17 +112,42 @@ class Segment:
             kept -= 1
         del self.batches[kept:], self.bases[kept:], self.ends[kept:], self.peaks[kept:]
 
+    def flush(self) -> None:
+        """Wait until the disk has everything."""
+
+    def delete(self) -> None:
+        """The log has dropped this segment."""
+
+
+class Segments:
+    """Makes the segments of a log: here in memory. ``log_files`` has those on disk."""
+
+    def create(self, base_offset: int) -> Segment:
+        """An empty segment at the end of the log."""
+        return Segment(base_offset)
+
+    def create_compacted(self, base_offset: int) -> Segment:
+        """An empty segment that ``replace`` puts into the place of others."""
+        return Segment(base_offset)
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """The log now has ``new`` in the place of ``old``."""
+
+    def start_moved(self, start_offset: int) -> None:
+        """The log starts at this offset now; the records before it are deleted."""
+
 
 class Log:
     """The log of one replica. Owner: the replica's ``Partition``."""
 
-    def __init__(self, segment_bytes: int = 1024**3) -> None:
+    def __init__(self, segment_bytes: int = 1024**3, made_by: Segments | None = None) -> None:
         self.segment_bytes = segment_bytes
+        self._made_by = made_by or Segments()
         self.start_offset = 0
         self.end_offset = 0
         self.high_watermark = 0
         self.compacted_up_to = 0
-        self.segments: list[Segment] = [Segment(0)]
+        self.segments: list[Segment] = [self._made_by.create(0)]
         self.epochs: list[tuple[int, int]] = []  # (epoch, its first offset)
 
     def __repr__(self) -> str:
@@ -136,6 +166,16 @@ class Log:
         for segment in self.segments:
             yield from segment.batches
 
+    def load(self, segments: list[Segment], start_offset: int, high_watermark: int) -> None:
+        """Begin with the segments of an earlier run, at least one. Only the last one may be empty."""
+        self.segments = segments
+        last = segments[-1]
+        self.end_offset = max(last.batches[-1].next_offset if last.batches else last.base_offset, start_offset)
+        self.start_offset = max(start_offset, segments[0].base_offset)
+        self.high_watermark = min(max(high_watermark, self.start_offset), self.end_offset)
+        for batch in self.batches():
+            self.assign_epoch(batch.leader_epoch, batch.base_offset)
+
     # Writing.
 
     def append(self, batch: StoredBatch) -> None:
@@ -144,8 +184,8 @@ class Log:
             raise ValueError(f"{self!r}: the base offset must be >= {self.end_offset}, got {batch.base_offset}")
         self.assign_epoch(batch.leader_epoch, batch.base_offset)
         active = self.segments[-1]
-        if active.batches and active.size + len(batch.data) > self.segment_bytes:
-            active = Segment(batch.base_offset)
+        if active.batches and active.size + batch.size > self.segment_bytes:
+            active = self._made_by.create(batch.base_offset)
             self.segments.append(active)
         active.append(batch)
         self.end_offset = batch.next_offset
@@ -153,7 +193,11 @@ class Log:
     def roll(self) -> None:
         """Close the active segment, so that retention and compaction apply to it."""
         if self.segments[-1].batches:
-            self.segments.append(Segment(self.end_offset))
+            self.segments.append(self._made_by.create(self.end_offset))
+
+    def flush(self) -> None:
+        """Wait until the disk has everything. A log in memory has nothing to do. Raises OSError."""
+        self.segments[-1].flush()
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Record that ``epoch`` starts at ``start_offset``, if it is later than all others."""
@@ -178,7 +222,7 @@ class Log:
             self.reset_to(offset)
             return True
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-            self.segments.pop()
+            self.segments.pop().delete()
         self.segments[-1].truncate(offset)
         self.end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
@@ -190,8 +234,14 @@ class Log:
     def reset_to(self, offset: int) -> None:
         """Delete everything; the log continues at ``offset``."""
         self.start_offset = self.end_offset = self.high_watermark = self.compacted_up_to = offset
-        self.segments = [Segment(offset)]
+        self._restart(offset)
         self.epochs.clear()
+
+    def _restart(self, offset: int) -> None:
+        for segment in self.segments:
+            segment.delete()
+        self.segments = [self._made_by.create(offset)]
+        self._made_by.start_moved(offset)
 
     def delete_before(self, offset: int) -> None:
         """Move the start of the log to ``offset``, and delete whole segments below it."""
@@ -202,11 +252,12 @@ class Log:
         if offset >= self.end_offset:
             last_epoch = self.epochs[-1:]
             self.end_offset = offset
-            self.segments = [Segment(offset)]
+            self._restart(offset)
             self.epochs = [(epoch, offset) for epoch, _ in last_epoch]
             return
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
-            self.segments.pop(0)
+            self.segments.pop(0).delete()
+        self._made_by.start_moved(offset)
         while len(self.epochs) > 1 and self.epochs[1][1] <= offset:
             self.epochs.pop(0)
         if self.epochs and self.epochs[0][1] < offset:
@@ -233,9 +284,10 @@ class Log:
         """Replace the first ``count`` segments by compacted batches. Offsets and epochs do not change."""
         compacted: list[Segment] = []
         for batch in batches:
-            if not compacted or compacted[-1].size + len(batch.data) > self.segment_bytes:
-                compacted.append(Segment(batch.base_offset))
+            if not compacted or compacted[-1].size + batch.size > self.segment_bytes:
+                compacted.append(self._made_by.create_compacted(batch.base_offset))
             compacted[-1].append(batch)
+        self._made_by.replace(self.segments[:count], compacted)
         self.segments = [*compacted, *self.segments[count:]]
 
     # Reading.

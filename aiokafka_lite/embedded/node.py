@@ -36,6 +36,7 @@ from .handling import BrokerParts
 from .in_sync import InSyncSets
 from .leadership import PartitionLeadership
 from .listeners import Listener
+from .log_files import LogFiles
 from .metadata_view import MetadataView
 from .partition import Partition
 from .producer_state import Marker
@@ -85,7 +86,7 @@ class ClusterParts:
     """The parts of a cluster that its nodes share. Owner: the EmbeddedCluster.
 
     ``spawn`` runs a coroutine function as a task of the cluster, under a name. ``wake_fetcher`` takes a follower, a
-    leader and a partition that the follower may have to copy.
+    leader and a partition that the follower may have to copy; ``log_files`` a node, a partition and its topic's id.
     """
 
     config: ClusterConfig
@@ -105,6 +106,7 @@ class ClusterParts:
     connection_ids: itertools.count[int]
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]
     wake_fetcher: Callable[[int, int, PartitionKey], None]
+    log_files: Callable[[int, PartitionKey, bytes], LogFiles | None]
 
 
 class BrokerNode:
@@ -132,6 +134,7 @@ class BrokerNode:
             node_id,
             storage_limit=cluster.config.storage_limit,
             config_of=self._config_of,
+            files_of=lambda key, topic_id: cluster.log_files(node_id, key, topic_id),
             wake_followers=lambda partition: self.in_sync.wake_followers(partition),
             preferred_replica=self._preferred_replica,
         )

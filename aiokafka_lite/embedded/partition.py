@@ -24,6 +24,7 @@ from ..types import Header
 from .compaction import compact, is_due
 from .configs import TopicConfig
 from .log import EpochEnd, Log, StoredBatch
+from .log_files import LogFiles
 from .producer_state import BatchMetadata, Marker, ProducerStates, SequenceRejected, Verification, marker_row
 from .topics import PartitionKey, PartitionState
 from .transaction_index import AbortedTransaction
@@ -68,13 +69,25 @@ class Follower:
 class Partition:
     """A replica. Owner: its node's ReplicaManager."""
 
-    def __init__(self, key: PartitionKey, topic_id: bytes, node_id: int, config: TopicConfig) -> None:
+    def __init__(
+        self,
+        key: PartitionKey,
+        topic_id: bytes,
+        node_id: int,
+        config: TopicConfig,
+        files: LogFiles | None = None,
+    ) -> None:
         self.key = key
         self.topic_id = topic_id
         self.node_id = node_id
         self.config = config
-        self.log = Log(config.segment_bytes)
+        self.log = Log(config.segment_bytes, files)
         self.producers = ProducerStates()
+        self._files = files
+        self._unflushed = 0
+        if files is not None:
+            files.open(self.log)
+            self._load_producers()
         self.state = PartitionState(replicas=(), isr=(), leader=-1, leader_epoch=-1, partition_epoch=-1)
         self.followers: dict[int, Follower] = {}
         self.epoch_start = 0
@@ -218,6 +231,13 @@ class Partition:
         self.log.append(stored)
         if batch.producer_id >= 0:
             self.producers.record(batch, stored.base_offset, stored.last_offset, stored.max_timestamp)
+        self._flush_if_due(stored)
+
+    def _flush_if_due(self, stored: StoredBatch) -> None:
+        self._unflushed += stored.next_offset - stored.base_offset
+        if self._unflushed >= self.config.flush_messages:
+            self.log.flush()
+            self._unflushed = 0
 
     def _check_producer(
         self, batch: RecordBatch, verification: Verification | None, *, from_client: bool
@@ -240,6 +260,7 @@ class Partition:
                 continue
             self.log.append(batch)
             self._record_producer(batch)
+            self._flush_if_due(batch)
 
     def _record_producer(self, stored: StoredBatch) -> None:
         batch = stored.view()
@@ -250,8 +271,21 @@ class Partition:
         """Delete the records that a new leader does not have, and rebuild the producer state."""
         if self.log.truncate_to(offset):
             self.producers.clear()
-            for batch in self.log.batches():
-                self._record_producer(batch)
+            self._load_producers()
+
+    def _load_producers(self) -> None:
+        for batch in self.log.batches():
+            self._record_producer(batch)
+
+    def delete_log(self) -> None:
+        """Delete the files, if there are any: the replica has left this node."""
+        if self._files is not None:
+            self._files.delete(self.log)
+
+    def checkpoint(self) -> None:
+        """Write what an orderly end knows beside the log."""
+        if self._files is not None:
+            self._files.checkpoint(self.log)
 
     def aborted_in(self, offset: int, size: int) -> list[AbortedTransaction]:
         """The aborted transactions of a read of ``size`` bytes from ``offset`` on."""
@@ -261,7 +295,7 @@ class Partition:
         end = offset
         for batch in self.log.batches_from(offset):
             end = batch.next_offset
-            size -= len(batch.data)
+            size -= batch.size
             if size <= 0:
                 break
         return transactions.aborted_between(offset, end)

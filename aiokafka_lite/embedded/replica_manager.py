@@ -7,6 +7,7 @@ the messages of the protocol.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from ..protocol.codec import Buffer
 from ..protocol.records import RecordBatch
 from .configs import TopicConfig
 from .log import EpochEnd, OffsetOutOfRange
+from .log_files import LogFiles
 from .partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
 from .producer_state import Marker, Verification
 from .purgatory import DelayedOperation, DelayedOperationPurgatory
@@ -33,6 +35,8 @@ _REFUSED_UNSEEN = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
 """Errors whose response has no log start offset; all other errors have it."""
+logger = logging.getLogger(__name__)
+
 UNKNOWN_OFFSET = -1
 
 
@@ -192,9 +196,9 @@ class DelayedFetch(DelayedOperation[FetchResult]):
 class ReplicaManager:
     """All replicas of one node. Owner: the node.
 
-    ``config_of`` gives the settings of a topic on this node. ``wake_followers`` is called when a leader has something
-    new for its followers. ``preferred_replica`` chooses the replica that a reader should use instead of the leader, or
-    -1. ``storage_limit`` is in bytes.
+    ``config_of`` gives the settings of a topic on this node, ``files_of`` the directory of a replica, None in memory.
+    ``wake_followers`` is called when a leader has something new for its followers. ``preferred_replica`` chooses the
+    replica that a reader should use instead of the leader, or -1. ``storage_limit`` is in bytes.
     """
 
     def __init__(
@@ -203,6 +207,7 @@ class ReplicaManager:
         *,
         storage_limit: int | None,
         config_of: Callable[[Topic], TopicConfig],
+        files_of: Callable[[PartitionKey, bytes], LogFiles | None],
         wake_followers: Callable[[Partition], None],
         preferred_replica: Callable[[Partition, FetchParameters, FetchPartition], int],
     ) -> None:
@@ -212,6 +217,7 @@ class ReplicaManager:
         self.produce_purgatory = DelayedOperationPurgatory()
         self.fetch_purgatory = DelayedOperationPurgatory()
         self._config_of = config_of
+        self._files_of = files_of
         self._wake_followers = wake_followers
         self._preferred_replica = preferred_replica
 
@@ -242,7 +248,8 @@ class ReplicaManager:
                     self.drop(key)
                 continue
             if partition is None:
-                partition = self.partitions[key] = Partition(key, topic.topic_id, self.node_id, config)
+                files = self._files_of(key, topic.topic_id)
+                partition = self.partitions[key] = Partition(key, topic.topic_id, self.node_id, config, files)
             self._become(partition, config, state, now)
 
     def _become(self, partition: Partition, config: TopicConfig, state: PartitionState, now: float) -> None:
@@ -257,7 +264,13 @@ class ReplicaManager:
         """Drop a replica: its topic was deleted, or the partition moved to other nodes."""
         partition = self.partitions.pop(key, None)
         if partition is not None:
+            partition.delete_log()
             self.complete_delayed(key)
+
+    def checkpoint(self) -> None:
+        """Write the high watermarks of the logs on disk."""
+        for partition in self.partitions.values():
+            partition.checkpoint()
 
     def complete_delayed(self, key: PartitionKey) -> None:
         self.produce_purgatory.check_and_complete(key)
@@ -307,6 +320,10 @@ class ReplicaManager:
                 if key[0] in INTERNAL_TOPICS and not internal_topics_allowed:
                     raise RecordsRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{key[0]} is an internal topic")
                 info = self._append(key, entry, required_acks, now, now_ms, from_client=not internal_topics_allowed)
+            except OSError as error:
+                logger.error("node %d cannot write to the log of %s: %s", self.node_id, key, error)
+                refused = PartitionResponse(ErrorCode.KAFKA_STORAGE_ERROR, message=f"cannot write to the log: {error}")
+                statuses[key] = ProduceStatus(UNKNOWN_OFFSET, refused)
             except (NotLeader, RecordsRejected, SequenceRejected) as error:
                 statuses[key] = ProduceStatus(UNKNOWN_OFFSET, self._refusal(key, error))
             else:

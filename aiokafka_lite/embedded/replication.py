@@ -151,7 +151,7 @@ class ReplicaFetcher:
             if room <= 0:
                 break
             batches.append(batch)
-            room -= len(batch.data)
+            room -= batch.size
         mine.append_as_follower(batches)
         if mine.log.end_offset < theirs.log.end_offset and room > 0:
             mine.log.end_offset = theirs.log.end_offset  # compaction left a gap at the end

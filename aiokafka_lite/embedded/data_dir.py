@@ -1,0 +1,140 @@
+"""The directory in which a cluster keeps its topics and logs: ``EmbeddedCluster(data_dir=...)``.
+
+It has ``cluster.json`` (ids, and settings that AlterConfigs gave to brokers), ``topics/<name>.json`` (what the
+controller decided about a topic), and for each node a directory ``node-<id>`` with a directory for each replica, see
+``log_files``. Each decision of the controller is on disk before a broker acts on it.
+
+Quotas, features, settings of groups, and users and ACLs that were made at run time are not kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import ConfigurationError
+from .configs import TopicConfig
+from .controller import Controller
+from .log_files import LogFiles, OpenFiles, read_json, write_json
+from .topics import NO_LEADER, PartitionKey, PartitionState, Topic
+
+try:
+    import fcntl
+except ImportError:  # on Windows no lock keeps a second process out
+    fcntl = None  # type: ignore[assignment]
+
+
+class DataDir:
+    """Owner: the EmbeddedCluster. The constructor reads ``cluster.json``; it raises ConfigurationError."""
+
+    def __init__(self, path: Path, node_ids: list[int]) -> None:
+        self._path = path
+        self._files = OpenFiles()
+        self._lock: IO[str] | None = None
+        try:
+            self._cluster: dict[str, Any] = read_json(path / "cluster.json") or {}
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"data_dir {str(path)!r} cannot be read: {error}") from error
+        known = self._cluster.get("nodes", node_ids)
+        if not set(known) <= set(node_ids):
+            raise ConfigurationError(f"data_dir {str(path)!r} has logs of the brokers {known}, got brokers {node_ids}")
+        self._nodes = node_ids
+
+    def __repr__(self) -> str:
+        return f"<DataDir {self._path}>"
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster that the directory belongs to; None for a new one."""
+        return self._cluster.get("cluster_id")
+
+    def open(self, cluster_id: str, controller: Controller) -> None:
+        """Lock the directory, and give the controller what is in it. Raises ConfigurationError."""
+        try:
+            (self._path / "topics").mkdir(parents=True, exist_ok=True)
+            self._lock = (self._path / ".lock").open("w")
+            if fcntl is not None:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise ConfigurationError(
+                f"data_dir {str(self._path)!r} cannot be used: {error.strerror}; another broker may use it"
+            ) from error
+        for broker, configs in self._cluster.get("dynamic_configs", {}).items():
+            controller.settings.replace_dynamic(broker, configs)
+        topics = [_topic(read_json(path), controller) for path in sorted((self._path / "topics").glob("*.json"))]
+        controller.restore(topics, self._cluster.get("next_producer_id", 0))
+        self._cluster["cluster_id"] = cluster_id
+        self._save_cluster(controller)
+
+    def save(self, name: str | None, controller: Controller) -> None:
+        """A topic, or with None something else, has changed. Raises OSError."""
+        self._save_cluster(controller)
+        if name is not None:
+            path = self._path / "topics" / f"{name}.json"
+            topic = controller.topics.get(name)
+            if topic is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_json(path, _described(topic))
+
+    def log_files(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles:
+        """The directory of a replica."""
+        return LogFiles(self._path / f"node-{node_id}" / f"{key[0]}-{key[1]}", topic_id, self._files)
+
+    def close(self) -> None:
+        """Close all files, and release the lock."""
+        self._files.close_all()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _save_cluster(self, controller: Controller) -> None:
+        settings = controller.settings
+        dynamic = {broker: dict(settings.dynamic(broker)) for broker in ("", *map(str, self._nodes))}
+        cluster = {
+            "cluster_id": self._cluster["cluster_id"],
+            "nodes": self._nodes,
+            "next_producer_id": controller.producer_ids_reserved,
+            "dynamic_configs": {broker: configs for broker, configs in dynamic.items() if configs},
+        }
+        if cluster != self._cluster:
+            self._cluster = cluster
+            write_json(self._path / "cluster.json", cluster)
+
+
+def _described(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id.hex(),
+        "configs": dict(topic.configs),
+        "partitions": [
+            {
+                "replicas": state.replicas,
+                "isr": state.isr,
+                "leader_epoch": state.leader_epoch,
+                "partition_epoch": state.partition_epoch,
+                "adding": state.adding,
+                "removing": state.removing,
+            }
+            for state in topic.partitions
+        ],
+    }
+
+
+def _topic(described: dict[str, Any], controller: Controller) -> Topic:
+    """The topic as it was. It has no leaders: the first registered broker of each in-sync set becomes the leader."""
+    states = tuple(
+        PartitionState(
+            replicas=tuple(each["replicas"]),
+            isr=tuple(each["isr"]),
+            leader=NO_LEADER,
+            leader_epoch=each["leader_epoch"],
+            partition_epoch=each["partition_epoch"],
+            adding=tuple(each["adding"]),
+            removing=tuple(each["removing"]),
+        )
+        for each in described["partitions"]
+    )
+    config = TopicConfig.parse(described["configs"], controller.settings.merged())
+    return Topic(described["name"], bytes.fromhex(described["topic_id"]), states, config, described["configs"])

@@ -1,0 +1,307 @@
+"""A replica's log on disk: a file for each segment, written as the batches arrive, and found again after a crash.
+
+A directory ``<topic>-<partition>`` has:
+
+- ``<base offset>.log``: the batches of a segment, as Kafka writes them;
+- ``checkpoint.json``: the topic's id, the first offset, and the high watermark of the last orderly end;
+- ``<base offset>.compacted`` and ``swap.json``: a compaction in progress.
+
+Rules:
+
+ 1. An append is one ``write`` to the file, before anything is acknowledged. It survives the end of the process; it
+    survives the end of the machine if ``flush.messages`` asks for a flush.
+ 2. The index of a segment, by offset and by time, is in memory. ``open`` makes it from the headers of the batches. The
+    first batch that is cut, or whose CRC is wrong, ends the log: it was not acknowledged. Its bytes are cut off.
+ 3. A compaction writes its segments to new files, then the names of old and new to ``swap.json``, and then swaps them.
+    A crash before ``swap.json`` leaves the old segments, one after it the new ones: ``open`` swaps again.
+ 4. A batch keeps no bytes: ``data`` reads them from the file. The system's page cache keeps recent ones.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ..errors import CorruptRecord
+from ..protocol.records import HEADER_SIZE, RecordBatch
+from .log import Log, Segment, Segments, StoredBatch
+
+MAX_OPEN_FILES = 256
+
+_CHECKPOINT = "checkpoint.json"
+_SWAP = "swap.json"
+
+
+class OpenFiles:
+    """The file descriptors of one cluster, at most ``limit``: the one unused for longest is closed."""
+
+    def __init__(self, limit: int = MAX_OPEN_FILES) -> None:
+        self._limit = limit
+        self._open: OrderedDict[Path, int] = OrderedDict()
+
+    def get(self, path: Path) -> int:
+        """The descriptor, to append and to read. The file is created if it does not exist. Raises OSError."""
+        descriptor = self._open.get(path)
+        if descriptor is None:
+            while len(self._open) >= self._limit:
+                os.close(self._open.popitem(last=False)[1])
+            descriptor = self._open[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        else:
+            self._open.move_to_end(path)
+        return descriptor
+
+    def close(self, path: Path) -> None:
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def close_all(self) -> None:
+        for path in list(self._open):
+            self.close(path)
+
+
+class _Slice:
+    """Bytes of a segment's file."""
+
+    __slots__ = ("position", "segment", "size")
+
+    def __init__(self, segment: FileSegment, position: int, size: int) -> None:
+        self.segment = segment
+        self.position = position
+        self.size = size
+
+
+class FileBatch(StoredBatch):
+    """A batch whose bytes are in a file. The tuple has a ``_Slice`` in their place."""
+
+    __slots__ = ()
+
+    @property
+    def data(self) -> bytes:
+        place = self._slice
+        return place.segment.read(place.position, place.size)
+
+    @property
+    def size(self) -> int:
+        return self._slice.size
+
+    @property
+    def _slice(self) -> _Slice:
+        return cast("_Slice", tuple.__getitem__(self, 4))
+
+
+class FileSegment(Segment):
+    """A segment in a file."""
+
+    __slots__ = ("_files", "path")
+
+    def __init__(self, base_offset: int, path: Path, files: OpenFiles) -> None:
+        super().__init__(base_offset)
+        self.path = path
+        self._files = files
+
+    def append(self, batch: StoredBatch) -> None:
+        """Write the batch. If that fails, nothing of it stays. Raises OSError."""
+        position, data = self.size, batch.data
+        descriptor = self._files.get(self.path)
+        try:
+            written = os.write(descriptor, data)
+            while written < len(data):
+                written += os.write(descriptor, data[written:])
+        except OSError:
+            os.ftruncate(descriptor, position)
+            raise
+        self.index(batch, position, len(data))
+
+    def index(self, batch: StoredBatch, position: int, size: int) -> None:
+        """Add a batch that is in the file already."""
+        place: Any = _Slice(self, position, size)
+        super().append(
+            FileBatch(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.leader_epoch, place)
+        )
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the file. Raises OSError."""
+        return os.pread(self._files.get(self.path), size, position)
+
+    def truncate(self, offset: int) -> None:
+        super().truncate(offset)
+        os.ftruncate(self._files.get(self.path), self.size)
+
+    def flush(self) -> None:
+        """Wait until the disk has everything. Raises OSError."""
+        os.fsync(self._files.get(self.path))
+
+    def delete(self) -> None:
+        self._files.close(self.path)
+        self.path.unlink(missing_ok=True)
+
+    def rename(self, path: Path) -> None:
+        self._files.close(self.path)
+        self.path.replace(path)
+        self.path = path
+
+
+class LogFiles(Segments):
+    """The directory of one replica. Owner: the replica's ``Partition``."""
+
+    def __init__(self, directory: Path, topic_id: bytes, files: OpenFiles) -> None:
+        self._directory = directory
+        self._topic_id = topic_id.hex()
+        self._files = files
+        self._checkpoint: dict[str, Any] = {"topic_id": self._topic_id, "start_offset": 0, "high_watermark": 0}
+
+    def __repr__(self) -> str:
+        return f"<LogFiles {self._directory}>"
+
+    # The segments of a log.
+
+    def create(self, base_offset: int) -> FileSegment:
+        segment = FileSegment(base_offset, self._directory / f"{base_offset:020}.log", self._files)
+        if base_offset:
+            # The name keeps the end of the log, also if compaction removes all batches before it.
+            self._files.get(segment.path)
+        return segment
+
+    def create_compacted(self, base_offset: int) -> FileSegment:
+        segment = FileSegment(base_offset, self._directory / f"{base_offset:020}.compacted", self._files)
+        segment.delete()  # left by a compaction that a crash ended
+        return segment
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        before, after = cast("Sequence[FileSegment]", old), cast("Sequence[FileSegment]", new)
+        for segment in after:
+            segment.flush()
+        names = {"old": [each.path.name for each in before], "new": [each.path.name for each in after]}
+        write_json(self._directory / _SWAP, names)
+        for segment in before:
+            segment.delete()
+        for segment in after:
+            segment.rename(segment.path.with_suffix(".log"))
+        (self._directory / _SWAP).unlink()
+
+    def start_moved(self, start_offset: int) -> None:
+        self._checkpoint["start_offset"] = start_offset
+        self._write_checkpoint()
+
+    # The life of the directory.
+
+    def open(self, log: Log) -> None:
+        """Create the directory, or load the log that it has. A log of another topic is deleted. Raises OSError."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        found = read_json(self._directory / _CHECKPOINT)
+        if found is not None and found["topic_id"] == self._topic_id:
+            self._checkpoint = found
+            self._finish_swap()
+            segments = list(self._load())
+            start_offset, high_watermark = found["start_offset"], found["high_watermark"]
+            if segments:
+                log.load(cast("list[Segment]", segments), start_offset, high_watermark)
+            else:
+                log.delete_before(start_offset)
+            return
+        for path in self._directory.iterdir():
+            path.unlink()
+        self._write_checkpoint()
+
+    def checkpoint(self, log: Log) -> None:
+        """Write the high watermark."""
+        self._checkpoint["high_watermark"] = log.high_watermark
+        self._write_checkpoint()
+
+    def delete(self, log: Log) -> None:
+        """Delete the log and its directory."""
+        for segment in log.segments:
+            segment.delete()
+        for path in self._directory.iterdir():
+            path.unlink()
+        self._directory.rmdir()
+
+    def _write_checkpoint(self) -> None:
+        write_json(self._directory / _CHECKPOINT, self._checkpoint)
+
+    def _finish_swap(self) -> None:
+        swap = self._directory / _SWAP
+        names = read_json(swap)
+        if names is not None:
+            new = [self._directory / name for name in names["new"]]
+            done = {path.with_suffix(".log") for path in new if not path.exists()}
+            for name in names["old"]:
+                if self._directory / name not in done:
+                    (self._directory / name).unlink(missing_ok=True)
+            for path in new:
+                if path.exists():
+                    path.replace(path.with_suffix(".log"))
+            swap.unlink()
+        for path in self._directory.glob("*.compacted"):
+            path.unlink()
+
+    def _load(self) -> Iterator[FileSegment]:
+        paths = sorted(self._directory.glob("*.log"))
+        next_offset = 0
+        for number, path in enumerate(paths):
+            segment = FileSegment(int(path.stem), path, self._files)
+            whole = _index(segment, next_offset)
+            next_offset = segment.batches[-1].next_offset if segment.batches else segment.base_offset
+            if segment.batches or path is paths[-1]:
+                yield segment
+            else:
+                segment.delete()
+            if not whole:
+                for later in paths[number + 1 :]:
+                    later.unlink()
+                return
+
+
+def _index(segment: FileSegment, next_offset: int) -> bool:
+    """Index the batches of a file, and cut off what follows the last whole one. False if there was anything."""
+    size = segment.path.stat().st_size
+    position = 0
+    if size:
+        with segment.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            while (batch := _batch_at(content, position, size)) is not None and batch.base_offset >= next_offset:
+                segment.index(batch, position, batch.size)
+                position += batch.size
+                next_offset = batch.next_offset
+    if position < size:
+        os.truncate(segment.path, position)
+    return position == size
+
+
+def _batch_at(content: mmap.mmap, position: int, size: int) -> StoredBatch | None:
+    """The batch at a position, with its CRC checked; None if it is cut or damaged."""
+    if size - position < HEADER_SIZE:
+        return None
+    length = int.from_bytes(content[position + 8 : position + 12], "big") + 12
+    if not HEADER_SIZE <= length <= size - position:
+        return None
+    data = content[position : position + length]
+    try:
+        view = RecordBatch(data)
+        view.verify_crc()
+    except CorruptRecord:
+        return None
+    return StoredBatch(view.base_offset, view.last_offset, view.max_timestamp, view.leader_epoch, data)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a file so that a crash leaves the old one or the new one."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """The content; None if there is no file."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None

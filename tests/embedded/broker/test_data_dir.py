@@ -1,0 +1,145 @@
+"""A cluster with ``data_dir``: what it had before, it has after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
+from aiokafka_lite.admin import ConfigResource
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode
+
+ONE = TopicPartition("orders", 0)
+
+
+@asynccontextmanager
+async def run(path: Path, brokers: int = 3, **settings: Any) -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(brokers=brokers, tcp=False, data_dir=path, **settings) as cluster:
+        yield cluster
+
+
+def producer(cluster: EmbeddedCluster, **settings: Any) -> Producer:
+    return Producer(cluster.bootstrap_servers, connector=cluster.connector, **settings)
+
+
+def consumer(cluster: EmbeddedCluster, **settings: Any) -> Consumer[bytes, bytes]:
+    return Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["orders"], **settings)
+
+
+def admin(cluster: EmbeddedCluster) -> Admin:
+    return Admin(cluster.bootstrap_servers, connector=cluster.connector)
+
+
+async def test_topics_records_and_committed_offsets_are_kept(tmp_path: Path) -> None:
+    async with run(tmp_path) as cluster:
+        before = await cluster.create_topic("orders", 1, 3, configs={"retention.ms": "-1"})
+        first_id = cluster.cluster_id
+        async with producer(cluster) as writer:
+            for number in range(10):
+                await writer.send("orders", b"%d" % number)
+        async with consumer(cluster, group_id="billing") as reader:
+            for _ in range(5):
+                await anext(reader)
+            reader.mark()
+            await reader.commit()
+    async with run(tmp_path) as cluster:
+        topic = cluster.controller.topics["orders"]
+        assert cluster.cluster_id == first_id
+        assert (topic.topic_id, dict(topic.configs)) == (before.topic_id, {"retention.ms": "-1"})
+        assert [record.value for record in cluster.records("orders")] == [b"%d" % number for number in range(10)]
+        async with consumer(cluster, group_id="billing") as reader:
+            assert (await anext(reader)).offset == 5
+        async with producer(cluster) as writer:
+            assert (await writer.send("orders", b"10")).offset == 10
+
+
+async def test_a_retry_after_a_restart_is_not_written_twice(tmp_path: Path) -> None:
+    async with run(tmp_path, brokers=1) as cluster:
+        await cluster.create_topic("orders")
+        async with producer(cluster) as writer:
+            await writer.send("orders", b"v")
+        producers = cluster.nodes[1].replica_manager.require(("orders", 0)).producers
+        (before,) = producers.entries
+    async with run(tmp_path, brokers=1) as cluster:
+        replica = cluster.nodes[1].replica_manager.require(("orders", 0))
+        assert list(replica.producers.entries) == [before]
+        assert replica.producers.check(before, 0, 0, 1) is not None
+        async with producer(cluster) as writer:
+            await writer.send("orders", b"w")
+        assert max(replica.producers.entries) >= 1000
+
+
+async def test_aborted_records_stay_hidden(tmp_path: Path) -> None:
+    async with run(tmp_path) as cluster:
+        await cluster.create_topic("orders", 1, 3)
+        async with producer(cluster, transactional_id="t") as writer:
+            await writer.begin_transaction()
+            await writer.send("orders", b"aborted")
+            await writer.abort_transaction()
+            async with writer.transaction():
+                await writer.send("orders", b"committed")
+    async with run(tmp_path) as cluster:
+        assert [record.value for record in cluster.records("orders")] == [b"committed"]
+        async with producer(cluster, transactional_id="t") as writer, writer.transaction():
+            await writer.send("orders", b"later")
+        assert [record.value for record in cluster.records("orders")] == [b"committed", b"later"]
+
+
+async def test_deleted_topics_and_records_stay_deleted(tmp_path: Path) -> None:
+    async with run(tmp_path) as cluster:
+        await cluster.create_topic("orders")
+        await cluster.create_topic("bills")
+        for _ in range(3):
+            await cluster.produce("orders", b"v")
+            await cluster.produce("bills", b"v")
+        async with admin(cluster) as client:
+            await client.records.delete({ONE: 2})
+            (await client.topics.delete(["bills"])).raise_for_errors()
+    assert not list(tmp_path.glob("node-*/bills-0"))
+    async with run(tmp_path) as cluster:
+        assert list(cluster.controller.topics) == ["orders"]
+        assert [record.offset for record in cluster.records("orders")] == [2]
+
+
+async def test_settings_of_brokers_are_kept(tmp_path: Path) -> None:
+    async with run(tmp_path) as cluster, admin(cluster) as client:
+        changes = {ConfigResource.broker(1): {"log.cleaner.threads": "2"}}
+        (await client.configs.alter(changes)).raise_for_errors()
+        await cluster.create_topic("orders")
+    async with run(tmp_path) as cluster:
+        assert cluster.nodes[1].settings.value("log.cleaner.threads") == "2"
+
+
+async def test_an_isr_that_had_shrunk_elects_only_its_members(tmp_path: Path) -> None:
+    async with run(tmp_path) as cluster:
+        await cluster.create_topic("orders", assignments=[[1, 2, 3]])
+        await cluster.kill(1)
+        await cluster.kill(2)
+        await cluster.produce("orders", b"only on 3")
+    async with run(tmp_path) as cluster:
+        assert cluster.leader_of("orders", 0) == 3
+        assert [record.value for record in cluster.records("orders")] == [b"only on 3"]
+
+
+async def test_a_disk_that_is_full_refuses_records_with_kafkas_code(tmp_path: Path) -> None:
+    async with run(tmp_path, brokers=1) as cluster:
+        await cluster.create_topic("orders")
+        (tmp_path / "node-1" / "orders-0" / f"{0:020}.log").symlink_to("/dev/full")
+        async with producer(cluster, retries=0) as writer:
+            with pytest.raises(BrokerError) as caught:
+                await writer.send("orders", b"v")
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_directory_in_use_and_one_of_more_brokers_are_refused(tmp_path: Path) -> None:
+    async with run(tmp_path):
+        with pytest.raises(ConfigurationError, match="another broker may use it"):
+            async with run(tmp_path):
+                pass
+    with pytest.raises(ConfigurationError, match=r"has logs of the brokers \[1, 2, 3\], got brokers \[1\]"):
+        EmbeddedCluster(brokers=1, data_dir=tmp_path)

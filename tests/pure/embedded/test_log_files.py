@@ -1,0 +1,162 @@
+"""A log on disk: what is there after a reload, whatever a crash has left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aiokafka_lite.embedded.log import Log
+from aiokafka_lite.embedded.log_files import LogFiles, OpenFiles
+from tests.pure.embedded.batches import stored
+
+TOPIC = b"\x01" * 16
+
+
+class Disk:
+    """The directory of a replica, opened again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "orders-0"
+        self.open_files = OpenFiles(limit=2)
+        self.files = LogFiles(self.path, TOPIC, self.open_files)
+
+    def log(self, topic_id: bytes = TOPIC) -> Log:
+        self.open_files.close_all()
+        self.files = LogFiles(self.path, topic_id, self.open_files)
+        log = Log(400, self.files)
+        self.files.open(log)
+        return log
+
+    @property
+    def segments(self) -> list[str]:
+        return sorted(path.name for path in self.path.glob("*.log"))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def fill(log: Log, count: int, *, first: int = 0, epoch: int = 0) -> None:
+    for offset in range(first, first + count):
+        log.append(stored(offset, epoch=epoch, timestamp=1000 + offset, size=30))
+
+
+def contents(log: Log) -> list[tuple[int, int, bytes]]:
+    return [(batch.base_offset, batch.leader_epoch, batch.data) for batch in log.batches()]
+
+
+def test_a_loaded_log_is_the_one_that_was_written(disk: Disk) -> None:
+    log = disk.log()
+    fill(log, 10)
+    fill(log, 10, first=10, epoch=3)
+    log.advance_high_watermark(15)
+    disk.files.checkpoint(log)
+    loaded = disk.log()
+    assert contents(loaded) == contents(log)
+    assert (loaded.start_offset, loaded.high_watermark, loaded.end_offset) == (0, 15, 20)
+    assert loaded.epochs == [(0, 0), (3, 10)]
+    assert len(loaded.segments) == len(log.segments) > 4
+    assert loaded.read(7, 10_000, 20) == log.read(7, 10_000, 20)
+    assert loaded.offset_for_time(1012) == log.offset_for_time(1012)
+
+
+def test_appending_continues_after_a_reload(disk: Disk) -> None:
+    fill(disk.log(), 5)
+    fill(disk.log(), 5, first=5)
+    assert [batch[0] for batch in contents(disk.log())] == list(range(10))
+
+
+@pytest.mark.parametrize("cut", [1, 11, 12, 60, 61, 80])
+def test_a_torn_batch_at_the_end_is_cut_off(disk: Disk, cut: int) -> None:
+    log = disk.log()
+    fill(log, 9)
+    path = disk.path / disk.segments[-1]
+    torn = stored(9, size=30).data[:cut]
+    with path.open("ab") as file:
+        file.write(torn)
+    size = path.stat().st_size
+    loaded = disk.log()
+    assert contents(loaded) == contents(log)
+    assert path.stat().st_size == size - cut
+    fill(loaded, 1, first=9)
+    assert disk.log().end_offset == 10
+
+
+def test_a_damaged_batch_ends_the_log(disk: Disk) -> None:
+    fill(disk.log(), 12)
+    second = disk.path / disk.segments[1]
+    data = bytearray(second.read_bytes())
+    data[-1] ^= 1
+    second.write_bytes(data)
+    loaded = disk.log()
+    first_damaged = loaded.end_offset
+    assert 3 < first_damaged < 12
+    assert [batch[0] for batch in contents(loaded)] == list(range(first_damaged))
+    assert len(disk.segments) == 2
+
+
+def test_deleted_and_truncated_records_do_not_return(disk: Disk) -> None:
+    log = disk.log()
+    fill(log, 20)
+    log.advance_high_watermark(20)
+    log.delete_before(8)
+    log.truncate_to(14)
+    loaded = disk.log()
+    assert (loaded.start_offset, loaded.end_offset) == (8, 14)
+    assert contents(loaded) == contents(log)
+    log = disk.log()
+    log.reset_to(50)
+    assert (disk.log().start_offset, disk.log().end_offset) == (50, 50)
+    assert disk.segments == ["00000000000000000050.log"]
+
+
+def test_a_log_whose_records_are_all_deleted_keeps_its_end(disk: Disk) -> None:
+    log = disk.log()
+    fill(log, 20)
+    log.advance_high_watermark(20)
+    log.delete_before(20)
+    loaded = disk.log()
+    assert (loaded.start_offset, loaded.end_offset, contents(loaded)) == (20, 20, [])
+
+
+@pytest.mark.parametrize("crash", ["before the swap", "after swap.json", "in the middle", "none"])
+def test_a_compaction_is_whole_or_has_not_happened(disk: Disk, crash: str) -> None:
+    log = disk.log()
+    fill(log, 20)
+    kept = [batch for batch in log.batches() if batch.base_offset in (1, 6, 11)]
+    closed = next(index for index, segment in enumerate(log.segments) if segment.base_offset > 11)
+    before = {name: (disk.path / name).read_bytes() for name in disk.segments}
+    tail = [batch[0] for batch in contents(log) if batch[0] >= log.segments[closed].base_offset]
+    log.replace_segments(closed, kept)
+    after = {name: (disk.path / name).read_bytes() for name in disk.segments}
+    new = [name for name in after if after[name] != before.get(name)]
+    names = {"old": sorted(before)[:closed], "new": [name.replace(".log", ".compacted") for name in new]}
+    if crash != "none":  # put the files back to what a crash leaves
+        for name in new:
+            (disk.path / name).rename(disk.path / name.replace(".log", ".compacted"))
+        for name, data in before.items():
+            (disk.path / name).write_bytes(data)
+    if crash in ("after swap.json", "in the middle"):
+        (disk.path / "swap.json").write_text(json.dumps(names))
+    if crash == "in the middle":
+        for name in names["old"]:
+            (disk.path / name).unlink()
+        (disk.path / names["new"][0]).rename(disk.path / names["new"][0].replace(".compacted", ".log"))
+    found = [batch[0] for batch in contents(disk.log())]
+    assert found == ([*range(20)] if crash == "before the swap" else [1, 6, 11, *tail])
+    assert {path.suffix for path in disk.path.iterdir()} <= {".log", ".json"}
+
+
+def test_the_log_of_an_older_topic_of_that_name_is_deleted(disk: Disk) -> None:
+    fill(disk.log(), 5)
+    assert contents(disk.log(b"\x02" * 16)) == []
+
+
+def test_many_segments_are_read_with_few_open_files(disk: Disk) -> None:
+    log = disk.log()
+    fill(log, 40)
+    assert len(log.segments) == 10
+    assert [batch.data for batch in log.batches()] == [stored(n, timestamp=1000 + n, size=30).data for n in range(40)]
