@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..aio.deadline import deadline
@@ -30,13 +29,12 @@ from .broker_sessions import BrokerSessions
 from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig, broker_settings, ports_of
 from .controller import Controller, Refused
-from .data_dir import DataDir
+from .data_dir import data_of
 from .faults import Fault, Faults, History
 from .features import Features
 from .handlers import NEWEST, versions_of
 from .leadership import PartitionLeadership
 from .listeners import WITH_TLS
-from .log_files import LogFiles
 from .node import BrokerNode, ClusterParts, NodeState
 from .quotas import QuotaLimits
 from .replication import Network, Replication
@@ -82,8 +80,7 @@ class EmbeddedCluster(Component):
       ``["User:admin"]``. Without it every client may do everything.
     - ``as_kafka`` is the release of Kafka whose API versions the nodes offer, for example ``"2.8"``.
     - ``seed`` makes the cluster id, topic ids and session ids the same in every run.
-    - ``data_dir`` is a directory for the logs. They are in memory without it. A cluster that is started with the same
-      directory continues with its topics, records and offsets, also after ``kill -9``.
+    - ``data_dir`` keeps topics, records and offsets in a directory, for the next start, also after ``kill -9``.
     - ``config`` has the settings that few tests need.
 
     Raises ConfigurationError for a wrong argument. ``broker_session_timeout`` (seconds) may be changed while it runs.
@@ -125,10 +122,9 @@ class EmbeddedCluster(Component):
         self.config = config
         self.broker_session_timeout = config.broker_session_timeout
         self.random = random.Random(seed)
+        self._data = data_of(data_dir, range(config.first_node_id, config.first_node_id + brokers))
         new_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
-        node_ids = list(range(config.first_node_id, config.first_node_id + brokers))
-        self._data = None if data_dir is None else DataDir(Path(data_dir), node_ids)
-        self.cluster_id = new_id if self._data is None else self._data.cluster_id or new_id
+        self.cluster_id = self._data.cluster_id or new_id
         self.authorizer = Authorizer(Acls.of_settings(settings.of()))
         self.quota_limits = QuotaLimits()
         self.faults = Faults()
@@ -161,7 +157,7 @@ class EmbeddedCluster(Component):
             connection_ids=itertools.count(1),
             spawn=lambda function, name: self._service.start_child(function, name=name),
             wake_fetcher=self.replication.wake,
-            log_files=self._log_files,
+            log_files=self._data.log_files,
         )
         listeners = len(self._security.protocols)
         for node_id, each in enumerate(ports_of(brokers, listeners, ports, tcp=tcp), start=config.first_node_id):
@@ -196,8 +192,7 @@ class EmbeddedCluster(Component):
 
     async def _on_start(self) -> None:
         try:
-            if self._data is not None:
-                self._data.open(self.cluster_id, self.controller)
+            self._data.open(self.cluster_id, self.controller)
             self._security.open([self._sessions.advertised_host, self.config.host])
             for node in self.nodes.values():
                 await node.start()
@@ -214,19 +209,13 @@ class EmbeddedCluster(Component):
         self.controller.stop()
         for node in self.nodes.values():
             node.stop(abruptly=True)
-        if self._data is not None:
-            for node in self.nodes.values():
-                node.replica_manager.checkpoint()
-            self._data.close()
+            node.replica_manager.checkpoint()
+        self._data.close()
         self._security.close()
 
     def _publish(self, name: str | None) -> None:
-        if self._data is not None:
-            self._data.save(name, self.controller)
+        self._data.save(name, self.controller)
         self._sessions.publish(name)
-
-    def _log_files(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles | None:
-        return None if self._data is None else self._data.log_files(node_id, key, topic_id)
 
     # Topics.
 

@@ -9,6 +9,8 @@ Quotas, features, settings of groups, and users and ACLs that were made at run t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,10 +26,25 @@ except ImportError:  # on Windows no lock keeps a second process out
     fcntl = None  # type: ignore[assignment]
 
 
-class DataDir:
+class InMemory:
+    """The same without a directory: nothing is kept."""
+
+    cluster_id: str | None = None
+
+    def open(self, cluster_id: str, controller: Controller) -> None: ...
+
+    def save(self, name: str | None, controller: Controller) -> None: ...
+
+    def log_files(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles | None:
+        return None
+
+    def close(self) -> None: ...
+
+
+class DataDir(InMemory):
     """Owner: the EmbeddedCluster. The constructor reads ``cluster.json``; it raises ConfigurationError."""
 
-    def __init__(self, path: Path, node_ids: list[int]) -> None:
+    def __init__(self, path: Path, node_ids: Sequence[int]) -> None:
         self._path = path
         self._files = OpenFiles()
         self._lock: IO[str] | None = None
@@ -35,18 +52,14 @@ class DataDir:
             self._cluster: dict[str, Any] = read_json(path / "cluster.json") or {}
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"data_dir {str(path)!r} cannot be read: {error}") from error
-        known = self._cluster.get("nodes", node_ids)
+        known = self._cluster.get("nodes", [])
         if not set(known) <= set(node_ids):
-            raise ConfigurationError(f"data_dir {str(path)!r} has logs of the brokers {known}, got brokers {node_ids}")
-        self._nodes = node_ids
+            raise ConfigurationError(f"data_dir {str(path)!r} has logs of the brokers {known}, got brokers {list(node_ids)}")
+        self._nodes = list(node_ids)
+        self.cluster_id = self._cluster.get("cluster_id")
 
     def __repr__(self) -> str:
         return f"<DataDir {self._path}>"
-
-    @property
-    def cluster_id(self) -> str | None:
-        """The id of the cluster that the directory belongs to; None for a new one."""
-        return self._cluster.get("cluster_id")
 
     def open(self, cluster_id: str, controller: Controller) -> None:
         """Lock the directory, and give the controller what is in it. Raises ConfigurationError."""
@@ -101,6 +114,11 @@ class DataDir:
         if cluster != self._cluster:
             self._cluster = cluster
             write_json(self._path / "cluster.json", cluster)
+
+
+def data_of(path: str | PathLike[str] | None, node_ids: Sequence[int]) -> InMemory:
+    """The directory, or memory without a path. Raises ConfigurationError."""
+    return InMemory() if path is None else DataDir(Path(path), node_ids)
 
 
 def _described(topic: Topic) -> dict[str, Any]:
