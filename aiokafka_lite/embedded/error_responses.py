@@ -5,9 +5,11 @@ Kafka answers in this way when a handler breaks, and ``Fault.fail`` answers in t
  1. The code goes into the outermost ``error_code`` fields that the version has; arrays below such a field stay empty.
  2. A struct without an ``error_code`` repeats the request's array, element by element: the array of the same name, else
     the topics, else all arrays of that level. Names, ids and partition numbers are copied from it.
- 3. Every other field is absent: its default, else -1, null or empty. A throttle time is 0.
- 4. Fetch and Metadata have a code for the response as a whole, besides those of the topics. A code that is meant for a
-    topic must not end the fetch session, so both repeat the topics wherever the request names any.
+ 3. A struct with an ``error_code`` has the code's description as its message. Every other field is absent: its default,
+    else -1, null or empty. A throttle time is 0.
+ 4. Fetch, Metadata, ElectLeaders and AlterPartitionReassignments have a code for the response as a whole, besides those
+    of the topics. They repeat the topics wherever the request names any; in Fetch, a code that is meant for a topic
+    must not end the session.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ErrorCode
-from ..protocol.messages import FetchResponse, MetadataResponse, ProduceRequest
+from ..protocol.messages import (
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersResponse,
+    FetchResponse,
+    MetadataResponse,
+    ProduceRequest,
+)
 from ..protocol.schema import MISSING, Request, Response, Spec
 
 _CODES = ("error_code", "partition_error_code")
@@ -28,7 +36,7 @@ _IDENTITY = {
     *_PARTITION,
 }
 """The fields that say what an element of a response is about."""
-_WITH_TOPICS = (FetchResponse, MetadataResponse)
+_WITH_TOPICS = (FetchResponse, MetadataResponse, ElectLeadersResponse, AlterPartitionReassignmentsResponse)
 """Responses of rule 4."""
 _NO_BROKER = ("node_id", "port")
 """Fields that are -1 where there is no broker, whatever their default is."""
@@ -56,6 +64,8 @@ def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
     for name, spec in specs.items():
         if name in _CODES:
             values[name] = code if has_code else ErrorCode.NONE
+        elif name == "error_message" and has_code and version in spec.versions:
+            values[name] = ErrorCode.of(code).description
         elif spec.wire == "array" and version in spec.versions:
             elements = []
             if name in _IDENTITY or (repeats and _holds_code(spec, version)):

@@ -37,10 +37,8 @@ METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
 
 
-@handles(DescribeQuorumRequest)
+@handles(DescribeQuorumRequest, requires=AclOperation.DESCRIBE)
 def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    if not context.allows(AclOperation.DESCRIBE):
-        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
     asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
     if asked != [(METADATA_TOPIC, 0)]:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -103,12 +101,9 @@ def _quorum(context: RequestContext) -> DescribeQuorumPartition:
     )
 
 
-@handles(UpdateFeaturesRequest)
+@handles(UpdateFeaturesRequest, requires=AclOperation.ALTER)
 def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     response = UpdateFeaturesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
-    if not context.allows(AclOperation.ALTER):
-        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return response
     typed = context.version >= UpdateFeaturesRequest.VALIDATE_ONLY
     changes = {each.feature: (each.max_version_level, _type(each, typed)) for each in request.feature_updates}
     try:
@@ -128,12 +123,9 @@ def _type(change: UpdateFeaturesFeature, typed: bool) -> int:
     return UpgradeType.SAFE_DOWNGRADE if change.allow_downgrade else UpgradeType.UPGRADE
 
 
-@handles(UnregisterBrokerRequest)
+@handles(UnregisterBrokerRequest, requires=AclOperation.ALTER)
 def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     response = UnregisterBrokerResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
-    if not context.allows(AclOperation.ALTER):
-        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return response
     try:
         context.broker.controller.unregister(request.broker_id)
     except Refused as refusal:

@@ -281,7 +281,7 @@ def _replace(
         changes.set_resource_configs(resource_type, name, values, validate_only=validate_only)
 
 
-@handles(ListConfigResourcesRequest)
+@handles(ListConfigResourcesRequest, requires=AclOperation.DESCRIBE_CONFIGS)
 def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     response = ListConfigResourcesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, config_resources=[])
     controller = context.broker.controller
@@ -296,9 +296,7 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
     wanted = set(request.resource_types or listed)
     if context.version < ListConfigResourcesRequest.ALL_TYPES:
         wanted = {CLIENT_METRICS}
-    if not context.allows(AclOperation.DESCRIBE_CONFIGS):
-        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    elif not wanted <= set(listed):
+    if not wanted <= set(listed):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
         response.config_resources = [

@@ -83,12 +83,12 @@ def _refused(member_id: str, error: ErrorCode, version: int) -> JoinGroupRespons
 
 @handles(SyncGroupRequest)
 async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    if not context.allows_group(AclOperation.READ, request.group_id):
-        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, assignment=b"")
     if context.version >= SyncGroupRequest.PROTOCOL_NAMES and (
         request.protocol_type is None or request.protocol_name is None
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+    if not context.allows_group(AclOperation.READ, request.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, assignment=b"")
     answer = context.broker.groups.sync(
         request.group_id,
         request.member_id,

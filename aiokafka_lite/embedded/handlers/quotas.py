@@ -34,18 +34,15 @@ DEFAULT = 1
 ANY = 2
 
 
-@handles(DescribeClientQuotasRequest, requires=AclOperation.DESCRIBE_CONFIGS)
+@handles(DescribeClientQuotasRequest)
 def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
+    if not context.allows(AclOperation.DESCRIBE_CONFIGS):
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wrong = [each.entity_type for each in request.components if each.entity_type not in (USER, CLIENT_ID, IP)]
     if wrong:
-        return DescribeClientQuotasResponse(
-            throttle_time_ms=0,
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message=f"unknown entity type {wrong[0]!r}",
-            entries=None,
-        )
+        return _refused(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {wrong[0]!r}")
     entries = [
         DescribeClientQuotasEntry(
             entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
@@ -56,6 +53,12 @@ def describe_client_quotas(
     ]
     return DescribeClientQuotasResponse(
         throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, entries=entries
+    )
+
+
+def _refused(code: ErrorCode, message: str | None = None) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(
+        throttle_time_ms=0, error_code=code, error_message=message or code.description, entries=None
     )
 
 

@@ -68,34 +68,51 @@ def _described(name: str, count: int, iterations: dict[str, int] | None) -> Desc
 def alter_users(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
+    users = context.broker.scram_users
+    accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
+    refused: dict[str, Refused] = {}
     changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
-    counts = Counter(change.name for change in changes)
-    results: dict[str, AlterUserScramCredentialsResult] = {}
     for change in changes:
-        result = AlterUserScramCredentialsResult(user=change.name, error_code=ErrorCode.NONE, error_message=None)
+        if change.name in refused:
+            continue
         try:
-            if counts[change.name] > 1:
-                text = f"the request names user {change.name!r} {counts[change.name]} times"
-                raise Refused(ErrorCode.DUPLICATE_RESOURCE, text)
-            _apply(context.broker.scram_users, change)
+            if accepted.pop(change.name, None) is not None:
+                raise Refused(ErrorCode.DUPLICATE_RESOURCE, f"the request changes user {change.name!r} twice")
+            _check(users, change)
+            accepted[change.name] = change
         except Refused as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
-        results[change.name] = result
-    return AlterUserScramCredentialsResponse(throttle_time_ms=0, results=list(results.values()))
+            refused[change.name] = refusal
+    for change in accepted.values():
+        _apply(users, change)
+    results = [_result(name, ErrorCode.NONE, None) for name in accepted]
+    results += [_result(name, refusal.code, str(refusal)) for name, refusal in refused.items()]
+    return AlterUserScramCredentialsResponse(throttle_time_ms=0, results=results)
 
 
-def _apply(users: ScramUsers, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
-    """Set or remove a credential. Raises Refused."""
+def _result(name: str, code: ErrorCode, message: str | None) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+
+
+def _check(users: ScramUsers, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
+    """Raise Refused unless the credential can be set or removed."""
     mechanism = SCRAM_MECHANISMS.get(change.mechanism)
     if not change.name:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the name of a user must not be empty")
     if mechanism is None:
         raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"unknown SCRAM mechanism {change.mechanism}")
     if isinstance(change, ScramCredentialDeletion):
-        if not users.remove(change.name, mechanism):
+        if users.get(change.name, mechanism) is None:
             raise Refused(ErrorCode.RESOURCE_NOT_FOUND, f"user {change.name!r} has no credential for {mechanism}")
-        return
-    if not FEWEST_ITERATIONS <= change.iterations <= MOST_SCRAM_ITERATIONS:
+    elif not FEWEST_ITERATIONS <= change.iterations <= MOST_SCRAM_ITERATIONS:
         text = f"iterations must be from {FEWEST_ITERATIONS} to {MOST_SCRAM_ITERATIONS}, got {change.iterations}"
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
-    users.set(change.name, mechanism, change.iterations, change.salt, change.salted_password)
+    elif not change.salted_password:
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password must not be empty")
+
+
+def _apply(users: ScramUsers, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
+    mechanism = SCRAM_MECHANISMS[change.mechanism]
+    if isinstance(change, ScramCredentialDeletion):
+        users.remove(change.name, mechanism)
+    else:
+        users.set(change.name, mechanism, change.iterations, change.salt, change.salted_password)

@@ -3,354 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, NamedTuple
 
 import pytest
 
-from aiokafka_lite.acls import CLUSTER_NAME, AclBinding, AclFilter, AclOperation, AclResourceType
+from aiokafka_lite.acls import AclBinding, AclFilter, AclOperation, AclResourceType
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.handling import HANDLERS
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from aiokafka_lite.protocol.schema import Request
-from tests.embedded.broker.peer import Peer, fetch_request, produce_request
-from tests.pure.embedded.batches import produced
+from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.permissions import (
+    COMMIT,
+    GROUP,
+    NAMES,
+    NO_CLUSTER,
+    NO_GROUP,
+    NO_TOPIC,
+    NO_TRANSACTION,
+    ROWS,
+    TOPIC,
+    Row,
+    name_of,
+)
 
 ANONYMOUS = "User:ANONYMOUS"
-TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
-TRANSACTION = AclResourceType.TRANSACTIONAL_ID
-Op = AclOperation
-NO_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-NO_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
-NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-NO_TRANSACTION = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION}
-NAMES = {TOPIC: "t", GROUP: "g", CLUSTER: CLUSTER_NAME, TRANSACTION: "x"}
-
-Grant = tuple[AclOperation, AclResourceType]
-
-
-class Row(NamedTuple):
-    """A request, its error without any ACL (None: the response leaves things out), and the ACLs that it needs."""
-
-    request: Request[Any]
-    refusal: ErrorCode | None
-    needs: tuple[Grant, ...]
-    version: int | None = None
-
-
-def everything(**changes: Any) -> dict[str, Any]:
-    values = {
-        "resource_type_filter": 1,
-        "resource_name_filter": None,
-        "pattern_type_filter": 1,
-        "principal_filter": None,
-        "host_filter": None,
-        "operation": 1,
-        "permission_type": 1,
-    }
-    return values | changes
-
-
-def topic_configs(kind: int, name: str) -> m.DescribeConfigsResource:
-    return m.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-
-
-def altered(kind: int, name: str) -> m.IncrementalAlterConfigsRequestResource:
-    return m.IncrementalAlterConfigsRequestResource(resource_type=kind, resource_name=name, configs=[])
-
-
-_PRODUCE = produce_request("t", produced(b"a", timestamp=int(time.time() * 1000)))
-_JOIN = m.JoinGroupRequest(
-    group_id="g", session_timeout_ms=10000, rebalance_timeout_ms=10000, member_id="", protocol_type="consumer",
-    protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],
-)  # fmt: skip
-_COMMIT = m.OffsetCommitRequest(
-    group_id="g",
-    member_id="",
-    topics=[
-        m.OffsetCommitRequestTopic(
-            name="t",
-            partitions=[m.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)],
-        )
-    ],
-)
-_FETCH_OFFSETS = m.OffsetFetchRequest(
-    groups=[
-        m.OffsetFetchRequestGroup(group_id="g", topics=[m.OffsetFetchRequestTopics(name="t", partition_indexes=[0])])
-    ]
-)
-_TXN_COMMIT = m.TxnOffsetCommitRequest(
-    transactional_id="x",
-    group_id="g",
-    producer_id=0,
-    producer_epoch=0,
-    topics=[
-        m.TxnOffsetCommitRequestTopic(
-            name="t",
-            partitions=[
-                m.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
-            ],
-        )
-    ],
-)
-_MARKER = m.WritableTxnMarker(
-    producer_id=0, producer_epoch=0, transaction_result=True, coordinator_epoch=0,
-    topics=[m.WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
-)  # fmt: skip
-
-ROWS = [
-    Row(
-        produce_request("t", produced(b"a", timestamp=int(time.time() * 1000))),
-        NO_TOPIC,
-        ((Op.WRITE, TOPIC),),
-        version=12,
-    ),
-    Row(fetch_request("t", 0), NO_TOPIC, ((Op.READ, TOPIC),), version=12),
-    Row(
-        m.ListOffsetsRequest(
-            replica_id=-1,
-            topics=[
-                m.ListOffsetsRequestTopic(
-                    name="t", partitions=[m.ListOffsetsRequestPartition(partition_index=0, timestamp=-1)]
-                )
-            ],
-        ),
-        NO_TOPIC,
-        ((Op.DESCRIBE, TOPIC),),
-    ),
-    Row(
-        m.OffsetForLeaderEpochRequest(
-            topics=[
-                m.OffsetForLeaderEpochRequestTopic(
-                    topic="t", partitions=[m.OffsetForLeaderEpochRequestPartition(partition=0, leader_epoch=0)]
-                )
-            ]
-        ),
-        NO_TOPIC,
-        ((Op.DESCRIBE, TOPIC),),
-    ),
-    Row(m.MetadataRequest(topics=[m.MetadataRequestTopic(name="t")]), NO_TOPIC, ((Op.DESCRIBE, TOPIC),)),
-    Row(m.DescribeClusterRequest(include_cluster_authorized_operations=False), None, ()),
-    Row(
-        m.DescribeTopicPartitionsRequest(
-            topics=[m.DescribeTopicPartitionsRequestTopic(name="t")], response_partition_limit=10, cursor=None
-        ),
-        NO_TOPIC,
-        ((Op.DESCRIBE, TOPIC),),
-    ),
-    Row(m.ApiVersionsRequest(client_software_name="t", client_software_version="1"), None, ()),
-    Row(
-        m.CreateTopicsRequest(
-            topics=[m.CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])]
-        ),
-        NO_TOPIC,
-        ((Op.CREATE, TOPIC),),
-    ),
-    Row(
-        m.CreatePartitionsRequest(
-            topics=[m.CreatePartitionsTopic(name="t", count=2, assignments=None)], timeout_ms=1, validate_only=True
-        ),
-        NO_TOPIC,
-        ((Op.ALTER, TOPIC),),
-    ),
-    Row(
-        m.DeleteRecordsRequest(
-            topics=[m.DeleteRecordsTopic(name="t", partitions=[m.DeleteRecordsPartition(partition_index=0, offset=0)])],
-            timeout_ms=1,
-        ),
-        NO_TOPIC,
-        ((Op.DELETE, TOPIC),),
-    ),
-    Row(
-        m.DescribeProducersRequest(topics=[m.DescribeProducersTopic(name="t", partition_indexes=[0])]),
-        NO_TOPIC,
-        ((Op.READ, TOPIC),),
-    ),
-    Row(m.DescribeConfigsRequest(resources=[topic_configs(2, "t")]), NO_TOPIC, ((Op.DESCRIBE_CONFIGS, TOPIC),)),
-    Row(m.DescribeConfigsRequest(resources=[topic_configs(4, "1")]), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
-    Row(
-        m.IncrementalAlterConfigsRequest(resources=[altered(2, "t")], validate_only=True),
-        NO_TOPIC,
-        ((Op.ALTER_CONFIGS, TOPIC),),
-    ),
-    Row(
-        m.IncrementalAlterConfigsRequest(resources=[altered(4, "1")], validate_only=True),
-        NO_CLUSTER,
-        ((Op.ALTER_CONFIGS, CLUSTER),),
-    ),
-    Row(
-        m.AlterConfigsRequest(
-            resources=[m.AlterConfigsRequestResource(resource_type=2, resource_name="t", configs=[])],
-            validate_only=True,
-        ),
-        NO_TOPIC,
-        ((Op.ALTER_CONFIGS, TOPIC),),
-    ),
-    Row(m.DescribeLogDirsRequest(topics=None), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
-    Row(
-        m.ElectLeadersRequest(topic_partitions=[m.ElectLeadersTopic(topic="t", partitions=[0])], timeout_ms=1),
-        NO_CLUSTER,
-        ((Op.ALTER, CLUSTER),),
-    ),
-    Row(
-        m.AlterReplicaLogDirsRequest(
-            dirs=[
-                m.AlterReplicaLogDir(
-                    path="/memory", topics=[m.AlterReplicaLogDirsTopic(name="t", partitions=[0])]
-                )
-            ]
-        ),
-        NO_CLUSTER,
-        ((Op.ALTER, CLUSTER),),
-    ),
-    Row(
-        m.DescribeQuorumRequest(
-            topics=[
-                m.DescribeQuorumRequestTopic(
-                    topic_name="__cluster_metadata",
-                    partitions=[m.DescribeQuorumRequestPartition(partition_index=0)],
-                )
-            ]
-        ),
-        NO_CLUSTER,
-        ((Op.DESCRIBE, CLUSTER),),
-    ),
-    Row(m.UpdateFeaturesRequest(feature_updates=[]), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
-    Row(m.UnregisterBrokerRequest(broker_id=9), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
-    Row(m.ListConfigResourcesRequest(), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
-    Row(m.DescribeConfigsRequest(resources=[topic_configs(16, "s")]), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
-    Row(m.DescribeConfigsRequest(resources=[topic_configs(32, "g")]), NO_GROUP, ((Op.DESCRIBE_CONFIGS, GROUP),)),
-    Row(
-        m.IncrementalAlterConfigsRequest(resources=[altered(32, "g")], validate_only=True),
-        NO_GROUP,
-        ((Op.ALTER_CONFIGS, GROUP),),
-    ),
-    Row(m.AlterPartitionReassignmentsRequest(topics=[], timeout_ms=1), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
-    Row(m.ListPartitionReassignmentsRequest(topics=None, timeout_ms=1), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
-    Row(m.DescribeClientQuotasRequest(components=[], strict=False), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
-    Row(
-        m.AlterClientQuotasRequest(
-            entries=[
-                m.AlterClientQuotasRequestEntry(
-                    entity=[m.AlterClientQuotasRequestEntity(entity_type="user", entity_name="a")], ops=[]
-                )
-            ],
-            validate_only=True,
-        ),
-        NO_CLUSTER,
-        ((Op.ALTER_CONFIGS, CLUSTER),),
-    ),
-    Row(m.DescribeAclsRequest(**everything()), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
-    Row(
-        m.CreateAclsRequest(
-            creations=[
-                m.AclCreation(
-                    resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3
-                )
-            ]
-        ),
-        NO_CLUSTER,
-        ((Op.ALTER, CLUSTER),),
-    ),
-    Row(
-        m.DeleteAclsRequest(filters=[m.DeleteAclsFilter(**everything(principal_filter="User:a"))]),
-        NO_CLUSTER,
-        ((Op.ALTER, CLUSTER),),
-    ),
-    Row(m.DescribeQuorumRequest(topics=[]), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
-    Row(m.UpdateFeaturesRequest(feature_updates=[], validate_only=True), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
-    Row(m.UnregisterBrokerRequest(broker_id=7), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
-    Row(m.ListConfigResourcesRequest(), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
-    Row(
-        m.AlterReplicaLogDirsRequest(
-            dirs=[m.AlterReplicaLogDir(path="/x", topics=[m.AlterReplicaLogDirsTopic(name="t", partitions=[0])])]
-        ),
-        NO_CLUSTER,
-        ((Op.ALTER, CLUSTER),),
-    ),
-    Row(m.DescribeUserScramCredentialsRequest(users=None), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
-    Row(
-        m.AlterUserScramCredentialsRequest(
-            deletions=[m.ScramCredentialDeletion(name="alice", mechanism=1)], upsertions=[]
-        ),
-        NO_CLUSTER,
-        ((Op.ALTER, CLUSTER),),
-    ),
-    Row(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), NO_GROUP, ((Op.DESCRIBE, GROUP),)),
-    Row(m.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), NO_TRANSACTION, ((Op.DESCRIBE, TRANSACTION),)),
-    Row(_JOIN, NO_GROUP, ((Op.READ, GROUP),)),
-    Row(
-        m.SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[]),
-        NO_GROUP,
-        ((Op.READ, GROUP),),
-    ),
-    Row(m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), NO_GROUP, ((Op.READ, GROUP),)),
-    Row(m.LeaveGroupRequest(group_id="g", members=[]), NO_GROUP, ((Op.READ, GROUP),)),
-    Row(m.DescribeGroupsRequest(groups=["g"]), NO_GROUP, ((Op.DESCRIBE, GROUP),)),
-    Row(m.ListGroupsRequest(), None, ()),
-    Row(m.DeleteGroupsRequest(groups_names=["g"]), NO_GROUP, ((Op.DELETE, GROUP),)),
-    Row(_COMMIT, NO_GROUP, ((Op.READ, GROUP), (Op.READ, TOPIC)), version=9),
-    Row(_FETCH_OFFSETS, NO_GROUP, ((Op.DESCRIBE, GROUP), (Op.DESCRIBE, TOPIC)), version=9),
-    Row(
-        m.OffsetDeleteRequest(
-            group_id="g",
-            topics=[
-                m.OffsetDeleteRequestTopic(name="t", partitions=[m.OffsetDeleteRequestPartition(partition_index=0)])
-            ],
-        ),
-        NO_GROUP,
-        ((Op.DELETE, GROUP), (Op.READ, TOPIC)),
-    ),
-    Row(
-        m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
-        NO_CLUSTER,
-        ((Op.IDEMPOTENT_WRITE, CLUSTER),),
-        version=5,
-    ),
-    Row(
-        m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
-        NO_CLUSTER,
-        ((Op.WRITE, TOPIC),),
-        version=5,
-    ),
-    Row(
-        m.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000),
-        NO_TRANSACTION,
-        ((Op.WRITE, TRANSACTION),),
-        version=5,
-    ),
-    Row(
-        m.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id="x",
-            v3_and_below_producer_id=0,
-            v3_and_below_producer_epoch=0,
-            v3_and_below_topics=[m.AddPartitionsToTxnTopic(name="t", partitions=[0])],
-        ),
-        NO_TRANSACTION,
-        ((Op.WRITE, TRANSACTION), (Op.WRITE, TOPIC)),
-        version=3,
-    ),
-    Row(m.AddPartitionsToTxnRequest(transactions=[]), NO_CLUSTER, ((Op.CLUSTER_ACTION, CLUSTER),)),
-    Row(
-        m.AddOffsetsToTxnRequest(transactional_id="x", producer_id=0, producer_epoch=0, group_id="g"),
-        NO_TRANSACTION,
-        ((Op.WRITE, TRANSACTION), (Op.READ, GROUP)),
-    ),
-    Row(
-        m.EndTxnRequest(transactional_id="x", producer_id=0, producer_epoch=0, committed=True),
-        NO_TRANSACTION,
-        ((Op.WRITE, TRANSACTION),),
-    ),
-    Row(_TXN_COMMIT, NO_TRANSACTION, ((Op.WRITE, TRANSACTION), (Op.READ, GROUP), (Op.READ, TOPIC))),
-    Row(m.WriteTxnMarkersRequest(markers=[_MARKER]), NO_CLUSTER, ((Op.ALTER, CLUSTER),), version=1),
-    Row(m.DescribeTransactionsRequest(transactional_ids=["x"]), NO_TRANSACTION, ((Op.DESCRIBE, TRANSACTION),)),
-    Row(m.ListTransactionsRequest(state_filters=[], producer_id_filters=[]), None, ()),
-    Row(m.DeleteTopicsRequest(topics=[m.DeleteTopicState(name="t")], timeout_ms=1), NO_TOPIC, ((Op.DELETE, TOPIC),)),
-]
-"""The last row deletes the topic, so each row has a cluster of its own."""
 
 
 def refusals(value: object) -> set[ErrorCode]:
@@ -381,11 +59,11 @@ async def secured() -> AsyncIterator[EmbeddedCluster]:
 
 async def _commit_offsets(cluster: EmbeddedCluster) -> None:
     """Make the group, with ACLs that are deleted again."""
-    grant(cluster, Op.ALL, TOPIC, "*")
-    grant(cluster, Op.ALL, GROUP, "*")
+    grant(cluster, AclOperation.ALL, TOPIC, "*")
+    grant(cluster, AclOperation.ALL, GROUP, "*")
     async with Peer(cluster) as peer:
         await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
-        committed = await peer.ask(_COMMIT, 9)
+        committed = await peer.ask(COMMIT, 9)
     assert [each.error_code for each in committed.topics[0].partitions] == [0]
     assert cluster.authorizer.acls is not None
     cluster.authorizer.acls.delete(cluster.authorizer.acls.find(AclFilter()))
@@ -397,11 +75,7 @@ def grant(cluster: EmbeddedCluster, operation: AclOperation, kind: AclResourceTy
     cluster.authorizer.acls.create(AclBinding(kind, name, ANONYMOUS, operation))
 
 
-def _name_of(row: Row) -> str:
-    return f"{type(row.request).__name__.removesuffix('Request')}-{row.needs[-1][1].name if row.needs else 'open'}"
-
-
-@pytest.mark.parametrize("row", ROWS, ids=_name_of)
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
 async def test_a_client_needs_exactly_the_acls_that_kafka_asks_for(secured: EmbeddedCluster, row: Row) -> None:
     async with Peer(secured) as peer:
         for operation, kind in row.needs:
@@ -411,7 +85,7 @@ async def test_a_client_needs_exactly_the_acls_that_kafka_asks_for(secured: Embe
         assert refusals(await peer.ask(row.request, row.version)) == set()
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.needs], ids=_name_of)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.needs], ids=name_of)
 async def test_without_acls_the_error_names_the_first_resource(secured: EmbeddedCluster, row: Row) -> None:
     async with Peer(secured) as peer:
         assert refusals(await peer.ask(row.request, row.version)) == {row.refusal}

@@ -16,7 +16,12 @@ from tests.end_to_end.differential.scenario import TOPIC, Scenario, Step, common
 from tests.end_to_end.differential.sides import STRANGER, Difference, Outcome, Side, comparable, differences
 from tests.waiting import DEADLINE
 
-_CONFIG_CHANGES = (m.AlterConfigsRequest, m.IncrementalAlterConfigsRequest, m.AlterClientQuotasRequest)
+_CONFIG_CHANGES = (
+    m.AlterConfigsRequest,
+    m.IncrementalAlterConfigsRequest,
+    m.AlterClientQuotasRequest,
+    m.AlterUserScramCredentialsRequest,
+)
 _REFERENCE_VERSION = 12
 
 # What a broker reports about other scenarios is not compared.
@@ -79,7 +84,7 @@ async def disagreements(
         found = [
             difference
             for difference in differences(step.kind.__name__.removesuffix("Request"), *seen)
-            if not _is_excused(difference, step.version, excuses)
+            if not is_excused(difference, step.version, excuses)
         ]
         if not found and step.changes:
             found = await _settle(step, embedded, real)
@@ -87,7 +92,8 @@ async def disagreements(
             yield Disagreement(scenario.seed, number, step, requests[0], found)
 
 
-def _is_excused(difference: Difference, version: int, excuses: Sequence[Excuse]) -> bool:
+def is_excused(difference: Difference, version: int, excuses: Sequence[Excuse]) -> bool:
+    """Whether one of the excuses permits the difference."""
     return any(
         re.fullmatch(excuse.where, difference.path) and excuse.applies(difference.embedded, difference.real, version)
         for excuse in excuses

@@ -30,6 +30,8 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponse,
     ProduceRequest,
     ProduceResponse,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
 )
 from aiokafka_lite.protocol.records import HEADER_SIZE, RecordBatch, decompress, split_batches
 from aiokafka_lite.protocol.schema import ZERO_UUID, Request
@@ -54,10 +56,14 @@ class Outcome(enum.Enum):
 
 
 class Side:
-    """One of the two brokers, and its names for things: topic ids, member ids, generations."""
+    """One of the two brokers, and its names for things: topic ids, member ids, generations.
 
-    def __init__(self, name: str, bootstrap_servers: str) -> None:
+    ``user`` is the name, and the password, of a login by PLAIN.
+    """
+
+    def __init__(self, name: str, bootstrap_servers: str, user: str | None = None) -> None:
         self.name = name
+        self._user = user
         host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
         self._address = host, int(port)
         self._stream: FramedStreamReader | None = None
@@ -89,7 +95,14 @@ class Side:
             self._protocol = ClientProtocol(self.name)
             stream = self._stream = FramedStreamReader(1 << 30, self.name)
             await asyncio.get_running_loop().create_connection(lambda: stream, *self._address)
+            if self._user is not None:
+                await self._log_in(self._user)
         return self._stream
+
+    async def _log_in(self, user: str) -> None:
+        await self.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        answer = await self.ask(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}".encode()), 1)
+        assert answer.error_code == ErrorCode.NONE, answer
 
     async def ask(self, request: Request[R], version: int) -> R:
         """The response to a request that has to succeed."""
@@ -210,7 +223,7 @@ _MEMBERS = frozenset({"member_id", "leader"})
 _IDENTITY = (
     "name", "topic", "topic_id", "resource_type", "resource_name", "group_id", "key", "index", "partition_index",
     "partition", "api_key", "node_id", "broker_id", "member_id", "source", "producer_id", "entity_type", "entity",
-    "transactional_id",
+    "transactional_id", "user", "pattern_type", "principal", "operation", "permission_type",
 )  # fmt: skip
 _PARTITIONS = ("partitions", "partition_responses")
 _AROUND_NOW_MS = 3_000_000

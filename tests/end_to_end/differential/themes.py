@@ -6,6 +6,7 @@ A scenario is made from its seed alone.
 from __future__ import annotations
 
 from tests.end_to_end.differential import transactions
+from tests.end_to_end.differential.access import ACCESS
 from tests.end_to_end.differential.cluster import (
     alter_client_quotas,
     api_versions,
@@ -99,6 +100,8 @@ def _topics(scenario: Scenario) -> None:
     choices += [produce, list_offsets, describe_cluster, api_versions, elect_leaders, reassignments, describe_log_dirs]
     for _ in range(45):
         random.choice(choices)(scenario)
+    for _ in range(6):
+        random.choice(ACCESS)(scenario)
 
 
 def _group(scenario: Scenario) -> None:
