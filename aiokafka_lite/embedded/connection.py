@@ -267,7 +267,8 @@ class ServerConnection:
                 await self.server.until_thawed()
                 if self._node_stopped:
                     break
-                await self._serve_frame(frame)
+                if self._authentication is None or not self._log_in_by(self._authentication, frame):
+                    await self._serve_frame(frame)
                 self.stream.release(len(frame))
                 del frame
                 self.idle_since = _now()
@@ -301,16 +302,16 @@ class ServerConnection:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.stream.abort()
 
-    async def _serve_frame(self, frame: Frame) -> None:
-        if self._authentication is not None:
-            if self._authentication.expects_bare_message:
-                self.stream.write([with_size(self._authentication.bare_answer(bytes(frame)))])
-                self._follow(self._authentication)
-                return
-            self._authentication.check_api(int.from_bytes(frame[:2], "big"))
-        await self._serve_request(frame)
+    def _log_in_by(self, authentication: Authentication, frame: Frame) -> bool:
+        """Answer a message of the login without a header. False if the frame is a request, which may come now."""
+        if not authentication.expects_bare_message:
+            authentication.check_api(int.from_bytes(frame[:2], "big"))
+            return False
+        self.stream.write([with_size(authentication.bare_answer(bytes(frame)))])
+        self._follow(authentication)
+        return True
 
-    async def _serve_request(self, frame: Frame) -> None:
+    async def _serve_frame(self, frame: Frame) -> None:
         server, parts = self.server, self.server.parts
         parsed = parse_request(frame)
         header = parsed.header

@@ -69,7 +69,7 @@ class PlainVerifier:
             if not value:
                 raise LoginRefused(f"the {what} is empty", shown=f"Authentication failed: {what} not specified")
         known = self._passwords.get(name, "")
-        if not known or not hmac.compare_digest(known.encode(), password.encode()):
+        if not hmac.compare_digest(known.encode(), password.encode()):
             text = "Authentication failed: Invalid username or password"
             raise LoginRefused(f"the password of {name!r} is wrong", shown=text)
         if identity not in ("", name):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.embedded import EmbeddedCluster, Security
-from aiokafka_lite.errors import AuthenticationError
+from aiokafka_lite.errors import AuthenticationError, ErrorCode
+from aiokafka_lite.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
+from tests.embedded.net.scripted import in_virtual_time
 
 USERS = {"alice": "alice-secret", "zoe=,": "pass wörd Ⅸ"}
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -44,3 +48,16 @@ async def test_a_wrong_name_or_password_is_refused_in_the_words_of_kafka(mechani
         admin = Admin(**settings)
         with pytest.raises(AuthenticationError, match=f"refused the login by {mechanism} as '{user}': {says}"):
             await admin.start()
+
+
+@in_virtual_time
+async def test_a_login_takes_faults_like_any_other_request() -> None:
+    async with EmbeddedCluster(brokers=1, security=EVERY, tcp=False) as cluster:
+        cluster.on(SaslHandshakeRequest).delay(5.0)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with Admin(**cluster.client_settings()):
+            assert loop.time() - began >= 5.0
+        cluster.on(SaslAuthenticateRequest).fail(ErrorCode.SASL_AUTHENTICATION_FAILED)
+        with pytest.raises(AuthenticationError, match="refused the login by PLAIN as 'alice'"):
+            await Admin(**cluster.client_settings()).start()
