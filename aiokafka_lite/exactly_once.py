@@ -106,12 +106,12 @@ class _Transaction:
             self.offsets[partition] = OffsetAndMetadata(last.offset + 1, leader_epoch=last.leader_epoch)
 
     def fail(self, failure: KafkaError) -> None:
-        """It cannot be committed. The first failure counts."""
+        """Note why it cannot be committed. The first failure counts."""
         if self.failure is None:
             self.failure = failure
 
     def take_away(self, partitions: Sequence[TopicPartition], why: str) -> None:
-        """Partitions have left this member."""
+        """Note that these partitions have left this member."""
         gone = [each for each in partitions if each in self.starts]
         self.gone.update(gone)
         if gone:
@@ -165,9 +165,8 @@ class ExactlyOnce(Generic[K, V]):
         if consumer.auto_commit:
             raise ConfigurationError("consumer must have auto_commit=False: its offsets are committed in transactions")
         timeout = producer.config.transaction_timeout
-        if isinstance(commit_interval, bool) or not isinstance(commit_interval, int | float):
-            raise ConfigurationError(must_be("commit_interval", "a number of seconds >= 0", commit_interval))
-        if not 0 <= commit_interval < timeout:
+        is_number = isinstance(commit_interval, int | float) and not isinstance(commit_interval, bool)
+        if not is_number or not 0 <= commit_interval < timeout:
             limit = f"a number of seconds >= 0 and less than transaction_timeout={timeout:g}"
             raise ConfigurationError(must_be("commit_interval", limit, commit_interval))
         self._max_records = whole("max_records", max_records, 1)

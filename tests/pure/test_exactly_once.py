@@ -22,6 +22,7 @@ READING: dict[str, Any] = {"topics": ["orders"], "group_id": "billing", "auto_co
         ({}, {}, {"max_records": 0}, "max_records must be a whole number >= 1, got 0"),
         ({}, {}, {"commit_interval": -1}, "commit_interval must be a number of seconds >= 0"),
         ({}, {}, {"commit_interval": "1"}, "commit_interval must be a number of seconds >= 0"),
+        ({}, {}, {"commit_interval": True}, "commit_interval must be a number of seconds >= 0"),
         ({}, {"transaction_timeout": 5.0}, {"commit_interval": 5.0}, "less than transaction_timeout=5, got 5.0"),
     ],
 )

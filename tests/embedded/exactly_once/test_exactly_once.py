@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Consumer, ErrorCode, KafkaError, Record
+from aiokafka_lite import Admin, Consumer, ErrorCode, KafkaError, Record, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthorizationError, IllegalStateError
 from aiokafka_lite.protocol.messages import (
@@ -20,6 +20,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
+from aiokafka_lite.protocol.schema import Request
 from tests.cancelling import at_every_turn
 from tests.embedded.exactly_once.workers import STRATEGIES, bill, bills, worker, write
 from tests.waiting import until
@@ -76,6 +77,26 @@ async def test_a_member_that_loses_its_partitions_during_a_batch_aborts_it(clust
         await working
 
 
+async def test_a_partition_that_was_lost_and_assigned_again_continues_at_its_committed_offset(
+    cluster: EmbeddedCluster,
+) -> None:
+    await write(cluster, COUNT)
+    async with worker(cluster, "first") as (session, _):
+        partition = TopicPartition("orders", (await anext(session))[0].partition)
+        with (
+            cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID, times=1),
+            cluster.on(JoinGroupRequest).delay(20.0, times=1) as joining,
+        ):
+            await until(lambda: joining.hits)
+            await asyncio.sleep(15.0)  # longer than session_timeout: the group has no member
+            async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+                (await admin.groups.alter_offsets("billing", {partition: 5})).raise_for_errors()
+        found: list[int] = []
+        while not found:
+            found = [each.offset for each in await anext(session) if each.partition == partition.partition]
+        assert found[0] == 5
+
+
 async def test_a_revocation_during_a_commit_does_not_end_the_next_batch(cluster: EmbeddedCluster) -> None:
     values = await write(cluster, 6)
     async with worker(cluster, "first", "cooperative", commit_interval=0.5) as (session, producer):
@@ -105,6 +126,29 @@ async def test_a_commit_without_an_answer_is_not_repeated_as_another_batch(clust
     values = await write(cluster, COUNT)
     with cluster.on(EndTxnRequest).apply_then_disconnect(times=5):
         await finish(cluster, values)
+
+
+@pytest.mark.parametrize("step", [TxnOffsetCommitRequest, EndTxnRequest])
+async def test_a_cancelled_commit_is_ended_although_no_record_follows(
+    cluster: EmbeddedCluster, step: type[Request[Any]]
+) -> None:
+    values = await write(cluster, 6)
+    async with worker(cluster, "first", commit_interval=5.0) as (session, producer):
+        left = len(values)
+        while left:
+            for record in await anext(session):
+                producer.send_nowait("bills", record.value)
+                left -= 1
+        with cluster.on(step).delay(4.0, times=1) as delayed:
+            committing = asyncio.ensure_future(anext(session))
+            await until(lambda: delayed.hits)
+            committing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+        working = asyncio.create_task(bill(session, producer))
+        assert await bills(cluster, len(values)) == Counter(values)
+        session.stop()
+        await working
 
 
 async def test_a_record_that_is_refused_for_good_ends_the_loop_and_the_batch(cluster: EmbeddedCluster) -> None:
