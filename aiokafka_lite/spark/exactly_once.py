@@ -148,9 +148,10 @@ def make_transactional_producer(properties: Properties, transactional_id: str) -
 
 
 def check_transaction_timeout(options: Mapping[str, str], trigger: str) -> None:
-    """ConfigurationError if the transaction timeout is shorter than the interval of a trigger, such as '10 seconds'.
+    """ConfigurationError if the given transaction timeout is below the interval of a trigger, such as '10 seconds'.
 
-    A batch may take as long as the interval, and its transactions are open for that time. Other triggers pass.
+    A batch may take as long as the interval, and its transactions are open for that time. Triggers without an interval
+    pass, and so does the default timeout, because brokers refuse a longer one.
     """
     match = re.fullmatch(r"(?:interval\s+)?(\d+)\s*([a-z]+?)s?", trigger.strip().lower())
     given = options.get(TRANSACTION_TIMEOUT_OPTION, "")

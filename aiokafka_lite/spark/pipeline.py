@@ -2,8 +2,7 @@
 
 Each destination is a query with a checkpoint of its own, and so has its own guarantee: Parquet gets every window
 exactly once. A topic gets it at least once, with a key that identifies the window, or exactly once, in transactions. A
-window is written when the
-watermark has passed its end.
+window is written when the watermark has passed its end.
 """
 
 from __future__ import annotations
