@@ -32,6 +32,15 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 
+ENVIRONMENT = {
+    "PYSPARK_PYTHON": sys.executable,
+    "PYTHONPATH": str(ROOT),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYTHONDONTWRITEBYTECODE": "",  # else each of Spark's Python processes compiles the whole package
+    "SPARK_AUTH_SOCKET_TIMEOUT": "120",  # seconds; a worker's start takes more than the usual 15 on a busy machine
+}
+"""The environment of Spark's processes, and of programs that start them."""
+
 ATTEMPTS = 10
 """The number of times that a query is started on a machine that is too busy for Spark."""
 
@@ -48,15 +57,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two local cores, with the format registered."""
     use_java()
-    given = {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONDONTWRITEBYTECODE": "",  # else each of Spark's Python processes compiles the whole package
-        "SPARK_AUTH_SOCKET_TIMEOUT": "120",  # seconds; a worker's start takes more than the usual 15 on a busy machine
-    }
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    os.environ.update(ENVIRONMENT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pyspark about the versions of pandas
         session = (

@@ -28,7 +28,7 @@ def fail_now_and_then(directory: str, batches: Iterator[Any]) -> Iterator[Any]:
         raise RuntimeError("this task fails at its first attempt")
 
 
-def main(servers: str, topic: str, directory: str, per_batch: str) -> None:
+def main(servers: str, topic: str, directory: str, per_batch: str, delivery: str) -> None:
     warnings.simplefilter("ignore")
     spark = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -48,6 +48,7 @@ def main(servers: str, topic: str, directory: str, per_batch: str) -> None:
         rows.writeStream.format("kafka-lite")
         .option("kafka.bootstrap.servers", servers)
         .option("topic", f"{topic}-copied")
+        .option("delivery", delivery)
         .option("checkpointLocation", f"{directory}/checkpoint")
         .trigger(availableNow=True)
         .start()

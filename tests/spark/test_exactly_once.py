@@ -23,12 +23,14 @@ PARTITIONS = 3
 ROWS = 600
 
 
-async def values_in(servers: str, topic: str, isolation: Any = "read_committed") -> list[str]:
-    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+async def values_in(
+    servers: str, topic: str, isolation: Any = "read_committed", *, partitions: int = PARTITIONS
+) -> list[str]:
+    places = [TopicPartition(topic, number) for number in range(partitions)]
     values: list[str] = []
     async with Consumer(servers, auto_offset_reset="earliest", isolation_level=isolation) as consumer:
-        consumer.assign(partitions)
-        ends = await consumer.end_offsets(partitions)
+        consumer.assign(places)
+        ends = await consumer.end_offsets(places)
         async with asyncio.timeout(60):
             while any([await consumer.position(each) < end for each, end in ends.items()]):
                 values += [(record.value or b"").decode() for record in await consumer.poll(timeout=0.5)]

@@ -15,7 +15,7 @@ import pytest
 
 from aiokafka_lite import EmbeddedCluster
 from tests.spark import killed_transactions
-from tests.spark.conftest import ROOT
+from tests.spark.conftest import ENVIRONMENT
 from tests.spark.killed_transactions import ROWS, TASKS
 from tests.spark.test_exactly_once import PARTITIONS, values_in
 
@@ -36,7 +36,7 @@ async def test_each_row_is_there_once_after_many_kills(cluster: EmbeddedCluster,
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", killed_transactions.__name__, cluster.bootstrap_servers, str(commits), str(BATCHES)),
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | ENVIRONMENT,
         )
 
     def done() -> int:

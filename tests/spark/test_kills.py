@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import signal
@@ -21,15 +22,16 @@ from pyspark.sql import SparkSession
 
 from aiokafka_lite import EmbeddedCluster, Producer, RecordMetadata
 from aiokafka_lite.spark.jvm import use_java
-from tests.spark.conftest import ROOT, on_spark
+from tests.spark.conftest import ENVIRONMENT, on_spark
 
 pytestmark = pytest.mark.long
 
 KILLS = int(os.environ.get("SPARK_KILLS", "4"))
 PARTITIONS = 3
 PER_BATCH = 600
-TIMEOUT = 120.0
-"""Seconds that a step of a driver may take on a busy machine."""
+TIMEOUT = 240.0
+"""Seconds that a driver may take for a batch, with its own start and end. Start and first batch took 71 s on two cores with
+a load of 6, and 174 s with a load of 16."""
 
 VICTIMS = ("all", "driver", "jvm", "worker")
 
@@ -81,18 +83,12 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-async def start(servers: str, topic: str, directory: Path) -> Driver:
-    environment = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONWARNINGS": "ignore",
-    }
-    script = str(Path(__file__).with_name("killed_driver.py"))
+async def start(directory: Path, script: str, *arguments: str) -> Driver:
+    """Start a script of this folder as a driver that keeps its checkpoint in ``directory``."""
+    environment = os.environ | ENVIRONMENT | {"PYTHONWARNINGS": "ignore"}
     with (directory / "stderr").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, script, servers, topic, str(directory), str(PER_BATCH)),
+            *(sys.executable, str(Path(__file__).with_name(script)), *arguments),
             env=environment,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=errors,
@@ -107,14 +103,44 @@ def count(directory: Path, log: str) -> int:
     return sum(name.name.isdecimal() for name in folder.iterdir()) if folder.exists() else 0
 
 
+async def until(driver: Driver, directory: Path, log: str, wanted: float) -> None:
+    """Wait until a log has this number of batches, or until the query ends."""
+    while (found := count(directory, log)) < wanted and driver.process.returncode is None:
+        async with asyncio.timeout(TIMEOUT):
+            while count(directory, log) == found and driver.process.returncode is None:
+                await asyncio.sleep(0.005)
+
+
 async def until_the_moment(driver: Driver, directory: Path, moment: random.Random) -> None:
     """Wait until some batches are logged or committed, then up to 0.4 s more; or until the query ends."""
     log = moment.choice(["offsets", "commits"])
-    wanted = count(directory, log) + moment.randint(1, 3)
-    async with asyncio.timeout(TIMEOUT):
-        while count(directory, log) < wanted and driver.process.returncode is None:
-            await asyncio.sleep(0.005)
+    await until(driver, directory, log, count(directory, log) + moment.randint(1, 3))
     await asyncio.sleep(moment.choice([0.0, moment.uniform(0.0, 0.4)]))  # any point of a batch
+
+
+async def run_with_kills(kills: int, directory: Path, script: str, *arguments: str) -> list[str]:
+    """Run a query to its end, and kill it at random moments. Returns the kinds of processes that were killed."""
+    moment = random.Random(int(os.environ.get("SPARK_KILLS_SEED", "1")))
+    killed: list[str] = []
+    driver = await start(directory, script, *arguments)
+    try:
+        while len(killed) < kills and driver.process.returncode is None:
+            victim = VICTIMS[len(killed) % len(VICTIMS)]
+            await until_the_moment(driver, directory, moment)
+            if not driver.kill(victim):
+                continue
+            killed.append(victim)
+            if victim != "worker":
+                await driver.kill_all()
+                driver = await start(directory, script, *arguments)
+        await until(driver, directory, "commits", math.inf)
+        while driver.process.returncode != 0:  # the death of a worker may have ended the query
+            await driver.kill_all()
+            driver = await start(directory, script, *arguments)
+            await until(driver, directory, "commits", math.inf)
+    finally:
+        await driver.kill_all()
+    return killed
 
 
 async def test_a_query_killed_at_random_writes_every_row_exactly_once(
@@ -127,25 +153,8 @@ async def test_a_query_killed_at_random_writes_every_row_exactly_once(
         sent = await producer.send_many("killed", [b"%d" % number for number in range(records)])
     expected = sorted((each.partition, each.offset) for each in sent if isinstance(each, RecordMetadata))
     assert len(expected) == records
-    moment = random.Random(int(os.environ.get("SPARK_KILLS_SEED", "1")))
-    killed: list[str] = []
-    driver = await start(cluster.bootstrap_servers, "killed", tmp_path)
-    try:
-        while len(killed) < KILLS and driver.process.returncode is None:
-            victim = VICTIMS[len(killed) % len(VICTIMS)]
-            await until_the_moment(driver, tmp_path, moment)
-            if not driver.kill(victim):
-                continue
-            killed.append(victim)
-            if victim != "worker":
-                await driver.kill_all()
-                driver = await start(cluster.bootstrap_servers, "killed", tmp_path)
-        async with asyncio.timeout(TIMEOUT):
-            while await driver.process.wait() != 0:  # the death of a worker may have ended the query
-                await driver.kill_all()
-                driver = await start(cluster.bootstrap_servers, "killed", tmp_path)
-    finally:
-        await driver.kill_all()
+    arguments = ("killed_driver.py", cluster.bootstrap_servers, "killed", str(tmp_path), str(PER_BATCH))
+    killed = await run_with_kills(KILLS, tmp_path, *arguments)
     rows = await on_spark(lambda: spark.read.parquet(str(tmp_path / "out")).select("partition", "offset").collect())
     assert sorted((row.partition, row.offset) for row in rows) == expected
     assert killed == [VICTIMS[number % len(VICTIMS)] for number in range(KILLS)]

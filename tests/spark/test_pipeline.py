@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterable
@@ -12,10 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from aiokafka_lite import Consumer, EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Pipeline, Plan
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import on_spark
+from tests.spark.test_exactly_once import forget_the_last_commit, values_in
 from tests.spark.test_sink import found_here
 
 Row = tuple[str, str | None, int, int]
@@ -73,18 +73,6 @@ async def rows_in_parquet(spark: SparkSession, plan: Plan) -> list[Row]:
     return in_order((f"{row.window_start:%H:%M}", row.city, row.orders, row.cents) for row in rows)
 
 
-async def values_in(servers: str, topic: str, partitions: int) -> list[Any]:
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    values: list[Any] = []
-    async with Consumer(servers, auto_offset_reset="earliest") as consumer:
-        consumer.assign(places)
-        left = sum((await consumer.end_offsets(places)).values())
-        async with asyncio.timeout(TIMEOUT):
-            while len(values) < left:
-                values += [json.loads(record.value or b"") for record in await consumer.poll(timeout=1.0)]
-    return values
-
-
 async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_restart(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -100,7 +88,7 @@ async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_resta
     await run(spark, plan, tmp_path, lines.append, threading.Event())
     second_half = [("09:00", None, 1, 1), *first_half, ("09:30", "Rome", 2, 3)]
     assert await rows_in_parquet(spark, plan) == second_half
-    values = await values_in(kafka.bootstrap_servers, target, 1)
+    values = map(json.loads, await values_in(kafka.bootstrap_servers, target, partitions=1))
     found = in_order((each["window_start"][11:16], each.get("city"), each["orders"], each["cents"]) for each in values)
     assert found == second_half
     dropped = [line for line in lines if "dropped" in line]
@@ -108,6 +96,23 @@ async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_resta
     assert all(line.endswith("4 dropped: not JSON of the schema, or without event time") for line in dropped)
     assert any(line.startswith("topic batch 0: 9 rows in ") for line in lines)
     assert any(line.startswith("parquet batch 0: 9 rows in ") for line in lines)
+
+
+@pytest.mark.long
+async def test_a_repeated_batch_does_not_repeat_its_windows_with_exactly_once_delivery(
+    cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    servers = cluster.bootstrap_servers
+    for topic in ("orders", "windows"):
+        await cluster.create_topic(topic, 1)
+    async with Producer(servers) as producer:
+        await producer.send_many("orders", [order("Rome", 5, 1), order("Oslo", 7, 2), order("Rome", 1, 40), CLOSING])
+    plan = plan_for(servers, "orders", tmp_path, to_parquet=None, to_topic="windows", exactly_once=True)
+    for _ in range(2):
+        await run(spark, plan, tmp_path, print, threading.Event())
+        values = await values_in(servers, "windows", partitions=1)
+        assert sorted(json.loads(each)["cents"] for each in values) == [1, 5, 7]
+        forget_the_last_commit(tmp_path / "checkpoint" / "topic")
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.spark.jvm import use_java
-from tests.spark.conftest import ROOT
+from tests.spark.conftest import ENVIRONMENT
 from tests.spark.test_pipeline import order
 
 pytestmark = pytest.mark.long
@@ -26,7 +26,7 @@ async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) ->
     async with Producer(cluster.bootstrap_servers) as producer:
         await producer.send_many("orders", [order("Rome", 1, number) for number in range(10)])
     use_java()
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "PYTHONWARNINGS": "ignore"}
+    environment = os.environ | ENVIRONMENT | {"PYTHONWARNINGS": "ignore"}
     with (directory / "log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "aiokafka_lite", "pipeline"),
