@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -68,7 +68,8 @@ def session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
     warnings.simplefilter("ignore")
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    local = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    spark = SparkSession.builder.master("local[2]").config(map=local).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
     spark.dataSource.register(Synthetic)
@@ -97,20 +98,20 @@ def sums(rows: DataFrame) -> tuple[int, ...]:
     return tuple(found)
 
 
-def timed(spark: SparkSession, reads: dict[str, Read], count: int, title: str) -> None:
+def timed(spark: SparkSession, reads: Mapping[str, Read], count: int, title: str, rounds: int = ROUNDS) -> None:
     """A table of rows per second and CPU per row; the ways take turns."""
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in reads}
     for read in reads.values():
         read()
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         names = list(reads)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             watch = Spent(spark)
             reads[name]()
             spent[name].append(watch.read())
     print(f"{title:<44}  {'M rows/s':>9}  {'µs CPU':>7}")
-    for name, rounds in spent.items():
-        wall, cpu = median(wall for wall, _ in rounds), median(cpu for _, cpu in rounds)
+    for name, figures in spent.items():
+        wall, cpu = median(wall for wall, _ in figures), median(cpu for _, cpu in figures)
         print(f"{name:<44}  {count / wall / 1e6:>9.2f}  {cpu / count * 1e6:>7.2f}")
     print()
 

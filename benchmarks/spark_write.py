@@ -2,7 +2,12 @@
 
 Rows of 100 bytes with keys of 9 go to a topic of four partitions on the Kafka that the tests find: by this package's
 sink, by one on confluent-kafka that produces row by row from Arrow, and to nowhere, which is what the rows themselves
-take. In each round each of them writes all rows, in turn; medians are reported. Then from topic to topic, as a stream.
+take. In each round each of them writes all rows, in turn; medians are reported.
+
+Then from topic to topic, as a stream: at least once and exactly once, in one batch and in batches of 100,000 and 20,000
+rows. The time of a trigger is that of all batches but the first, which starts Spark's Python processes.
+
+``python -m benchmarks.spark_write stream`` does only the second part, and ``batch`` the first.
 """
 
 from __future__ import annotations
@@ -11,14 +16,19 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import partial
+from statistics import median
 
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from aiokafka_lite.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE
 from benchmarks.kafka import apache_kafka
 from benchmarks.spark import PARTITIONS, fill, noop, session, timed
+
+ROUNDS = 5
 
 
 class ConfluentSink(DataSource):
@@ -79,38 +89,63 @@ def compare_writes(spark: SparkSession, servers: str, count: int, compression: s
     timed(spark, ways, count, f"batch, to a topic, compression {compression}")
 
 
-def copy(spark: SparkSession, servers: str) -> None:
-    """From topic to topic with availableNow, in one batch."""
-    reader = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
+def copy(spark: SparkSession, servers: str, delivery: str, limit: int | None) -> list[float]:
+    """From topic to topic with availableNow; the milliseconds of all batches but the first."""
+    rows = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
+    if limit is not None:
+        rows = rows.option("maxOffsetsPerTrigger", limit)
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
-            reader.schema("key binary, value binary")
+            rows.schema("key binary, value binary")
             .option("subscribe", "spark-source")
             .option("startingOffsets", "earliest")
             .load()
             .writeStream.format("kafka-lite")
             .option("kafka.bootstrap.servers", servers)
             .option("topic", "spark-copy")
+            .option("delivery", delivery)
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
+        times = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
+        return times[1:]
+
+
+def compare_deliveries(spark: SparkSession, servers: str, count: int, limit: int | None) -> None:
+    triggers: dict[str, list[float]] = {AT_LEAST_ONCE: [], EXACTLY_ONCE: []}
+
+    def run(delivery: str) -> None:
+        triggers[delivery] += copy(spark, servers, delivery, limit)
+
+    ways = {delivery: partial(run, delivery) for delivery in triggers}
+    batches = "one batch" if limit is None else f"batches of {limit:,} rows"
+    timed(spark, ways, count, f"availableNow, topic to topic, {batches}", rounds=ROUNDS)
+    for delivery, times in triggers.items():
+        if times:
+            print(f"a trigger, {delivery:<44} {median(times):6.0f} ms")
+    print()
 
 
 def main() -> None:
     numbers = [argument for argument in sys.argv[1:] if argument.isdecimal()]
+    parts = {argument for argument in sys.argv[1:] if not argument.isdecimal()} or {"batch", "stream"}
     count = int(numbers[0]) * 1000 if numbers else 1_000_000
     with apache_kafka() as (address, name):
         print(f"{name}; {count:,} rows\n")
-        for topic in ("spark-ours", "spark-theirs", "spark-copy"):
-            asyncio.run(fill(address, topic, PARTITIONS, 0))
-        asyncio.run(fill(address, "spark-source", PARTITIONS, count))
         spark = session()
-        spark.dataSource.register(ConfluentSink)
-        for compression in ("none", "lz4"):
-            compare_writes(spark, address, count, compression)
-        timed(spark, {"this package": lambda: copy(spark, address)}, count, "availableNow, topic to topic")
+        if "batch" in parts:
+            for topic in ("spark-ours", "spark-theirs"):
+                asyncio.run(fill(address, topic, PARTITIONS, 0))
+            spark.dataSource.register(ConfluentSink)
+            for compression in ("none", "lz4"):
+                compare_writes(spark, address, count, compression)
+        if "stream" in parts:
+            asyncio.run(fill(address, "spark-copy", PARTITIONS, 0))
+            asyncio.run(fill(address, "spark-source", PARTITIONS, count))
+            for limit in (None, 100_000, 20_000):
+                compare_deliveries(spark, address, count, limit)
         spark.stop()
 
 

@@ -32,6 +32,8 @@ from .temporary import temporary_topic
 
 ORDERS = 50_000
 CITIES = ("Lima", "Oslo", "Rome", "Tokyo")
+COLORS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442")
+"""Colors for people with any kind of color blindness (Okabe and Ito), all light enough for black figures on them."""
 PARTITIONS = 3
 FIRST = datetime(2026, 1, 1, 9, tzinfo=UTC)
 SPAN = timedelta(hours=1)
@@ -116,7 +118,7 @@ async def spark_demo(servers: str, admin: Admin, output: Path, console: Console)
     if wrong := faults("Parquet", in_parquet, wanted) + faults("topic", set(in_topic), wanted):
         console.print(*wrong[:10], sep="\n", style="red")
         return 1
-    chart = draw(dict(in_parquet), directory / "windows.png")
+    chart = draw(dict(in_parquet), directory / "windows.png", source=f"{ORDERS:,} orders in topic {orders}")
     console.print(f"all {len(wanted)} sums are right, in Parquet and in the topic; chart: {chart}", style="green")
     return 0
 
@@ -137,7 +139,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
         *("--bootstrap-server", servers, "--topic", orders, "--schema", "city STRING, cents BIGINT, at TIMESTAMP"),
         *("--event-time", "at", "--window", f"{WINDOW // timedelta(minutes=1)} minutes", "--group-by", "city"),
         *("--aggregate", "count(*) AS orders", "--aggregate", "sum(cents) AS cents"),
-        *("--to-parquet", str(directory / "windows"), "--to-topic", by_city),
+        *("--to-files", str(directory / "windows"), "--to-topic", by_city),
         *("--checkpoint", str(directory / "checkpoint"), "--trigger", "available-now"),
     ]
     log = directory / "spark.log"
@@ -193,18 +195,26 @@ async def _read_topic(servers: str, topic: str) -> list[tuple[Cell, Sum]]:
     return found
 
 
-def draw(sums: Sums, target: Path) -> Path:
-    """Draw a chart of the windows: a bar for each window, with a part for each city."""
+def draw(sums: Sums, target: Path, *, source: str) -> Path:
+    """Draw a chart of the windows: a bar for each window, with a part for each city. ``source`` names the rows."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot(title="orders by window and city", xlabel="window from", ylabel="orders")
     windows = sorted({cell.window for cell in sums})
+    figure = Figure(figsize=(9.6, 5.4), dpi=150, layout="constrained")
+    axes = figure.add_subplot(
+        xlabel=f"start of the window on {windows[0]:%-d %B %Y}, time in UTC",
+        ylabel=f"orders in {WINDOW // timedelta(minutes=1)} minutes",
+    )
+    figure.suptitle("Orders by city and window", x=0.01, horizontalalignment="left", fontsize=15, fontweight="bold")
+    axes.set_title(f"{source}, aggregated by Spark", loc="left", color="#555555")
     bottoms = [0] * len(windows)
-    for city in CITIES:
+    for city, color in zip(CITIES, COLORS, strict=True):
         heights = [sums.get(Cell(window, city), Sum(0, 0)).orders for window in windows]
-        axes.bar([f"{window:%H:%M}" for window in windows], heights, bottom=bottoms, label=city)
+        bars = axes.bar([f"{window:%H:%M}" for window in windows], heights, bottom=bottoms, label=city, color=color)
+        axes.bar_label(bars, fmt="{:,.0f}", label_type="center", fontsize=8)
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights)]
-    axes.legend()
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(reverse=True, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.savefig(target)
     return target

@@ -14,30 +14,41 @@ import typer
 from .arguments import names_and_values
 from .connection import DEFAULT_SERVER, Connection
 from .options import BootstrapServer, ConfigFile, Properties
-from .running import log_warnings, run_blocking
+from .running import log_warnings, run_blocking, say
 
 if TYPE_CHECKING:
     from ..spark.session import SparkCluster
 
 EXAMPLES = r"""
+aiokafka-lite pipeline --topic orders --to-files out/orders --format json --checkpoint out/checkpoint
+aiokafka-lite pipeline --topic orders --to-topic orders-copied --exactly-once --checkpoint out/checkpoint
 aiokafka-lite pipeline -b localhost:9092 --topic orders --schema 'city STRING, amount DOUBLE, at TIMESTAMP' \
   --event-time at --window '10 minutes' --group-by city --aggregate 'sum(amount) AS total' \
-  --to-parquet out/orders --to-topic orders-by-city --checkpoint out/checkpoint
+  --to-files out/orders --to-topic orders-by-city --checkpoint out/checkpoint
 """
 
 _OUR_ERRORS = "aiokafka_lite.errors."
+_OPTIONS = {"aggregates": "--aggregate"}
 
 
 def pipeline(
     topic: Annotated[str, typer.Option(help="Topics to read, separated by commas.")],
-    schema: Annotated[str, typer.Option(metavar="DDL", help="Fields of the JSON, as in 'a INT, b STRING'.")],
-    window: Annotated[str, typer.Option(metavar="DURATION", help="Length of a window, as in '10 minutes'.")],
     checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Directory from which a restart continues.")],
-    to_parquet: Annotated[str | None, typer.Option(metavar="DIR", help="Write the windows as Parquet files.")] = None,
-    to_topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Write the windows to a topic.")] = None,
+    to_files: Annotated[str | None, typer.Option(metavar="DIR", help="Write files.")] = None,
+    form: Annotated[
+        str,
+        typer.Option("--format", metavar="NAME", help="Spark's name for their format: parquet, json, orc, delta, …"),
+    ] = "parquet",
+    to_topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Write to a topic.")] = None,
     exactly_once: Annotated[
-        bool, typer.Option("--exactly-once", help="Write to the topic in transactions, each window once.")
+        bool, typer.Option("--exactly-once", help="Write to the topic in transactions, each row once.")
     ] = False,
+    schema: Annotated[
+        str | None, typer.Option(metavar="DDL", help="Fields of the JSON in the topic, as in 'a INT, b STRING'.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Aggregate over windows of this length, as in '10 minutes'.")
+    ] = None,
     event_time: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Time column of the JSON; by default the record's timestamp.")
     ] = None,
@@ -45,8 +56,9 @@ def pipeline(
         str | None, typer.Option(metavar="DURATION", help="Distance between the starts of overlapping windows.")
     ] = None,
     watermark: Annotated[
-        str, typer.Option(metavar="DURATION", help="How late a row may arrive to be counted.")
-    ] = "10 seconds",
+        str | None,
+        typer.Option(metavar="DURATION", help="How late a row may arrive to be counted.  [default: 10 seconds]"),
+    ] = None,
     group_by: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns to group by, separated by commas.")] = "",
     aggregate: Annotated[
         list[str] | None,
@@ -74,36 +86,52 @@ def pipeline(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Setting of Spark. May be repeated.")
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the Spark application.")] = "aiokafka-lite pipeline",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, print the plan, and write nothing.")
+    ] = False,
 ) -> None:
-    """Aggregate the JSON of a topic with Spark.
+    """Copy or aggregate a topic with Spark, to files, to a topic, or to both.
 
-    The rows are aggregated over windows of event time. The windows go to Parquet files, to a topic, or to both.
-    Requires the extra spark. The first Ctrl-C or SIGTERM stops between two batches; the second one stops at once.
+    Files get the records, or with --schema the fields of their JSON; a topic gets the records. With --window, both get
+    aggregates over windows of event time. Requires the extra spark. The first Ctrl-C or SIGTERM stops between two
+    batches; the second one stops at once.
     """
 
-    plan: dict[str, Any] = {
-        "schema": schema,
-        "window": window,
+    of_windows: dict[str, Any] = {
         "slide": slide,
         "watermark": watermark,
         "event_time": event_time,
         "group_by": tuple(column.strip() for column in group_by.split(",") if column.strip()),
-        "to_parquet": to_parquet,
+        "aggregates": tuple(aggregate or ()),
+    }
+    given = {setting: value for setting, value in of_windows.items() if value}
+    plan: dict[str, Any] = {
+        "schema": schema,
+        "window": window,
+        "to_files": to_files,
+        "form": form,
         "to_topic": to_topic,
         "exactly_once": exactly_once,
         "checkpoint": checkpoint,
         "trigger": trigger,
-        **({"aggregates": tuple(aggregate)} if aggregate else {}),
+        **given,
     }
 
     def run() -> int:
         from ..errors import ConfigurationError
         from ..spark.session import SparkCluster
 
-        if to_parquet is None and to_topic is None:
-            raise ConfigurationError("a pipeline requires a destination: --to-parquet, --to-topic, or both")
+        if to_files is None and to_topic is None:
+            raise ConfigurationError("a pipeline requires a destination: --to-files, --to-topic, or both")
         if exactly_once and to_topic is None:
-            raise ConfigurationError("--exactly-once requires --to-topic; Parquet files have each window once anyway")
+            raise ConfigurationError("--exactly-once requires --to-topic; files have each row once anyway")
+        if window is None and given:
+            option_names = ", ".join(_OPTIONS.get(setting, f"--{setting.replace('_', '-')}") for setting in given)
+            raise ConfigurationError(f"without --window there is nothing to aggregate; leave out {option_names}")
+        if window is not None and schema is None:
+            raise ConfigurationError("--window requires --schema, the fields of the JSON to aggregate")
+        if schema is not None and window is None and to_files is None:
+            raise ConfigurationError("--schema requires --to-files or --window: a topic gets the records as they are")
         plan["options"] = {
             **client_options(Connection(bootstrap_server, config, properties or (), None)),
             "subscribe": topic,
@@ -115,7 +143,11 @@ def pipeline(
 
             check_transaction_timeout(plan["options"], trigger)
         cluster = SparkCluster(master=master, remote=remote, settings=names_and_values("conf", conf or ()))
-        return _run(plan, cluster, name, stop_timeout)
+        if remote is None:  # a Connect server may be the only one that reaches Kafka
+            from ..spark import KafkaLiteDataSource
+
+            KafkaLiteDataSource(plan["options"])  # so that wrong options and topics are errors before Java starts
+        return _run(plan, cluster, name, stop_timeout, dry_run=dry_run)
 
     raise typer.Exit(run_blocking(run))
 
@@ -130,19 +162,26 @@ def client_options(connection: Connection) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in properties.items()}
 
 
-def _run(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: float) -> int:
+def _run(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: float, *, dry_run: bool) -> int:
     from ..errors import KafkaError
     from ..spark.session import open_session
 
     log_warnings()
+    say("starting Java and Spark")
     with open_session(cluster, name) as spark, tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
         from pyspark.errors import PySparkException
 
         from ..spark.pipeline import Pipeline, Plan
 
+        say(f"Spark {spark.version} has started; it plans the queries")
         stop = _stop_on_signals()
+        pipeline = Pipeline(spark, Plan(**plan), Path(directory) / "pause", _print)
         try:
-            Pipeline(spark, Plan(**plan), Path(directory) / "pause", _print).run(stop, stop_timeout)
+            if dry_run:
+                for line in pipeline.describe():
+                    _print(line)
+                return 0
+            pipeline.run(stop, stop_timeout)
         except PySparkException as error:
             raise KafkaError(reason(str(error))) from error
     _print("stopped between two batches" if stop.is_set() else "read all records")

@@ -1,8 +1,10 @@
-"""JSON of a topic, aggregated over windows of event time, to Parquet and to a topic: ``aiokafka-lite pipeline``.
+"""A topic to files and to another topic: ``aiokafka-lite pipeline``.
 
-Each destination is a query with a checkpoint of its own, and so has its own guarantee: Parquet gets every window
-exactly once. A topic gets it at least once, with a key that identifies the window, or exactly once, in transactions. A
-window is written when the watermark has passed its end.
+The rows are windows of event time, aggregated from the JSON of the topic; the fields of the JSON; or the records as
+they are. A window is written when the watermark has passed its end.
+
+Each destination is a query with a checkpoint of its own, and so has its own guarantee: files have every row exactly
+once. A topic has it at least once, or exactly once, in transactions.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
 from . import FORMAT
@@ -30,13 +33,24 @@ if TYPE_CHECKING:
 AVAILABLE_NOW = "available-now"
 """The trigger of a pipeline that ends when it has read everything."""
 
-COLUMNS_READ = "value binary, timestamp timestamp"
+COLUMNS_PARSED = "value binary, timestamp timestamp"
+COLUMNS_COPIED = "key binary, value binary, headers array<struct<key:string,value:binary>>"
+
+TEXT_FORMATS = ("csv", "json", "xml")
+"""Formats of files that cannot contain bytes. Keys and values are written as text."""
+
+STARTS = 10
+"""The number of times that a query is started which Spark could not begin."""
+
+_TOO_SLOW = "Python worker failed to connect back"
+"""Spark waits 10 seconds for the Python process of a source, which no setting changes. A busy machine may need more."""
 
 POLL_INTERVAL = 0.1
 """Seconds between two checks of the queries."""
 
 _EVENT_TIME = "_event_time"
 _MALFORMED = "_malformed"
+_UNUSABLE = "_unusable"
 _PARSING = "parsing"
 
 
@@ -44,28 +58,33 @@ _PARSING = "parsing"
 class Plan:
     """The settings of a pipeline. ``options`` are those of the source; the sink also gets those named ``kafka.*``.
 
+    With a ``window``, which requires a ``schema``, both destinations get windows. Otherwise the topic gets the records
+    as they are, and the files get the fields of the ``schema``, or all columns of the source.
+
     ``event_time`` is a column of the JSON, or None for the timestamp of the record. ``window``, ``slide``,
     ``watermark`` and ``trigger`` are durations of Spark ("30 seconds"); ``trigger`` may be ``AVAILABLE_NOW``.
-    ``aggregates`` are expressions of SQL. ``exactly_once`` is the delivery to ``to_topic``.
+    ``aggregates`` are expressions of SQL. ``form`` is Spark's name for the format of the files. ``exactly_once`` is the
+    delivery to ``to_topic``.
     """
 
     options: Mapping[str, str]
-    schema: str
-    window: str
     checkpoint: str
+    schema: str | None = None
+    window: str | None = None
     slide: str | None = None
     watermark: str = "10 seconds"
     event_time: str | None = None
     group_by: tuple[str, ...] = ()
     aggregates: tuple[str, ...] = ("count(*) AS records",)
-    to_parquet: str | None = None
+    to_files: str | None = None
+    form: str = "parquet"
     to_topic: str | None = None
     exactly_once: bool = False
     trigger: str = "10 seconds"
 
 
-def windows(records: DataFrame, plan: Plan) -> DataFrame:
-    """The aggregated windows of records with the columns ``COLUMNS_READ``.
+def fields(records: DataFrame, plan: Plan) -> DataFrame:
+    """The fields of the JSON of records with the columns ``COLUMNS_PARSED``; for windows, also their event time.
 
     Rows that are not JSON of the schema, or have no event time, are dropped and counted.
     """
@@ -74,12 +93,21 @@ def windows(records: DataFrame, plan: Plan) -> DataFrame:
         f"{plan.schema}, {_MALFORMED} STRING",
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED},
     )
-    rows = records.select(parsed.alias("parsed"), "timestamp")
-    event_time = functions.col("timestamp" if plan.event_time is None else f"parsed.{_quoted(plan.event_time)}")
     unusable = functions.col("parsed").isNull() | functions.col(f"parsed.{_MALFORMED}").isNotNull()
-    rows = rows.select("parsed.*", event_time.cast("timestamp").alias(_EVENT_TIME), unusable.alias("_unusable"))
-    unusable = functions.col("_unusable") | functions.col(_EVENT_TIME).isNull()
-    rows = rows.observe(_PARSING, functions.count_if(unusable).alias("dropped")).where(~unusable)
+    rows = records.select(parsed.alias("parsed"), "timestamp")
+    if plan.window is None:
+        rows = rows.select("parsed.*", unusable.alias(_UNUSABLE))
+    else:
+        event_time = functions.col("timestamp" if plan.event_time is None else f"parsed.{_quoted(plan.event_time)}")
+        at = event_time.cast("timestamp")
+        rows = rows.select("parsed.*", at.alias(_EVENT_TIME), (unusable | at.isNull()).alias(_UNUSABLE))
+    dropped = functions.count_if(functions.col(_UNUSABLE)).alias("dropped")
+    return rows.observe(_PARSING, dropped).where(~functions.col(_UNUSABLE)).drop(_MALFORMED, _UNUSABLE)
+
+
+def windows(rows: DataFrame, plan: Plan) -> DataFrame:
+    """The aggregated windows of ``fields``."""
+    assert plan.window is not None
     window = functions.window(_EVENT_TIME, plan.window, plan.slide)
     bounds = (functions.col(f"window.{end}").alias(f"window_{end}") for end in ("start", "end"))
     return (
@@ -97,6 +125,21 @@ def as_records(rows: DataFrame, plan: Plan) -> DataFrame:
     return rows.select(functions.to_json(key).alias("key"), functions.to_json(functions.struct("*")).alias("value"))
 
 
+def as_text(records: DataFrame) -> DataFrame:
+    """All columns of the source, with key and value as text."""
+    return records.withColumns({name: functions.col(name).cast("string") for name in ("key", "value")})
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A query of a pipeline. ``name`` is the name of the query, and of its folder of the checkpoint."""
+
+    name: str
+    rows: DataFrame
+    form: str
+    options: Mapping[str, str]
+
+
 class Pipeline:
     """The queries of a plan. ``report`` gets a line for each finished batch, on a thread of Spark.
 
@@ -107,8 +150,10 @@ class Pipeline:
         self._spark = spark
         self._plan = plan
         self._pause = pause
-        self._listener = ProgressListener(report)
-        self._queries: list[StreamingQuery] = []
+        self._report = report
+        reason = "not JSON of the schema" if plan.window is None else "not JSON of the schema, or without event time"
+        self._listener = ProgressListener(report, reason)
+        self._starts = 0
 
     def run(self, stop: threading.Event, timeout: float) -> None:
         """Run until everything is read (``AVAILABLE_NOW``), a query fails, or ``stop`` is set.
@@ -116,67 +161,114 @@ class Pipeline:
         ``stop`` ends the queries between two batches; a running batch gets ``timeout`` seconds to finish. Raises the
         PySparkException of a failed query.
         """
-        plan = self._plan
-        self._spark.dataSource.register(PausableDataSource)
+        destinations = list(self.destinations())
+        running: dict[str, StreamingQuery] = {}
         self._spark.streams.addListener(self._listener)
         try:
-            if plan.to_parquet is not None:
-                self._start("parquet", windows(self._records(), plan), "parquet", {"path": plan.to_parquet})
-            if plan.to_topic is not None:
-                of_kafka = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
-                rows = as_records(windows(self._records(), plan), plan)
-                delivery = EXACTLY_ONCE if plan.exactly_once else AT_LEAST_ONCE
-                self._start("topic", rows, FORMAT, {"topic": plan.to_topic, "delivery": delivery, **of_kafka})
-            while any(query.isActive for query in self._queries) and not self._failures():
+            for each in destinations:
+                running[each.name] = self._start(each)
+            while not all(self._is_complete(each, running) for each in destinations):
                 if stop.wait(POLL_INTERVAL):
-                    self._stop_between_batches(timeout)
+                    self._stop_between_batches(list(running.values()), timeout)
                     break
-            for query in self._failures():
-                query.awaitTermination()  # raises
         finally:
-            for query in self._queries:
+            for query in running.values():
                 query.stop()
             self._spark.streams.removeListener(self._listener)
 
-    def _records(self) -> DataFrame:
-        reader = self._spark.readStream.format(PausableDataSource.name()).schema(COLUMNS_READ)
-        return reader.options(**self._plan.options, **{PAUSE: str(self._pause)}).load()
+    def destinations(self) -> Iterator[Destination]:
+        """The queries of the plan. Spark checks the plan, and the source looks up its topics. Nothing is started."""
+        plan = self._plan
+        self._spark.dataSource.register(PausableDataSource)
+        if plan.to_files is not None:
+            if plan.schema is not None:
+                rows = fields(self._records(COLUMNS_PARSED), plan)
+                rows = rows if plan.window is None else windows(rows, plan)
+            else:
+                rows = as_text(self._records()) if plan.form in TEXT_FORMATS else self._records()
+            yield Destination(plan.form, rows, plan.form, {"path": plan.to_files})
+        if plan.to_topic is not None:
+            if plan.window is not None:
+                rows = as_records(windows(fields(self._records(COLUMNS_PARSED), plan), plan), plan)
+            else:
+                rows = self._records(COLUMNS_COPIED, includeHeaders="true")
+            of_kafka = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
+            delivery = EXACTLY_ONCE if plan.exactly_once else AT_LEAST_ONCE
+            yield Destination("topic", rows, FORMAT, {"topic": plan.to_topic, "delivery": delivery, **of_kafka})
 
-    def _start(self, name: str, rows: DataFrame, form: str, options: Mapping[str, str]) -> None:
+    def describe(self) -> Iterator[str]:
+        """What ``run`` would do, as a line for each destination. Nothing is started.
+
+        Raises the PySparkException of a wrong plan.
+        """
+        how = "once" if self._plan.trigger == AVAILABLE_NOW else f"every {self._plan.trigger}"
+        for to in self.destinations():
+            self._check_format(to.form)
+            columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in to.rows.schema.fields)
+            place = to.options.get("path") or f"topic {to.options['topic']}, {to.options['delivery']}"
+            yield f"{to.name}: {how} to {place}, checkpoint {self._checkpoint(to)}: {columns}"
+
+    def _check_format(self, form: str) -> None:
+        try:
+            self._spark.read.format(form).schema("value STRING").load()
+        except PySparkException as error:  # a known format may refuse to load nothing
+            if error.getCondition() == "DATA_SOURCE_NOT_FOUND":
+                raise
+
+    def _checkpoint(self, to: Destination) -> str:
+        return f"{self._plan.checkpoint.rstrip('/')}/{to.name}"
+
+    def _records(self, columns: str | None = None, **options: str) -> DataFrame:
+        reader = self._spark.readStream.format(PausableDataSource.name())
+        if columns is not None:
+            reader = reader.schema(columns)
+        return reader.options(**{**self._plan.options, **options, PAUSE: str(self._pause)}).load()
+
+    def _start(self, to: Destination) -> StreamingQuery:
+        self._starts += 1
         now = self._plan.trigger == AVAILABLE_NOW
         trigger: dict[str, Any] = {"availableNow": True} if now else {"processingTime": self._plan.trigger}
-        writer = rows.writeStream.format(form).queryName(name).outputMode("append").trigger(**trigger)
-        checkpoint = f"{self._plan.checkpoint.rstrip('/')}/{name}"
-        self._queries.append(writer.options(**options, checkpointLocation=checkpoint).start())
+        writer = to.rows.writeStream.format(to.form).queryName(to.name).outputMode("append").trigger(**trigger)
+        return writer.options(**to.options, checkpointLocation=self._checkpoint(to)).start()
 
-    def _failures(self) -> list[StreamingQuery]:
-        return [query for query in self._queries if not query.isActive and query.exception() is not None]
+    def _is_complete(self, to: Destination, running: dict[str, StreamingQuery]) -> bool:
+        """Whether a query has ended. Starts it again if Spark could not begin it; raises other errors of the query."""
+        query = running[to.name]
+        if query.isActive:
+            return False
+        if (failure := query.exception()) is None:
+            return True
+        if _TOO_SLOW not in str(failure) or self._starts >= STARTS:
+            raise failure
+        self._report(f"{to.name}: this machine is too busy for Spark, which could not begin the query; it starts again")
+        running[to.name] = self._start(to)
+        return False
 
-    def _stop_between_batches(self, timeout: float) -> None:
+    def _stop_between_batches(self, queries: list[StreamingQuery], timeout: float) -> None:
         self._pause.touch()
         deadline = time.monotonic() + timeout
-        running = list(self._queries)
-        while running and time.monotonic() < deadline:
-            for query in list(running):
+        while queries and time.monotonic() < deadline:
+            for query in list(queries):
                 if not query.isActive or not query.status["isTriggerActive"]:
                     query.stop()
-                    running.remove(query)
+                    queries.remove(query)
             time.sleep(POLL_INTERVAL)
 
 
 class ProgressListener(LagListener):
-    """Reports a finished batch as a line: rows, time, lag, and the number of dropped rows."""
+    """Reports a finished batch as a line: rows, time, lag, and the number of dropped rows, with the ``reason``."""
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None], reason: str) -> None:
         super().__init__()
         self._report_line = report
+        self._reason = reason
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 — Spark's name
         """Report a finished batch."""
         progress = json.loads(event.progress.json)
         dropped = int((progress.get("observedMetrics") or {}).get(_PARSING, {}).get("dropped", 0))
         for lag in lags_of(progress):
-            tail = f", {dropped:,} dropped: not JSON of the schema, or without event time" if dropped else ""
+            tail = f", {dropped:,} dropped: {self._reason}" if dropped else ""
             self._report_line(f"{lag}{tail}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
@@ -208,9 +209,9 @@ async def _partitions_of(client: Client, topics: Iterable[str], option: str, mus
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             if must_exist:
-                raise ConfigurationError(
-                    f"option {option}: the cluster has no topic {name!r}; create it, or correct the name"
-                )
+                near = difflib.get_close_matches(name, await _all_topics(client), n=1)
+                hint = f"did you mean {near[0]!r}?" if near else "create it, or correct the name"
+                raise ConfigurationError(f"option {option}: the cluster has no topic {name!r}; {hint}")
         elif error is not ErrorCode.NONE:
             raise error_for(error, f"topic {name!r}")
         elif topic is not None:

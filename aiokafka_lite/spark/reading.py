@@ -135,12 +135,15 @@ class RangeReader(Component, SubscriptionObserver):
 
     def on_ready(self) -> None:
         """Note fetched records, and unsubscribe partitions whose range is fetched to its end."""
-        for state in tuple(self._subscription.ready.values()):
+        is_complete = False
+        for state in self._subscription.ready.values():
             wanted = self._ranges[state.partition]
             if state.buffer.end >= wanted.end and state.failure is None:
                 self._complete.append(Fetched(wanted, state.buffer.take_batches()))
                 del self._ranges[state.partition]
-        self._subscription.assign(self._ranges)
+                is_complete = True
+        if is_complete:  # an assignment costs a step for each partition
+            self._subscription.assign(self._ranges)
         self._ready.set()
 
     def _finish(self, partition: TopicPartition) -> None:

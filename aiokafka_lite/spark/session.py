@@ -28,11 +28,14 @@ PACKAGE = Path(__file__).parents[1]
 
 _FOR_ALL = {"spark.sql.session.timeZone": "UTC"}
 
+# The command reports an error in one line; Spark's log has it with the stacks of Java and Python.
+_FOR_DRIVER = {"spark.log.level": "OFF"}
+
 _FOR_LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
+    "spark.python.authenticate.socketTimeout": "120s",  # 15 by default; a busy machine may need more
 }
 
 
@@ -110,7 +113,7 @@ def _builder(cluster: SparkCluster, name: str) -> SparkSession.Builder:
         defaults = dict(_FOR_ALL)
     else:
         builder = builder.master(cluster.master)
-        defaults = {**_FOR_ALL, **(_locally() if cluster.is_local else {})}
+        defaults = {**_FOR_ALL, **_FOR_DRIVER, **(_locally() if cluster.is_local else {})}
     for option, value in {**defaults, **cluster.settings}.items():
         builder = builder.config(option, value)
     return builder
@@ -119,4 +122,8 @@ def _builder(cluster: SparkCluster, name: str) -> SparkSession.Builder:
 def _locally() -> dict[str, str]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Each batch of a stream writes a state file per shuffle partition, of which there are 200 by default.
-    return {**_FOR_LOCAL, "spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
+    return {
+        **_FOR_LOCAL,
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+    }

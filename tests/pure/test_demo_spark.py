@@ -52,4 +52,4 @@ def test_all_orders_are_in_the_windows_of_one_hour() -> None:
 def test_the_chart_is_an_image(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     sums: Sums = WANTED
-    assert draw(sums, tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+    assert draw(sums, tmp_path / "chart.png", source="2,000 orders").read_bytes().startswith(b"\x89PNG")

@@ -18,7 +18,8 @@ from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.spark.jvm import use_java
 from aiokafka_lite.testing.containers import free_port
 from tests.spark.conftest import ROOT
-from tests.spark.test_pipeline import CLOSING, order, values_in
+from tests.spark.test_exactly_once import values_in
+from tests.spark.test_pipeline import CLOSING, order
 
 pytestmark = pytest.mark.long
 
@@ -97,7 +98,7 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
                 *(sys.executable, "-m", "aiokafka_lite", "pipeline", "--master", f"spark://{master}"),
                 *("-b", cluster.bootstrap_servers, "--topic", "orders", "--event-time", "at", "--window", "1 hour"),
                 *("--schema", "city STRING, cents BIGINT, at TIMESTAMP", "--group-by", "city"),
-                *("--aggregate", "sum(cents) AS cents", "--to-topic", "by-city", "--to-parquet", f"{tmp_path}/out"),
+                *("--aggregate", "sum(cents) AS cents", "--to-topic", "by-city", "--to-files", f"{tmp_path}/out"),
                 *("--checkpoint", f"{tmp_path}/checkpoint", "--trigger", "available-now"),
                 *("-X", f"client.id={SECRET}", "--option", "minPartitions=2"),
                 *("--conf", "spark.executor.memory=512m", "--conf", "spark.sql.shuffle.partitions=2"),
@@ -117,7 +118,7 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
     output = (tmp_path / "program").read_text()
     assert status == 0, output
     assert "read all records" in output
-    values = await values_in(cluster.bootstrap_servers, "by-city", 2)
+    values = map(json.loads, await values_in(cluster.bootstrap_servers, "by-city", partitions=2))
     assert [(value["city"], value["cents"]) for value in values] == [("Rome", 2_000)]
     executors = {path.name for number in (1, 2) for path in (tmp_path / str(number)).glob("app-*/*")}
     assert len(executors) >= 2

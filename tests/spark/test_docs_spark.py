@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -49,6 +52,27 @@ async def test_the_programs_run_as_printed(
     assert re.search(r"\|\s*0\|\s*first\|\{\"city\": \"Rome\"\}\|", capfd.readouterr().out)
     for listener in [each for each in names.values() if type(each).__name__ == "LagListener"]:
         spark.streams.removeListener(listener)
+
+
+async def test_the_notebook_runs_as_printed(
+    spark: SparkSession, cluster: EmbeddedCluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await cluster.create_topic("orders", partitions=1)
+    notebook = json.loads((PAGE.parent / "examples" / "spark_notebook.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        text = "".join(cell["source"]).replace("localhost:9092", cluster.bootstrap_servers)
+        code = compile(text, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if code.co_flags & inspect.CO_COROUTINE:
+            await eval(code, names)
+        else:
+            await on_spark(lambda code=code: (found_here(spark), begun(lambda: exec(code, names))))
+    printed = capfd.readouterr().out
+    for city in ("Lima", "Oslo"):
+        assert re.search(rf"\|{city}\| +599500\|", printed)
+        assert f"|{city}|  1000|" in printed
 
 
 def test_the_tables_have_every_option_and_no_other() -> None:

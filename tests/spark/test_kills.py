@@ -30,8 +30,8 @@ KILLS = int(os.environ.get("SPARK_KILLS", "4"))
 PARTITIONS = 3
 PER_BATCH = 600
 TIMEOUT = 240.0
-"""Seconds that a driver may take for a batch, with its own start and end. Start and first batch took 71 s on two cores with
-a load of 6, and 174 s with a load of 16."""
+"""Seconds that a driver may take for a batch, with its own start and end. Start and first batch took 71 s on two cores
+with a load of 6, and 174 s with a load of 16."""
 
 VICTIMS = ("all", "driver", "jvm", "worker")
 
@@ -124,17 +124,18 @@ async def run_with_kills(kills: int, directory: Path, script: str, *arguments: s
     killed: list[str] = []
     driver = await start(directory, script, *arguments)
     try:
-        while len(killed) < kills and driver.process.returncode is None:
+        while len(killed) < kills and driver.process.returncode != 0:
             victim = VICTIMS[len(killed) % len(VICTIMS)]
             await until_the_moment(driver, directory, moment)
-            if not driver.kill(victim):
-                continue
-            killed.append(victim)
-            if victim != "worker":
+            is_killed = driver.kill(victim)
+            if is_killed:
+                killed.append(victim)
+            # The death of a worker may have ended the query, or Spark could not begin it on a busy machine.
+            if driver.process.returncode or (is_killed and victim != "worker"):
                 await driver.kill_all()
                 driver = await start(directory, script, *arguments)
         await until(driver, directory, "commits", math.inf)
-        while driver.process.returncode != 0:  # the death of a worker may have ended the query
+        while driver.process.returncode != 0:
             await driver.kill_all()
             driver = await start(directory, script, *arguments)
             await until(driver, directory, "commits", math.inf)

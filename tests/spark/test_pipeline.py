@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from aiokafka_lite import EmbeddedCluster, Producer
+from aiokafka_lite import Consumer, EmbeddedCluster, Header, Producer, TopicPartition
 from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Pipeline, Plan
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import on_spark
@@ -46,7 +47,7 @@ def plan_for(servers: str, source: str, directory: Path, **changes: Any) -> Plan
         "window": "30 minutes",
         "group_by": ("city",),
         "aggregates": ("count(*) AS orders", "sum(cents) AS cents"),
-        "to_parquet": str(directory / "windows"),
+        "to_files": str(directory / "windows"),
         "checkpoint": str(directory / "checkpoint"),
         "trigger": AVAILABLE_NOW,
     }
@@ -69,7 +70,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 
 async def rows_in_parquet(spark: SparkSession, plan: Plan) -> list[Row]:
-    rows = await on_spark(lambda: spark.read.parquet(plan.to_parquet or "").collect())
+    rows = await on_spark(lambda: spark.read.parquet(plan.to_files or "").collect())
     return in_order((f"{row.window_start:%H:%M}", row.city, row.orders, row.cents) for row in rows)
 
 
@@ -98,6 +99,67 @@ async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_resta
     assert any(line.startswith("parquet batch 0: 9 rows in ") for line in lines)
 
 
+async def test_without_a_window_files_and_topic_get_the_records_as_they_are(
+    cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    servers, columns = cluster.bootstrap_servers, ("key", "value", "topic", "partition", "offset")
+    for topic in ("orders", "orders-copied"):
+        await cluster.create_topic(topic, 1)
+    async with Producer(servers) as producer:
+        await producer.send("orders", b"not json", key=b"first", headers=[("city", b"Rome")])
+        await producer.send("orders", None, key=b"second")
+    changes = {"schema": None, "window": None, "event_time": None, "group_by": (), "form": "json"}
+    plan = plan_for(servers, "orders", tmp_path, to_topic="orders-copied", **changes)
+    await run(spark, plan, tmp_path, print, threading.Event())
+    rows = await on_spark(lambda: spark.read.json(plan.to_files or "").orderBy("offset").select(*columns).collect())
+    assert [tuple(row) for row in rows] == [
+        ("first", "not json", "orders", 0, 0),
+        ("second", None, "orders", 0, 1),
+    ]
+    async with Consumer(servers) as consumer:
+        consumer.assign([TopicPartition("orders-copied", 0)])
+        await consumer.seek_to_beginning()
+        copied = await consumer.poll(timeout=TIMEOUT)
+    assert [(each.key, each.value, each.headers) for each in copied] == [
+        (b"first", b"not json", (Header("city", b"Rome"),)),
+        (b"second", None, ()),
+    ]
+
+
+@pytest.mark.long
+async def test_without_a_window_a_schema_makes_columns_of_the_json_and_a_slow_start_is_repeated(
+    cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    await cluster.create_topic("orders", 1)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        await producer.send_many("orders", [order("Rome", 5, 1), b"no json", order(None, 7, 2)])
+    plan = plan_for(cluster.bootstrap_servers, "orders", tmp_path, window=None, event_time=None, group_by=())
+    slow = tmp_path / "python"
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *streaming*) mkdir {tmp_path}/slept 2>/dev/null && sleep 15;; esac\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    slow.chmod(0o755)
+    lines: list[str] = []
+    usual, spark.sparkContext.pythonExec = spark.sparkContext.pythonExec, str(slow)
+    try:
+        assert [line.partition(": ")[2] for line in await on_spark(lambda: described(spark, plan, tmp_path))] == [
+            f"once to {plan.to_files}, checkpoint {plan.checkpoint}/parquet: city string, cents bigint, at timestamp"
+        ]
+        await run(spark, plan, tmp_path, lines.append, threading.Event())
+    finally:
+        spark.sparkContext.pythonExec = usual
+    rows = await on_spark(lambda: spark.read.parquet(plan.to_files or "").select("city", "cents").collect())
+    assert {tuple(row) for row in rows} == {("Rome", 5), (None, 7)}
+    assert "which could not begin the query; it starts again" in lines[0]
+    assert lines[1].endswith("1 dropped: not JSON of the schema")
+
+
+def described(spark: SparkSession, plan: Plan, directory: Path) -> list[str]:
+    found_here(spark)
+    return list(Pipeline(spark, plan, directory / "pause", print).describe())
+
+
 @pytest.mark.long
 async def test_a_repeated_batch_does_not_repeat_its_windows_with_exactly_once_delivery(
     cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path
@@ -107,7 +169,7 @@ async def test_a_repeated_batch_does_not_repeat_its_windows_with_exactly_once_de
         await cluster.create_topic(topic, 1)
     async with Producer(servers) as producer:
         await producer.send_many("orders", [order("Rome", 5, 1), order("Oslo", 7, 2), order("Rome", 1, 40), CLOSING])
-    plan = plan_for(servers, "orders", tmp_path, to_parquet=None, to_topic="windows", exactly_once=True)
+    plan = plan_for(servers, "orders", tmp_path, to_files=None, to_topic="windows", exactly_once=True)
     for _ in range(2):
         await run(spark, plan, tmp_path, print, threading.Event())
         values = await values_in(servers, "windows", partitions=1)

@@ -32,7 +32,7 @@ async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) ->
             *(sys.executable, "-m", "aiokafka_lite", "pipeline"),
             *("-b", cluster.bootstrap_servers, "--topic", "orders"),
             *("--schema", "cents INT, at TIMESTAMP", "--event-time", "at", "--window", "1 minute"),
-            *("--to-parquet", f"{directory}/out", "--checkpoint", f"{directory}/checkpoint"),
+            *("--to-files", f"{directory}/out", "--checkpoint", f"{directory}/checkpoint"),
             *("--conf", "spark.sql.shuffle.partitions=1", *arguments),
             stdout=asyncio.subprocess.PIPE,
             stderr=log,

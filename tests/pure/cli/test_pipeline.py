@@ -16,17 +16,24 @@ from aiokafka_lite.cli.pipeline import client_options, reason
 
 REQUIRED = ("--topic", "t", "--schema", "a INT", "--window", "1 minute", "--checkpoint", "c")
 COMPLETE = (*REQUIRED, "--to-topic", "u")
+COPY = ("--topic", "t", "--checkpoint", "c", "--to-topic", "u")
 
 
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        (REQUIRED, "a pipeline requires a destination: --to-parquet, --to-topic, or both"),
+        (REQUIRED, "a pipeline requires a destination: --to-files, --to-topic, or both"),
+        ((*COPY, "--window", "1 minute"), "--window requires --schema"),
+        ((*COPY, "--schema", "a INT"), "--schema requires --to-files or --window"),
+        (
+            (*COPY, "--group-by", "a", "--aggregate", "sum(a)"),
+            "nothing to aggregate; leave out --group-by, --aggregate",
+        ),
         (COMPLETE[2:], "Missing option '--topic'"),
         ((*COMPLETE, "--conf", "spark.ui.enabled"), "conf must be NAME=VALUE, got 'spark.ui.enabled'"),
         ((*COMPLETE, "-X", "acks"), "property must be NAME=VALUE, got 'acks'"),
         ((*COMPLETE, "-X", "sasl.password=secret"), "use sasl.password=env:VARIABLE"),
-        ((*REQUIRED, "--to-parquet", "p", "--exactly-once"), "--exactly-once requires --to-topic"),
+        ((*REQUIRED, "--to-files", "p", "--exactly-once"), "--exactly-once requires --to-topic"),
         (
             (*COMPLETE, "--exactly-once", "-X", "transaction.timeout.ms=9999", "--trigger", "10 seconds"),
             "kafka.transaction.timeout.ms must be at least the trigger interval, 10000 ms, got 9999",
