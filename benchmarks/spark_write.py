@@ -7,16 +7,20 @@ take. In each round each of them writes all rows, in turn; medians are reported.
 Then from topic to topic, as a stream: at least once and exactly once, in one batch and in batches of 100,000 and 20,000
 rows. The time of a trigger is that of all batches but the first, which starts Spark's Python processes.
 
-``python -m benchmarks.spark_write stream`` does only the second part, and ``batch`` the first.
+Last, what a batch of two tasks costs this process, without Spark, with either delivery.
+
+``python -m benchmarks.spark_write tasks`` does only the last part, ``stream`` the second, and ``batch`` the first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from statistics import median
 
 import pyarrow
@@ -24,11 +28,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from aiokafka_lite.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE
-from benchmarks.kafka import apache_kafka
+from aiokafka_lite.spark import exactly_once, writing
+from aiokafka_lite.spark.exactly_once import Place
+from aiokafka_lite.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, Properties
+from aiokafka_lite.spark.writing import Target
+from benchmarks.kafka import KEYS, VALUE, Timed, apache_kafka, in_rounds
 from benchmarks.spark import PARTITIONS, fill, noop, session, timed
+from benchmarks.stopwatch import Stopwatch
 
 ROUNDS = 5
+TASKS = 2
 
 
 class ConfluentSink(DataSource):
@@ -128,24 +137,53 @@ def compare_deliveries(spark: SparkSession, servers: str, count: int, limit: int
     print()
 
 
+def batch_of_tasks(target: Target, rows: Sequence[pyarrow.RecordBatch], batches: Iterator[int], delivery: str) -> Timed:
+    """What two tasks and the driver do for a batch, one after the other, without Spark."""
+    watch, batch = Stopwatch(), next(batches)
+    if delivery == AT_LEAST_ONCE:
+        for _ in range(TASKS):
+            writing.write_rows(target, iter(rows))
+    else:
+        places = [Place(f"query-{os.getpid()}", task, batch) for task in range(TASKS)]
+        exactly_once.commit(target, batch, [exactly_once.write_rows(target, place, iter(rows)) for place in places])
+    return watch.read()
+
+
+def compare_tasks(servers: str) -> None:
+    target = Target(properties=Properties({"bootstrap.servers": servers}), topic="spark-tasks", freeze_gc=False)
+    deliveries = {delivery: delivery for delivery in (AT_LEAST_ONCE, EXACTLY_ONCE)}
+    batches = count()
+    for size in (10, 10_000, 50_000, 250_000):
+        at_once = min(size, 10_000)
+        keys = [KEYS[number % 1000] for number in range(at_once)]
+        rows = [pyarrow.record_batch({"key": keys, "value": [VALUE] * at_once})] * (size // at_once)
+        run = partial(batch_of_tasks, target, rows, batches)
+        print(in_rounds(f"a batch of {TASKS} tasks of {size:,} rows", deliveries, run, rounds=ROUNDS, unit="batch"))
+
+
 def main() -> None:
     numbers = [argument for argument in sys.argv[1:] if argument.isdecimal()]
-    parts = {argument for argument in sys.argv[1:] if not argument.isdecimal()} or {"batch", "stream"}
-    count = int(numbers[0]) * 1000 if numbers else 1_000_000
+    parts = {argument for argument in sys.argv[1:] if not argument.isdecimal()} or {"batch", "stream", "tasks"}
+    records = int(numbers[0]) * 1000 if numbers else 1_000_000
     with apache_kafka() as (address, name):
-        print(f"{name}; {count:,} rows\n")
+        print(f"{name}; {records:,} rows\n")
+        if "tasks" in parts:
+            asyncio.run(fill(address, "spark-tasks", PARTITIONS, 0))
+            compare_tasks(address)
+        if not parts & {"batch", "stream"}:
+            return
         spark = session()
         if "batch" in parts:
             for topic in ("spark-ours", "spark-theirs"):
                 asyncio.run(fill(address, topic, PARTITIONS, 0))
             spark.dataSource.register(ConfluentSink)
             for compression in ("none", "lz4"):
-                compare_writes(spark, address, count, compression)
+                compare_writes(spark, address, records, compression)
         if "stream" in parts:
             asyncio.run(fill(address, "spark-copy", PARTITIONS, 0))
-            asyncio.run(fill(address, "spark-source", PARTITIONS, count))
+            asyncio.run(fill(address, "spark-source", PARTITIONS, records))
             for limit in (None, 100_000, 20_000):
-                compare_deliveries(spark, address, count, limit)
+                compare_deliveries(spark, address, records, limit)
         spark.stop()
 
 

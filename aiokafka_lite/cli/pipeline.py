@@ -144,6 +144,9 @@ def pipeline(
             check_transaction_timeout(plan["options"], trigger)
         cluster = SparkCluster(master=master, remote=remote, settings=names_and_values("conf", conf or ()))
         if remote is None:  # a Connect server may be the only one that reaches Kafka
+            from ..extras import extra
+
+            extra("pyspark.sql", "spark")
             from ..spark import KafkaLiteDataSource
 
             KafkaLiteDataSource(plan["options"])  # so that wrong options and topics are errors before Java starts

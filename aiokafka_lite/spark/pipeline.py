@@ -171,6 +171,9 @@ class Pipeline:
                 if stop.wait(POLL_INTERVAL):
                     self._stop_between_batches(list(running.values()), timeout)
                     break
+            for query in running.values():
+                if not query.isActive and (failure := query.exception()) is not None:
+                    raise failure
         finally:
             for query in running.values():
                 query.stop()

@@ -33,7 +33,8 @@ TIMEOUT = 240.0
 """Seconds that a driver may take for a batch, with its own start and end. Start and first batch took 71 s on two cores
 with a load of 6, and 174 s with a load of 16."""
 
-VICTIMS = ("all", "driver", "jvm", "worker")
+VICTIMS = ("all", "driver", "jvm", *["worker"] * 5)
+"""The kinds of processes to kill, in turn. Only the death of a worker needs no new JVM, which takes most of the time."""
 
 
 @dataclass

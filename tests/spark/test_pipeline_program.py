@@ -83,3 +83,11 @@ async def test_the_pipeline_runs_on_spark_connect(cluster: EmbeddedCluster, tmp_
     finally:
         status = await ended(process)
     assert status == 0, (tmp_path / "log").read_text()
+
+
+async def test_a_misspelled_topic_is_one_line_before_java_starts(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    process = await program(cluster, tmp_path, "--topic", "ordres", "--conf", "spark.driver.memory=not-read-yet")
+    assert await ended(process) == 2
+    assert (tmp_path / "log").read_text() == (
+        "aiokafka-lite: option subscribe: the cluster has no topic 'ordres'; did you mean 'orders'?\n"
+    )
