@@ -34,7 +34,7 @@ TIMEOUT = 240.0
 with a load of 6, and 174 s with a load of 16."""
 
 VICTIMS = ("all", "driver", "jvm", *["worker"] * 5)
-"""The kinds of processes to kill, in turn. Most are workers: their death needs no new JVM, whose start takes longest."""
+"""The kinds of processes to kill, in turn. Most are workers, whose death needs no new JVM: its start is slow."""
 
 
 @dataclass
