@@ -118,13 +118,12 @@ class EmbeddedCluster(Component):
         self._security = ClusterSecurity.of(security, config.wall_clock)
         if not tcp and set(self._security.protocols) & set(WITH_TLS):
             raise ConfigurationError("security with TLS requires tcp=True: there is no TLS between objects in memory")
-        self.tcp = tcp
-        self.config = config
+        self.tcp, self.config = tcp, config
         self.broker_session_timeout = config.broker_session_timeout
         self.random = random.Random(seed)
-        self._data = data_of(data_dir, range(config.first_node_id, config.first_node_id + brokers))
         new_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
-        self.cluster_id = self._data.cluster_id or new_id
+        self._data = data_of(data_dir, new_id, range(config.first_node_id, config.first_node_id + brokers))
+        self.cluster_id = self._data.cluster_id
         self.authorizer = Authorizer(Acls.of_settings(settings.of()))
         self.quota_limits = QuotaLimits()
         self.faults = Faults()
@@ -137,8 +136,8 @@ class EmbeddedCluster(Component):
         network = Network()
         self._transaction_requests = TransactionRequests(self.nodes, network)
         self.replication = Replication(self.nodes, network, config.replication_delay)
-        advertised_host = config.advertised_host or config.host
-        self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, advertised_host)
+        host = config.advertised_host or config.host
+        self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, host)
         parts = ClusterParts(
             config=config,
             cluster_id=self.cluster_id,
@@ -192,7 +191,7 @@ class EmbeddedCluster(Component):
 
     async def _on_start(self) -> None:
         try:
-            self._data.open(self.cluster_id, self.controller)
+            self._data.open(self.controller)
             self._security.open([self._sessions.advertised_host, self.config.host])
             for node in self.nodes.values():
                 await node.start()

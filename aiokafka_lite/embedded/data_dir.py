@@ -29,9 +29,10 @@ except ImportError:  # on Windows no lock keeps a second process out
 class InMemory:
     """The same without a directory: nothing is kept."""
 
-    cluster_id: str | None = None
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
 
-    def open(self, cluster_id: str, controller: Controller) -> None: ...
+    def open(self, controller: Controller) -> None: ...
 
     def save(self, name: str | None, controller: Controller) -> None: ...
 
@@ -44,7 +45,7 @@ class InMemory:
 class DataDir(InMemory):
     """Owner: the EmbeddedCluster. The constructor reads ``cluster.json``; it raises ConfigurationError."""
 
-    def __init__(self, path: Path, node_ids: Sequence[int]) -> None:
+    def __init__(self, path: Path, new_id: str, node_ids: Sequence[int]) -> None:
         self._path = path
         self._files = OpenFiles()
         self._lock: IO[str] | None = None
@@ -52,16 +53,16 @@ class DataDir(InMemory):
             self._cluster: dict[str, Any] = read_json(path / "cluster.json") or {}
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"data_dir {str(path)!r} cannot be read: {error}") from error
+        self._nodes = list(node_ids)
         known = self._cluster.get("nodes", [])
         if not set(known) <= set(node_ids):
-            raise ConfigurationError(f"data_dir {str(path)!r} has logs of the brokers {known}, got brokers {list(node_ids)}")
-        self._nodes = list(node_ids)
-        self.cluster_id = self._cluster.get("cluster_id")
+            raise ConfigurationError(f"data_dir {str(path)!r} has the logs of brokers {known}, got {self._nodes}")
+        super().__init__(self._cluster.get("cluster_id", new_id))
 
     def __repr__(self) -> str:
         return f"<DataDir {self._path}>"
 
-    def open(self, cluster_id: str, controller: Controller) -> None:
+    def open(self, controller: Controller) -> None:
         """Lock the directory, and give the controller what is in it. Raises ConfigurationError."""
         try:
             (self._path / "topics").mkdir(parents=True, exist_ok=True)
@@ -77,7 +78,6 @@ class DataDir(InMemory):
             controller.settings.replace_dynamic(broker, configs)
         topics = [_topic(read_json(path), controller) for path in sorted((self._path / "topics").glob("*.json"))]
         controller.restore(topics, self._cluster.get("next_producer_id", 0))
-        self._cluster["cluster_id"] = cluster_id
         self._save_cluster(controller)
 
     def save(self, name: str | None, controller: Controller) -> None:
@@ -106,7 +106,7 @@ class DataDir(InMemory):
         settings = controller.settings
         dynamic = {broker: dict(settings.dynamic(broker)) for broker in ("", *map(str, self._nodes))}
         cluster = {
-            "cluster_id": self._cluster["cluster_id"],
+            "cluster_id": self.cluster_id,
             "nodes": self._nodes,
             "next_producer_id": controller.producer_ids_reserved,
             "dynamic_configs": {broker: configs for broker, configs in dynamic.items() if configs},
@@ -116,9 +116,9 @@ class DataDir(InMemory):
             write_json(self._path / "cluster.json", cluster)
 
 
-def data_of(path: str | PathLike[str] | None, node_ids: Sequence[int]) -> InMemory:
-    """The directory, or memory without a path. Raises ConfigurationError."""
-    return InMemory() if path is None else DataDir(Path(path), node_ids)
+def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[int]) -> InMemory:
+    """The directory, or memory without a path; ``new_id`` is the id of a new cluster. Raises ConfigurationError."""
+    return InMemory(new_id) if path is None else DataDir(Path(path), new_id, node_ids)
 
 
 def _described(topic: Topic) -> dict[str, Any]:

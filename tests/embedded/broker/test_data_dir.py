@@ -141,5 +141,5 @@ async def test_a_directory_in_use_and_one_of_more_brokers_are_refused(tmp_path: 
         with pytest.raises(ConfigurationError, match="another broker may use it"):
             async with run(tmp_path):
                 pass
-    with pytest.raises(ConfigurationError, match=r"has logs of the brokers \[1, 2, 3\], got brokers \[1\]"):
+    with pytest.raises(ConfigurationError, match=r"has the logs of brokers \[1, 2, 3\], got \[1\]"):
         EmbeddedCluster(brokers=1, data_dir=tmp_path)
