@@ -34,7 +34,6 @@ from .faults import Fault, Faults, History
 from .features import Features
 from .handlers import NEWEST, versions_of
 from .leadership import PartitionLeadership
-from .listeners import WITH_TLS
 from .node import BrokerNode, ClusterParts, NodeState
 from .quotas import QuotaLimits
 from .replication import Network, Replication
@@ -115,9 +114,7 @@ class EmbeddedCluster(Component):
         versions = versions_of(as_kafka or NEWEST)
         if config.versions is not None:
             versions.update(in_common(config.versions, versions))
-        self._security = ClusterSecurity.of(security, config.wall_clock)
-        if not tcp and set(self._security.protocols) & set(WITH_TLS):
-            raise ConfigurationError("security with TLS requires tcp=True: there is no TLS between objects in memory")
+        self._security = ClusterSecurity.of(security, configs or {}, config.wall_clock, tcp=tcp)
         self.tcp, self.config = tcp, config
         self.broker_session_timeout = config.broker_session_timeout
         self.random = random.Random(seed)

@@ -258,6 +258,7 @@ class BrokerNode:
         values = {
             "listeners": addresses(self.host),
             "advertised.listeners": addresses(self._cluster.config.advertised_host or self.host),
+            **self._cluster.security.broker_settings(),
         }
         if self.rack is not None:
             values["broker.rack"] = self.rack

@@ -133,6 +133,16 @@ def _check_users(users: object) -> None:
                 raise ConfigurationError(f"the {what} of each user must be a string that is not empty and has no NUL")
 
 
+_ARGUMENTS = {
+    "listeners": "protocols",
+    "listener.security.protocol.map": "protocols",
+    "sasl.enabled.mechanisms": "mechanisms",
+    "ssl.client.auth": "client_auth",
+    "ssl.keystore.location": "ssl_certfile",
+    "ssl.truststore.location": "ssl_cafile",
+}
+
+
 class ClusterSecurity:
     """The listeners and the credentials of one cluster. Owner: the cluster.
 
@@ -155,15 +165,32 @@ class ClusterSecurity:
         self._authority: CertificateAuthority | None = None
 
     @classmethod
-    def of(cls, given: Security | str | None, wall_clock: Callable[[], float]) -> ClusterSecurity:
-        """The security that the argument of ``EmbeddedCluster`` describes. Raises ConfigurationError."""
-        if isinstance(given, Security):
-            return cls(given, wall_clock)
-        if given is not None and not isinstance(given, str):
+    def of(
+        cls, given: Security | str | None, configs: Mapping[str, str], wall_clock: Callable[[], float], *, tcp: bool
+    ) -> ClusterSecurity:
+        """The security that the arguments of ``EmbeddedCluster`` describe. Raises ConfigurationError."""
+        if given is not None and not isinstance(given, Security | str):
             raise ConfigurationError(
                 must_be("security", 'a Security(...), or a security protocol such as "SSL"', given)
             )
-        return cls(Security(given or PLAINTEXT), wall_clock)
+        for name, argument in _ARGUMENTS.items():
+            if name in configs:
+                raise ConfigurationError(
+                    f"configs[{name!r}] has no effect; pass security=Security(..., {argument}=...)"
+                )
+        config = given if isinstance(given, Security) else Security(given or PLAINTEXT)
+        if not tcp and set(config.protocols) & set(WITH_TLS):
+            raise ConfigurationError("security with TLS requires tcp=True: there is no TLS between objects in memory")
+        return cls(config, wall_clock)
+
+    def broker_settings(self) -> dict[str, str]:
+        """The settings that a broker describes, under Kafka's names."""
+        settings: dict[str, str] = {}
+        if set(self.protocols) & set(WITH_TLS):
+            settings["ssl.client.auth"] = self._config.client_auth
+        if self.credentials.mechanisms:
+            settings["sasl.enabled.mechanisms"] = ",".join(self.credentials.mechanisms)
+        return settings
 
     def open(self, hosts: Sequence[str]) -> None:
         """Make certificates for the host names and addresses of the brokers, if TLS needs some and none is given."""

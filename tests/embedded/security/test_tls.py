@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from aiokafka_lite import Consumer, Producer
-from aiokafka_lite.admin import Admin
+from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
 from aiokafka_lite.embedded.certificates import distinguished_name
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
@@ -215,6 +215,10 @@ def test_a_wrong_argument_is_named(arguments: dict[str, Any], says: str) -> None
     "arguments, says",
     [
         ({"security": "SSL", "tcp": False}, "security with TLS requires tcp=True"),
+        (
+            {"security": "SSL", "configs": {"ssl.client.auth": "required"}},
+            r"configs\['ssl.client.auth'\] has no effect; pass security=Security\(..., client_auth=...\)",
+        ),
         ({"security": ["SSL"]}, r'security must be a Security\(...\), or a security protocol such as "SSL"'),
     ],
 )
@@ -233,3 +237,14 @@ async def test_client_settings_name_what_the_cluster_has() -> None:
             with pytest.raises(ConfigurationError, match=says):
                 cluster.client_settings(**arguments)
         assert "alice-secret" not in repr(Security("SASL_PLAINTEXT", users=USERS))
+
+
+async def test_brokers_describe_their_security() -> None:
+    security = Security(["SSL", "SASL_SSL"], users=USERS, mechanisms=["SCRAM-SHA-256"], client_auth="requested")
+    async with EmbeddedCluster(brokers=1, security=security) as cluster:
+        async with Admin(**cluster.client_settings()) as admin:
+            described = (await admin.configs.describe([ConfigResource.broker(1)]))[ConfigResource.broker(1)]
+        ssl, sasl = (listener.port for listener in cluster.nodes[1].listeners.values())
+    assert described["advertised.listeners"].value == f"SSL://127.0.0.1:{ssl},SASL_SSL://127.0.0.1:{sasl}"
+    assert described["sasl.enabled.mechanisms"].value == "SCRAM-SHA-256"
+    assert described["ssl.client.auth"].value == "requested"
