@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-RECORD_OVERHEAD = 24
+RECORD_OVERHEAD: Final = 24
 """Bytes of a record besides key, value and headers: its lengths and deltas need at most that many."""
 
 HEADER_OVERHEAD = 10

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...errors import CorruptRecord
 from ...types import Header
@@ -47,8 +47,8 @@ Kafka has no limit. A header of two bytes takes about 80 as Python objects, and 
 compressed, once took 317 MB and stopped the event loop for 7 seconds.
 """
 
-ZERO_HEADERS = ENCODINGS[0]
-"""The encoded headers of a record that has none."""
+ZERO_HEADERS: Final = b"\0"
+"""The encoded headers of a record that has none: their number."""
 
 _NULL = ENCODINGS[-1]
 _NO_HEADERS: tuple[Header, ...] = ()

@@ -286,6 +286,10 @@ static int column_of(PyObject *given, Column *column)
     column->rows = (int64_t)column->offsets.len / column->width - 1;
     if (column->validity.obj != NULL && (int64_t)column->validity.len * 8 < column->rows)
         column->rows = (int64_t)column->validity.len * 8;
+    if (first < 0 || first > column->rows) {
+        PyErr_SetString(PyExc_ValueError, "a column begins outside of its buffers");
+        return -1;
+    }
     return 0;
 }
 
@@ -304,13 +308,13 @@ static inline int64_t edge_of(const Column *column, int64_t place)
 
 static inline int row_of(const Column *column, int64_t row, Piece *piece)
 {
-    int64_t place = row + column->first;
     piece->data = "";
     piece->size = NO_VALUE;
-    if (row < 0 || place < 0 || place >= column->rows) {
+    if (row < 0 || row >= column->rows - column->first) {
         PyErr_Format(PyExc_ValueError, "row %lld is outside of its column", (long long)row);
         return -1;
     }
+    int64_t place = row + column->first;
     if (column->validity.obj != NULL && !(((const uint8_t *)column->validity.buf)[place >> 3] >> (place & 7) & 1))
         return 0;
     int64_t begin = edge_of(column, place), end = edge_of(column, place + 1);

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import build_backend
 from aiokafka_lite.compiled import COMPILED
 from aiokafka_lite.protocol.records import encode
 from tests.pure.records.test_two_builds import plain
 
-pytestmark = pytest.mark.skipif(not COMPILED, reason="no module is compiled here; `make build` compiles them")
+pytest.importorskip("pyarrow")
+
+from tests.fuzz.encode import outcome
+
+compiled_only = pytest.mark.skipif(not COMPILED, reason="no module is compiled here; `make build` compiles them")
 
 BYTES = st.binary(max_size=40) | st.sampled_from([0, 63, 64, 8_191, 8_192, 16_384, 16_385, 70_000]).map(bytes)
 PIECES = st.none() | BYTES | BYTES.map(bytearray) | BYTES.map(memoryview) | st.sampled_from(["text", 5, [1]])
@@ -21,19 +31,37 @@ DELTAS = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-70, 20_000) | st.
 LIMITS = st.integers(0, 300) | st.sampled_from([16_000, 100_000, (1 << 63) - 1])
 
 
-def outcome(function: Callable[..., object], *arguments: object) -> tuple[object, bytes]:
-    """The result, or that it raised, and the buffer afterwards."""
-    buffer = bytearray(b"before")
-    try:
-        return function(buffer, *arguments), bytes(buffer)
-    except (TypeError, ValueError):
-        return "raised", bytes(buffer)
+def test_c_and_python_encode_the_same_under_the_sanitizers_of_the_compiler(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no gcc here")
+    runtime = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    if not Path(runtime.stdout.strip()).is_absolute():
+        pytest.skip("gcc has no address sanitizer here")
+    library, include = tmp_path / "encode.so", sysconfig.get_path("include")
+    source = build_backend.ROOT / "aiokafka_lite/protocol/records/encode.c"
+    options = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-Wall", "-Werror"]
+    options += ["-shared", "-fPIC", f"-I{include}"]
+    subprocess.run([compiler, *options, str(source), "-o", str(library)], check=True)
+    environment = {
+        **os.environ,
+        "AIOKAFKA_LITE_PURE": "1",
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python frees little at its end
+        "LD_PRELOAD": runtime.stdout.strip(),
+        "PYTHONMALLOC": "malloc",  # else a read beyond an object of Python stays within its arena
+    }
+    command = [sys.executable, "-m", "tests.fuzz.encode", str(library), "300"]
+    done = subprocess.run(
+        command, cwd=build_backend.ROOT, capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
 
 
 def plain_encode() -> Any:
     return plain().records.encode
 
 
+@compiled_only
 @given(LIMITS, DELTAS, DELTAS, PIECES, PIECES, st.binary(min_size=1, max_size=90))
 @example(16, 0, 0, None, None, b"\0")
 @example(12, 0, 0, None, None, b"\0")
@@ -45,18 +73,21 @@ def test_a_record_is_encoded_as_in_python(
     assert outcome(encode.append_record, *arguments) == outcome(plain_encode().append_record, *arguments)
 
 
+@compiled_only
 @given(st.binary(max_size=80) | st.binary(min_size=100, max_size=300))
 def test_a_key_is_hashed_as_in_python(key: bytes) -> None:
     hashed = plain_encode().murmur2(key)
     assert [encode.murmur2(each) for each in (key, bytearray(key), memoryview(key))] == [hashed] * 3
 
 
+@compiled_only
 @pytest.mark.parametrize("wrong", [None, "text", 5])
 def test_only_bytes_are_hashed(wrong: Any) -> None:
     with pytest.raises(TypeError):
         encode.murmur2(wrong)
 
 
+@compiled_only
 @pytest.mark.parametrize(
     "keys, values, start, stop, error",
     [
@@ -82,6 +113,7 @@ def edges(*places: int) -> bytes:
     return b"".join(place.to_bytes(8, "little", signed=True) for place in places)
 
 
+@compiled_only
 @pytest.mark.parametrize(
     "column",
     [
