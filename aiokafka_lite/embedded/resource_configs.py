@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ..arguments import must_be
 from ..errors import ErrorCode
 from .broker_keys import BROKER_KEYS
 from .config_keys import ConfigKey, ConfigType, InvalidConfig, check_configs
@@ -32,10 +33,12 @@ GROUP_KEYS: dict[str, ConfigKey] = {
 """The settings of a group. This broker has only groups of the classic protocol, on which none of them acts."""
 
 CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
-    "interval.ms": ConfigKey(ConfigType.INT, "300000", minimum=100, maximum=3_600_000),
+    "interval.ms": ConfigKey(ConfigType.INT, "300000"),
     "match": ConfigKey(ConfigType.LIST, ""),
     "metrics": ConfigKey(ConfigType.LIST, ""),
 }
+SHORTEST_INTERVAL_MS = 100
+LONGEST_INTERVAL_MS = 3_600_000
 MATCHES = (
     "client_instance_id",
     "client_id",
@@ -63,10 +66,14 @@ def _check_group(name: str, configs: Mapping[str, str], settings: ClusterSetting
 def _check_client_metrics(name: str, configs: Mapping[str, str], settings: ClusterSettings) -> None:
     if not name:
         raise InvalidConfig("a subscription must have a name", ErrorCode.INVALID_REQUEST)
-    try:
-        check_configs(CLIENT_METRICS_KEYS, configs)
-    except InvalidConfig as error:
-        raise InvalidConfig(str(error), ErrorCode.INVALID_REQUEST) from None
+    unknown = [each for each in configs if each not in CLIENT_METRICS_KEYS]
+    if unknown:
+        raise InvalidConfig(f"unknown setting {unknown[0]!r}", ErrorCode.INVALID_REQUEST)
+    check_configs(CLIENT_METRICS_KEYS, configs)
+    interval = int(configs.get("interval.ms", SHORTEST_INTERVAL_MS))
+    if not SHORTEST_INTERVAL_MS <= interval <= LONGEST_INTERVAL_MS:
+        bounds = f"from {SHORTEST_INTERVAL_MS} to {LONGEST_INTERVAL_MS}"
+        raise InvalidConfig(must_be("interval.ms", bounds, interval), ErrorCode.INVALID_REQUEST)
     for pattern in filter(None, configs.get("match", "").split(",")):
         what, _, expression = (part.strip() for part in pattern.partition("="))
         try:

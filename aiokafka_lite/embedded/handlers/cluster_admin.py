@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -53,6 +51,8 @@ def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> 
             ],
         )
     brokers = sorted(context.broker.controller.brokers.values(), key=lambda each: each.node_id)
+    if context.version < DescribeQuorumRequest.NODES:
+        brokers = []
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
         error_message="",
@@ -83,7 +83,6 @@ def _quorum(context: RequestContext) -> DescribeQuorumPartition:
     voters = [
         DescribeQuorumReplica(
             replica_id=each.node_id,
-            replica_directory_id=uuid.uuid5(uuid.NAMESPACE_OID, f"{context.broker.cluster_id} {each.node_id}").bytes,
             log_end_offset=controller.decisions,
             last_fetch_timestamp=now_ms if each.alive else -1,
             last_caught_up_timestamp=now_ms if each.alive else -1,
@@ -112,7 +111,7 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
         response.error_code, response.error_message = refusal.code, str(refusal)
     else:
         response.results = [
-            UpdateFeaturesResult(feature=name, error_code=ErrorCode.NONE, error_message=None) for name in changes
+            UpdateFeaturesResult(feature=name, error_code=ErrorCode.NONE, error_message="NONE") for name in changes
         ]
     return response
 

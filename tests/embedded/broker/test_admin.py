@@ -429,6 +429,7 @@ async def test_the_metadata_quorum_is_described(three: EmbeddedCluster) -> None:
         (quorum,) = answer.topics[0].partitions
         assert (quorum.leader_id, [voter.replica_id for voter in quorum.current_voters]) == (1, [1, 2, 3])
         assert [node.listeners[0].port for node in answer.nodes] == [three.nodes[each].port for each in (1, 2, 3)]
+        assert (await peer.ask(DescribeQuorumRequest(topics=[topic]), 1)).topics[0].partitions[0].leader_id == 1
         before = quorum.high_watermark
         await three.create_topic("t")
         after = (await peer.ask(DescribeQuorumRequest(topics=[topic]))).topics[0].partitions[0]

@@ -145,6 +145,7 @@ async def test_the_hours_of_retention_count_where_there_are_no_milliseconds() ->
         (GROUP, "", "consumer.session.timeout.ms", "50000", ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "s", "interval.ms", "200", ErrorCode.NONE),
         (CLIENT_METRICS, "s", "interval.ms", "1", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "s", "interval.ms", "x", ErrorCode.INVALID_CONFIG),
         (CLIENT_METRICS, "s", "nope", "1", ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "s", "match", "zz=1", ErrorCode.INVALID_CONFIG),
         (CLIENT_METRICS, "s", "match", "client_id=(", ErrorCode.INVALID_CONFIG),

@@ -77,6 +77,62 @@ def reassignments(scenario: Scenario) -> None:
     scenario.add(m.AlterPartitionReassignmentsRequest, make)
 
 
+def alter_replica_log_dirs(scenario: Scenario) -> None:
+    topic = scenario.topic()
+    indexes = sorted({scenario.partition(topic) for _ in range(scenario.several(2))})
+    is_missing = scenario.random.random() < 0.3
+    topics = [m.AlterReplicaLogDirsTopic(name=topic, partitions=indexes)]
+    scenario.add(
+        m.AlterReplicaLogDirsRequest,
+        lambda side, _: m.AlterReplicaLogDirsRequest(
+            dirs=[m.AlterReplicaLogDir(path="/missing" if is_missing else side.log_dir, topics=topics)]
+        ),
+    )
+
+
+def describe_quorum(scenario: Scenario) -> None:
+    random = scenario.random
+    metadata = ("__cluster_metadata", 0)
+    asked = random.choice([[metadata], [metadata], [metadata], [("__cluster_metadata", 1)], [("t", 0)], []])
+    wanted = [
+        m.DescribeQuorumRequestTopic(
+            topic_name=name, partitions=[m.DescribeQuorumRequestPartition(partition_index=index)]
+        )
+        for name, index in asked
+    ]
+    scenario.add(m.DescribeQuorumRequest, lambda side, _: m.DescribeQuorumRequest(topics=wanted))
+
+
+def update_features(scenario: Scenario) -> None:
+    """Only checks, and before v1, which has no flag for that, an unknown feature."""
+    random = scenario.random
+    names = ["no.such.feature", "transaction.version", "group.version", "eligible.leader.replicas.version"]
+    name, level, kind = random.choice(names), random.choice([-1, 0, 1, 2, 9]), random.choice([1, 1, 2, 3, 7])
+
+    def make(side: Side, version: int) -> m.UpdateFeaturesRequest:
+        if version == 0:
+            change = m.UpdateFeaturesFeature(feature=names[0], max_version_level=level, allow_downgrade=kind > 1)
+        else:
+            change = m.UpdateFeaturesFeature(feature=name, max_version_level=level, upgrade_type=kind)
+        return m.UpdateFeaturesRequest(feature_updates=[change], validate_only=version > 0)
+
+    scenario.add(m.UpdateFeaturesRequest, make)
+
+
+def unregister_broker(scenario: Scenario) -> None:
+    broker = scenario.random.choice([-1, 7, 1000])
+    scenario.add(m.UnregisterBrokerRequest, lambda side, _: m.UnregisterBrokerRequest(broker_id=broker))
+
+
+def list_config_resources(scenario: Scenario) -> None:
+    kinds = scenario.random.choice([[], [2], [4, 8], [16], [32], [16, 32], [99]])
+    scenario.add(
+        m.ListConfigResourcesRequest,
+        lambda side, version: m.ListConfigResourcesRequest(resource_types=kinds if version >= 1 else []),
+        only_of_scenario=True,
+    )
+
+
 def describe_log_dirs(scenario: Scenario) -> None:
     topic = scenario.topic()
     indexes = scenario.some_partitions(topic, 2)

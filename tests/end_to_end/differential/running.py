@@ -30,6 +30,7 @@ _LISTS = {
     m.ListGroupsRequest: ("groups", "group_id"),
     m.ListTransactionsRequest: ("transaction_states", "transactional_id"),
     m.ApiVersionsRequest: ("api_keys", "api_key"),
+    m.ListConfigResourcesRequest: ("config_resources", "resource_name"),
 }
 _COMMON = common_versions()
 

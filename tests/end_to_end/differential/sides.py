@@ -22,6 +22,7 @@ from aiokafka_lite.protocol.connection import ClientProtocol
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsResponse,
+    DescribeLogDirsResponse,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
@@ -72,6 +73,7 @@ class Side:
         self.members: list[str] = []
         self.generation = -1
         self.session_id = 0
+        self.log_dir = "/unknown"
         self.producer = (PRODUCERS[0], 0)
         self._sequences: dict[tuple[str, int], int] = {}
 
@@ -146,6 +148,9 @@ class Side:
 
     def _learn(self, answer: object) -> None:
         match answer:
+            case DescribeLogDirsResponse(results=[directory, *_]):
+                self.log_dir = directory.log_dir
+                return
             case MetadataResponse(topics=topics):
                 named = [(topic.name, topic.topic_id) for topic in topics]
             case CreateTopicsResponse(topics=results):

@@ -9,12 +9,17 @@ from tests.end_to_end.differential import transactions
 from tests.end_to_end.differential.access import ACCESS
 from tests.end_to_end.differential.cluster import (
     alter_client_quotas,
+    alter_replica_log_dirs,
     api_versions,
     describe_client_quotas,
     describe_cluster,
     describe_log_dirs,
+    describe_quorum,
     elect_leaders,
+    list_config_resources,
     reassignments,
+    unregister_broker,
+    update_features,
 )
 from tests.end_to_end.differential.groups import (
     delete_groups,
@@ -46,6 +51,7 @@ from tests.end_to_end.differential.records import (
 from tests.end_to_end.differential.scenario import Scenario
 from tests.end_to_end.differential.topics import (
     alter_configs,
+    alter_resource,
     create,
     create_partitions,
     create_topics,
@@ -98,6 +104,8 @@ def _topics(scenario: Scenario) -> None:
     choices += [describe_topic_partitions] * 2
     choices += [alter_client_quotas, describe_client_quotas, describe_client_quotas]
     choices += [produce, list_offsets, describe_cluster, api_versions, elect_leaders, reassignments, describe_log_dirs]
+    choices += [alter_replica_log_dirs, describe_quorum, update_features, unregister_broker, list_config_resources]
+    choices += [alter_resource] * 2
     for _ in range(45):
         random.choice(choices)(scenario)
     for _ in range(6):

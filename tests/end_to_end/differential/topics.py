@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from aiokafka_lite.embedded.broker_keys import BROKER_KEYS
 from aiokafka_lite.protocol import messages as m
-from tests.end_to_end.differential.scenario import BROKER, TOPIC, Scenario
+from tests.end_to_end.differential.scenario import BROKER, CLIENT_METRICS, GROUP, TOPIC, Scenario
 from tests.end_to_end.differential.sides import UNKNOWN_TOPIC_ID, Side
+from tests.real.jvm import NOTHING_EXPIRES
 
 _BAD_NAMES = ["", ".", "..", "a b", "ä", "a" * 250, "a/b", "a,b"]
 _CONFIGS: list[tuple[str, str | None]] = [
@@ -203,10 +205,51 @@ def describe_topic_partitions(scenario: Scenario) -> None:
     wanted = [m.DescribeTopicPartitionsRequestTopic(name=name) for name in names]
     scenario.add(
         m.DescribeTopicPartitionsRequest,
-        lambda side, _: m.DescribeTopicPartitionsRequest(
-            topics=wanted, response_partition_limit=limit, cursor=cursor
-        ),
+        lambda side, _: m.DescribeTopicPartitionsRequest(topics=wanted, response_partition_limit=limit, cursor=cursor),
     )
+
+
+_OF_THE_CONTAINER = {
+    *("advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map", "listeners"),
+    *("controller.quorum.voters", "log.dir", "log.dirs", "max.connections", "queued.max.request.bytes"),
+    *("share.coordinator.state.topic.min.isr", "share.coordinator.state.topic.replication.factor"),
+    *NOTHING_EXPIRES,
+}
+"""Settings that the two brokers have in their files, with different values."""
+_BROKER_SETTINGS = sorted(BROKER_KEYS.keys() - _OF_THE_CONTAINER)
+
+
+def _resource(scenario: Scenario) -> tuple[int, str]:
+    """A group or a subscription of client metrics."""
+    return scenario.random.choice([CLIENT_METRICS, GROUP]), scenario.random.choice(["", f"{scenario.prefix}resource"])
+
+
+def alter_resource(scenario: Scenario) -> None:
+    """Change a setting of a group or of client metrics."""
+    random = scenario.random
+    kind, name = _resource(scenario)
+    setting, value = random.choice(_OF_GROUPS if kind == GROUP else _OF_CLIENT_METRICS)
+    change = m.IncrementalAlterConfigsRequestConfig(
+        name=setting, config_operation=random.choice([0, 0, 0, 1]), value=value
+    )
+    resource = m.IncrementalAlterConfigsRequestResource(resource_type=kind, resource_name=name, configs=[change])
+    only_checked = random.random() < 0.2
+    scenario.add(
+        m.IncrementalAlterConfigsRequest,
+        lambda side, _: m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_checked),
+    )
+
+
+_OF_GROUPS = [
+    ("consumer.session.timeout.ms", "50000"), ("consumer.session.timeout.ms", "1"), ("no.such.setting", "1"),
+    ("consumer.heartbeat.interval.ms", "6000"), ("consumer.heartbeat.interval.ms", "x"),
+    ("share.isolation.level", "read_committed"), ("share.isolation.level", "nothing"),
+    ("streams.num.standby.replicas", "1"), ("share.record.lock.duration.ms", "1"),
+]  # fmt: skip
+_OF_CLIENT_METRICS = [
+    ("interval.ms", "200"), ("interval.ms", "1"), ("interval.ms", "x"), ("metrics", "a,b"), ("metrics", ""),
+    ("match", "client_id=x.*"), ("match", "zz=1"), ("match", "client_id=("), ("no.such.setting", "1"),
+]  # fmt: skip
 
 
 def describe_configs(scenario: Scenario) -> None:
@@ -220,7 +263,9 @@ def describe_configs(scenario: Scenario) -> None:
             kind, name = TOPIC, random.choice(_BAD_NAMES)
         keys = random.choice([None, None, [], ["retention.ms"], ["retention.ms", "no.such.setting", "cleanup.policy"]])
         if kind == BROKER:
-            keys = random.choice([["log.retention.ms"], ["num.partitions", "no.such.setting"]])
+            keys = random.choice([random.sample(_BROKER_SETTINGS, 30), ["num.partitions", "no.such.setting"]])
+        if random.random() < 0.1:
+            kind, name, keys = *_resource(scenario), None
         resources.append(m.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys))
     synonyms, documentation = random.random() < 0.4, random.random() < 0.3
 
