@@ -7,5 +7,15 @@ from .cluster_config import ClusterConfig
 from .controller import Refused
 from .faults import Exchange, Fault
 from .security import Security
+from .telemetry import ClientMetrics
 
-__all__ = ["ClusterConfig", "EmbeddedCluster", "Exchange", "Fault", "MemoryConnector", "Refused", "Security"]
+__all__ = [
+    "ClientMetrics",
+    "ClusterConfig",
+    "EmbeddedCluster",
+    "Exchange",
+    "Fault",
+    "MemoryConnector",
+    "Refused",
+    "Security",
+]

@@ -20,6 +20,7 @@ from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import Component
 from ..arguments import must_be, text, whole
 from ..errors import ConfigurationError, ErrorCode
+from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from ..protocol.schema import Request
 from ..types import Record
 from . import direct
@@ -112,6 +113,9 @@ class EmbeddedCluster(Component):
             super_users=super_users,
         )
         versions = versions_of(as_kafka or NEWEST)
+        if config.receive_client_metrics is None:
+            for request in (GetTelemetrySubscriptionsRequest, PushTelemetryRequest):
+                versions.pop(request.api_key, None)
         if config.versions is not None:
             versions.update(in_common(config.versions, versions))
         self._security = ClusterSecurity.of(security, configs or {}, config.wall_clock, tcp=tcp)

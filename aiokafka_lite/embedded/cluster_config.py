@@ -11,6 +11,7 @@ from ..errors import ConfigurationError
 from .broker_keys import BROKER_KEYS, PLUGIN_KEYS, STANDARD_AUTHORIZER
 from .config_keys import InvalidConfig, check_configs
 from .configs import ClusterSettings
+from .telemetry import ClientMetrics
 from .versions import VersionRanges
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -44,6 +45,8 @@ class ClusterConfig:
       UNKNOWN_TOPIC_OR_PARTITION.
     - ``storage_limit`` is the size of each broker's log directory in bytes. A full one answers KAFKA_STORAGE_ERROR.
     - ``history_limit`` is the number of requests that ``EmbeddedCluster.history`` keeps; 0 keeps none.
+    - ``receive_client_metrics`` is called with each push of metrics by a client (KIP-714), a ``ClientMetrics``. Without
+      it brokers do not offer that, as Kafka without a plugin for telemetry.
     - ``wall_clock`` returns seconds since the epoch, for timestamps and retention. Durations use the loop's clock.
 
     Raises ConfigurationError for a wrong value.
@@ -61,10 +64,13 @@ class ClusterConfig:
     topic_creation_delay: float = 0.0
     storage_limit: int | None = None
     history_limit: int = HISTORY_LIMIT
+    receive_client_metrics: Callable[[ClientMetrics], None] | None = None
     wall_clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
         check_function("wall_clock", self.wall_clock)
+        if self.receive_client_metrics is not None:
+            check_function("receive_client_metrics", self.receive_client_metrics)
         whole("first_node_id", self.first_node_id, 0)
         for name in ("replication_delay", "broker_session_timeout", "topic_creation_delay"):
             value = getattr(self, name)

@@ -28,6 +28,7 @@ from .partition import NotLeader, Partition
 from .quotas import QuotaLimits, Quotas
 from .replica_manager import ReplicaManager
 from .scram_users import ScramUsers
+from .telemetry import ClientTelemetry
 from .topics import PartitionKey
 from .transaction_coordinator import TransactionCoordinator
 from .transaction_requests import TransactionRequests
@@ -115,6 +116,8 @@ class BrokerParts:
     scram_users: ScramUsers
     fetch_max_bytes: int
     """The setting fetch.max.bytes, which cannot change: each fetch needs it."""
+    telemetry: ClientTelemetry | None
+    """None without a receiver of the metrics of clients."""
     topic_creation_delay: float
     """Seconds until a topic exists that a Metadata request creates."""
     now_ms: Callable[[], int]

@@ -44,6 +44,7 @@ from .quotas import QuotaLimits, Quotas
 from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
 from .replication import Network
 from .security import ClusterSecurity
+from .telemetry import ClientTelemetry
 from .topics import NO_LEADER, PartitionKey, Topic
 from .transaction_coordinator import TransactionCoordinator
 from .transaction_markers import append_marker
@@ -163,6 +164,9 @@ class BrokerNode:
         slots = self.settings.number("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(cluster.random, slots)
         self.quotas = Quotas(cluster.quota_limits, self.time, self.settings)
+        receive, telemetry = cluster.config.receive_client_metrics, None
+        if receive is not None:
+            telemetry = ClientTelemetry(cluster.controller.settings, self.time, receive)
         self.parts = BrokerParts(
             node_id=node_id,
             cluster_id=cluster.cluster_id,
@@ -182,6 +186,7 @@ class BrokerNode:
             authorizer=cluster.authorizer,
             scram_users=cluster.security.scram_users,
             fetch_max_bytes=self.settings.number("fetch.max.bytes"),
+            telemetry=telemetry,
             topic_creation_delay=cluster.config.topic_creation_delay,
             now_ms=self.now_ms,
         )

@@ -26,6 +26,7 @@ from . import (  # noqa: F401
     quotas,
     sasl,
     scram_users,
+    telemetry,
     topic_partitions,
     topics,
     transactional_offsets,

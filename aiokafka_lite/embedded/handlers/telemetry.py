@@ -1,0 +1,65 @@
+"""GetTelemetrySubscriptions and PushTelemetry: metrics of clients (KIP-714).
+
+- A client that has no instance id, 0, gets one with its first subscription.
+- As in Kafka, the two APIs are offered only if there is a receiver: ``ClusterConfig(receive_client_metrics=...)``.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from ...protocol.messages import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+from ...protocol.schema import ZERO_UUID
+from ..handling import RequestContext, handles
+from ..telemetry import ACCEPTED, ClientMetrics, ClientTelemetry
+
+
+@handles(GetTelemetrySubscriptionsRequest)
+def get_telemetry_subscriptions(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    given = request.client_instance_id
+    instance_id = uuid.uuid4().bytes if given == ZERO_UUID else given
+    client = {
+        "client_id": context.client_id,
+        "client_instance_id": str(uuid.UUID(bytes=instance_id)),
+        "client_source_address": context.client.client_host.removeprefix("/"),
+    }
+    subscription, error = _telemetry(context).subscribe(instance_id, client)
+    return GetTelemetrySubscriptionsResponse(
+        throttle_time_ms=0,
+        error_code=error,
+        client_instance_id=instance_id if given == ZERO_UUID else ZERO_UUID,
+        subscription_id=subscription.subscription_id,
+        accepted_compression_types=list(map(int, ACCEPTED)),
+        push_interval_ms=subscription.interval_ms,
+        telemetry_max_bytes=context.broker.settings.number("telemetry.max.bytes"),
+        delta_temporality=True,
+        requested_metrics=list(subscription.metrics),
+    )
+
+
+@handles(PushTelemetryRequest)
+def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    pushed = ClientMetrics(
+        context.broker.node_id,
+        uuid.UUID(bytes=request.client_instance_id),
+        context.client_id,
+        context.principal,
+        request.terminating,
+        bytes(request.metrics),
+    )
+    max_bytes = context.broker.settings.number("telemetry.max.bytes")
+    error = _telemetry(context).push(pushed, request.subscription_id, request.compression_type, max_bytes)
+    return PushTelemetryResponse(throttle_time_ms=0, error_code=error)
+
+
+def _telemetry(context: RequestContext) -> ClientTelemetry:
+    telemetry = context.broker.telemetry
+    assert telemetry is not None, "the API is not offered without a receiver"
+    return telemetry
