@@ -18,19 +18,14 @@ from tests.end_to_end.differential.sides import Make, Side
 RELEASE = "4.3.1"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
-
-SECURITY = (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51)
-"""The APIs of logins, ACLs, SCRAM users and delegation tokens. Both brokers here have neither logins nor ACLs."""
-
-
-TELEMETRY = (71, 72)
-"""Metrics of clients: both brokers here are without a receiver, and do not offer them."""
+NOT_COMPARED = (17, 36, 71, 72)
+"""The APIs of logins, which a side uses to connect, and those of client metrics, which need a receiver."""
 
 
 def common_versions() -> dict[int, range]:
-    """API key to the versions that both brokers speak, except the APIs of security and telemetry."""
+    """API key to the versions that both brokers speak, except those of ``NOT_COMPARED``."""
     real = KAFKA_RELEASES[RELEASE]
-    embedded = {key: versions for key, versions in default_versions().items() if key not in (*SECURITY, *TELEMETRY)}
+    embedded = {key: versions for key, versions in default_versions().items() if key not in NOT_COMPARED}
     return {
         key: range(max(embedded[key][0], real[key][0]), min(embedded[key][1], real[key][1]) + 1)
         for key in sorted(embedded.keys() & real.keys())
