@@ -20,7 +20,6 @@ from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import Component
 from ..arguments import must_be, text, whole
 from ..errors import ConfigurationError, ErrorCode
-from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from ..protocol.schema import Request
 from ..types import Record
 from . import direct
@@ -41,7 +40,7 @@ from .replication import Network, Replication
 from .security import ClusterSecurity, Security
 from .topics import PartitionKey, PartitionState, Topic
 from .transaction_requests import HeldMarkers, TransactionRequests
-from .versions import in_common, release_of
+from .versions import release_of
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -112,12 +111,7 @@ class EmbeddedCluster(Component):
             default_partitions=default_partitions,
             super_users=super_users,
         )
-        versions = versions_of(as_kafka or NEWEST)
-        if config.receive_client_metrics is None:
-            for request in (GetTelemetrySubscriptionsRequest, PushTelemetryRequest):
-                versions.pop(request.api_key, None)
-        if config.versions is not None:
-            versions.update(in_common(config.versions, versions))
+        versions = config.limited(versions_of(as_kafka or NEWEST))
         self._security = ClusterSecurity.of(security, configs or {}, config.wall_clock, tcp=tcp)
         self.tcp, self.config = tcp, config
         self.broker_session_timeout = config.broker_session_timeout

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from ..arguments import check_function, must_be, several, whole
 from ..errors import ConfigurationError
+from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from .broker_keys import BROKER_KEYS, PLUGIN_KEYS, STANDARD_AUTHORIZER
 from .config_keys import InvalidConfig, check_configs
 from .configs import ClusterSettings
 from .telemetry import ClientMetrics
-from .versions import VersionRanges
+from .versions import VersionRanges, in_common
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 FIRST_MEMORY_PORT = 9092
@@ -76,6 +77,14 @@ class ClusterConfig:
             value = getattr(self, name)
             if not value >= 0:
                 raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
+
+    def limited(self, versions: VersionRanges) -> dict[int, tuple[int, int]]:
+        """The versions of APIs that brokers offer: with the limits given here, and telemetry only with a receiver."""
+        offered = {**versions, **in_common(self.versions or {}, versions)}
+        if self.receive_client_metrics is None:
+            for request in (GetTelemetrySubscriptionsRequest, PushTelemetryRequest):
+                offered.pop(request.api_key, None)
+        return offered
 
     def check(self, brokers: int, *, tcp: bool) -> None:
         """Raise ConfigurationError unless a cluster of so many brokers can have these settings."""
