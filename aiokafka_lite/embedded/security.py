@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
@@ -33,7 +32,7 @@ class Security:
     """What the listeners of an embedded cluster require: ``Security("SASL_PLAINTEXT", users={"alice": "secret"})``.
 
     - ``protocols`` is the security protocol of the listener, or of several: each broker has a port for each of them.
-    - ``users`` are the names and the passwords for PLAIN and SCRAM.
+    - ``users`` are the names and the passwords for PLAIN and SCRAM. An admin client can change those of SCRAM.
     - ``mechanisms`` are the offered ones, the default of ``client_settings`` first. Without a value: PLAIN and SCRAM if
       there are users, and OAUTHBEARER if there is ``check_token``.
     - ``check_token`` is a function that returns the claims of a token for OAUTHBEARER: ``sub`` is the name of the
@@ -41,9 +40,9 @@ class Security:
       Kafka.
     - ``client_auth`` says whether clients have certificates: "none", "requested" or "required". On an SSL listener, the
       subject of the certificate is the principal.
-    - ``ssl_certfile`` and ``ssl_keyfile`` are the certificate of the brokers and its key, ``ssl_cafile`` the authority
-      of clients and brokers: paths of PEM files, or PEM text. Without them, the cluster makes an authority of its own,
-      for which the extra ``embedded-tls`` must be installed.
+    - ``ssl_certfile``, ``ssl_keyfile`` and ``ssl_key_password`` are the certificate of the brokers and its key,
+      ``ssl_cafile`` is the authority of clients and brokers: paths of PEM files, or PEM text. Without them, the cluster
+      makes an authority of its own, for which the extra ``embedded-tls`` must be installed.
 
     Raises ConfigurationError for a wrong value.
     """
@@ -89,8 +88,8 @@ class Security:
             return tuple(offered)
         if isinstance(self.mechanisms, str) or not self.mechanisms or not set(self.mechanisms) <= set(MECHANISMS):
             raise ConfigurationError(must_be("mechanisms", f"a list of {', '.join(MECHANISMS)}", self.mechanisms))
-        if not self.users and set(self.mechanisms) & set(WITH_PASSWORD):
-            raise ConfigurationError(f"users is required for {', '.join(self.mechanisms)}")
+        if not self.users and "PLAIN" in self.mechanisms:  # an admin client can add users of SCRAM
+            raise ConfigurationError("users is required for PLAIN")
         return tuple(self.mechanisms)
 
     def _check_tls(self) -> None:
@@ -149,7 +148,7 @@ class ClusterSecurity:
     ``wall_clock`` returns seconds since the epoch, for the expiry of tokens.
     """
 
-    def __init__(self, config: Security, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, config: Security, wall_clock: Callable[[], float]) -> None:
         self.protocols = tuple(config.protocols)
         self.scram_users = ScramUsers()
         self._users = dict(config.users)
@@ -234,9 +233,9 @@ class ClusterSecurity:
         if chosen not in offered:
             raise ConfigurationError(must_be("mechanism", f"one of {', '.join(offered)}", chosen))
         if chosen in WITH_PASSWORD:
-            name = next(iter(self._users)) if user is None else user
+            name = next(iter(self._users), None) if user is None else user
             if name not in self._users:
-                raise ConfigurationError(must_be("user", f"one of {', '.join(self._users)}", name))
+                raise ConfigurationError(must_be("user", f"one of {', '.join(self._users) or 'no users'}", name))
             return {"sasl_mechanism": chosen, "sasl_username": name, "sasl_password": self._users[name]}
         if not self._makes_tokens:
             return {"sasl_mechanism": chosen}

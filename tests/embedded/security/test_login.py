@@ -9,7 +9,7 @@ import pytest
 from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.embedded import EmbeddedCluster, Security
-from aiokafka_lite.errors import AuthenticationError, ErrorCode
+from aiokafka_lite.errors import AuthenticationError, ConfigurationError, ErrorCode
 from aiokafka_lite.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.embedded.net.scripted import in_virtual_time
 
@@ -48,6 +48,23 @@ async def test_a_wrong_name_or_password_is_refused_in_the_words_of_kafka(mechani
         admin = Admin(**settings)
         with pytest.raises(AuthenticationError, match=f"refused the login by {mechanism} as '{user}': {says}"):
             await admin.start()
+
+
+async def test_the_first_user_of_scram_may_come_by_another_listener() -> None:
+    security = Security(["PLAINTEXT", "SASL_PLAINTEXT"], mechanisms=["SCRAM-SHA-512"])
+    async with EmbeddedCluster(brokers=1, security=security) as cluster, Admin(**cluster.client_settings()) as admin:
+        with pytest.raises(ConfigurationError, match="user must be one of no users, got 'alice'"):
+            cluster.client_settings("alice", protocol="SASL_PLAINTEXT")
+        (await admin.users.set_passwords({"alice": "hunter2"})).raise_for_errors()
+        alice = Admin(
+            f"127.0.0.1:{cluster.nodes[1].listeners['SASL_PLAINTEXT'].port}",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-512",
+            sasl_username="alice",
+            sasl_password="hunter2",
+        )
+        async with alice:
+            assert "User:alice" in {each.principal for each in cluster.nodes[1].connections}
 
 
 @in_virtual_time
