@@ -35,6 +35,7 @@ from .quotas import Match, QuotaEntity, Quotas
 from .records import Records
 from .resets import Reset, ResetOffset, read_offsets, write_offsets
 from .results import ItemsFailed, Results
+from .tokens import DelegationToken, Tokens
 from .topics import (
     CreatedSetting,
     CreatedTopic,
@@ -78,6 +79,7 @@ __all__ = [
     "Configs",
     "CreatedSetting",
     "CreatedTopic",
+    "DelegationToken",
     "Election",
     "EpochEnd",
     "FeatureChange",
@@ -118,6 +120,7 @@ __all__ = [
     "ResourceType",
     "Results",
     "Setting",
+    "Tokens",
     "TopicDescription",
     "TopicListing",
     "TopicPages",

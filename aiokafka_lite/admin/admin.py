@@ -19,6 +19,7 @@ from .log_dirs import LogDirs
 from .offsets import OffsetsOfPartitions
 from .quotas import Quotas
 from .records import Records
+from .tokens import Tokens
 from .topics import Topics
 from .transactions import Transactions
 from .users import Users
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 class Admin(Component):
     """Describes and changes a cluster: topics, settings, groups and their offsets, leaders, quotas,
-    transactions, ACLs, users.
+    transactions, ACLs, users, delegation tokens.
 
     Calls are grouped: ``admin.topics.create(...)``, ``admin.groups.lag(...)``. Usable between ``start()`` and
     ``close()``, or inside ``async with``; any number of tasks may call at the same time. The constructor raises
@@ -72,6 +73,7 @@ class Admin(Component):
         self.transactions = Transactions(calls)
         self.acls = Acls(calls)
         self.users = Users(calls)
+        self.tokens = Tokens(calls)
 
     async def _on_start(self) -> None:
         await self._service.attach(self._client.service)

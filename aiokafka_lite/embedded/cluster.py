@@ -30,6 +30,7 @@ from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig, broker_settings, ports_of
 from .controller import Controller, Refused
 from .data_dir import data_of
+from .delegation_tokens import DelegationTokens
 from .faults import Fault, Faults, History
 from .features import Features
 from .handlers import NEWEST, versions_of
@@ -105,11 +106,7 @@ class EmbeddedCluster(Component):
         config = config or ClusterConfig()
         config.check(brokers, tcp=tcp)
         settings = broker_settings(
-            brokers,
-            configs,
-            auto_create_topics=auto_create_topics,
-            default_partitions=default_partitions,
-            super_users=super_users,
+            brokers, configs, super_users, auto_create_topics=auto_create_topics, default_partitions=default_partitions
         )
         versions = config.limited(versions_of(as_kafka or NEWEST))
         self._security = ClusterSecurity.of(security, configs or {}, config.wall_clock, tcp=tcp)
@@ -144,6 +141,7 @@ class EmbeddedCluster(Component):
             network=network,
             transaction_requests=self._transaction_requests,
             authorizer=self.authorizer,
+            tokens=DelegationTokens(settings.of(), self.random),
             security=self._security,
             quota_limits=self.quota_limits,
             faults=self.faults,

@@ -100,10 +100,10 @@ class ClusterConfig:
 def broker_settings(
     brokers: int,
     configs: Mapping[str, str] | None,
+    super_users: Iterable[str] | None,
     *,
     auto_create_topics: bool | None,
     default_partitions: int | None,
-    super_users: Iterable[str] | None,
 ) -> ClusterSettings:
     """The static settings of all brokers. Raises ConfigurationError for a wrong one, or for two values of one."""
     settings = dict(configs or {})

@@ -19,6 +19,7 @@ from .authorizer import CLUSTER, OPERATIONS, Authorizer, Resource
 from .cluster_changes import ClusterChanges
 from .configs import BrokerSettings
 from .controller import Controller, Registration
+from .delegation_tokens import DelegationTokens
 from .error_responses import error_response
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
@@ -114,6 +115,7 @@ class BrokerParts:
     leadership: PartitionLeadership
     authorizer: Authorizer
     scram_users: ScramUsers
+    tokens: DelegationTokens
     fetch_max_bytes: int
     """The setting fetch.max.bytes, which cannot change: each fetch needs it."""
     telemetry: ClientTelemetry | None

@@ -27,6 +27,7 @@ from .cluster_config import ClusterConfig
 from .configs import TopicConfig
 from .connection import ServerConnection, ServerStream, UnsentResponses
 from .controller import Controller
+from .delegation_tokens import DelegationTokens
 from .faults import Faults, History
 from .features import TRANSACTION_VERSION
 from .fetch_session import FetchSessions
@@ -100,6 +101,7 @@ class ClusterParts:
     network: Network
     transaction_requests: TransactionRequests
     authorizer: Authorizer
+    tokens: DelegationTokens
     security: ClusterSecurity
     quota_limits: QuotaLimits
     faults: Faults
@@ -185,6 +187,7 @@ class BrokerNode:
             leadership=cluster.leadership,
             authorizer=cluster.authorizer,
             scram_users=cluster.security.scram_users,
+            tokens=cluster.tokens,
             fetch_max_bytes=self.settings.number("fetch.max.bytes"),
             telemetry=telemetry,
             topic_creation_delay=cluster.config.topic_creation_delay,

@@ -13,6 +13,7 @@ from . import (  # noqa: F401
     cluster_admin,
     configs,
     coordinator,
+    delegation_tokens,
     fetch,
     group_admin,
     group_membership,

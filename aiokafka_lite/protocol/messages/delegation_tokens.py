@@ -131,5 +131,6 @@ class DescribeDelegationTokenRequest(Request[DescribeDelegationTokenResponse]):
     """Request the tokens of owners; null means all tokens."""
 
     INTRODUCED = since(0, kafka="1.1")
+    REQUESTER = since(3, kafka="3.3")
 
     owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")

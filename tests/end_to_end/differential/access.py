@@ -1,4 +1,4 @@
-"""Random requests about access: ACLs, which these brokers do not have, and SCRAM users."""
+"""Random requests about access: ACLs, which these brokers do not have, and SCRAM users, and delegation tokens."""
 
 from __future__ import annotations
 
@@ -91,4 +91,20 @@ def describe_users(scenario: Scenario) -> None:
     )
 
 
-ACCESS = (create_acls, describe_acls, delete_acls, alter_users, alter_users, describe_users)
+def tokens(scenario: Scenario) -> None:
+    """Clients without a login may not send these requests."""
+    scenario.add(
+        m.CreateDelegationTokenRequest,
+        lambda side, _: m.CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),
+    )
+    scenario.add(
+        m.RenewDelegationTokenRequest, lambda side, _: m.RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=-1)
+    )
+    scenario.add(
+        m.ExpireDelegationTokenRequest,
+        lambda side, _: m.ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=-1),
+    )
+    scenario.add(m.DescribeDelegationTokenRequest, lambda side, _: m.DescribeDelegationTokenRequest(owners=None))
+
+
+ACCESS = (create_acls, describe_acls, delete_acls, alter_users, alter_users, describe_users, tokens)

@@ -1,0 +1,166 @@
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken (KIP-48).
+
+- Only a client that has logged in, by SASL or by a certificate, may send them.
+- A token for another owner requires CREATE_TOKENS on that user (KIP-373).
+- A principal sees the tokens that it owns or may renew, and those that it may describe: DESCRIBE on the token, or
+  DESCRIBE_TOKENS on its owner.
+- No mechanism accepts tokens here: a client cannot log in with one.
+"""
+
+from __future__ import annotations
+
+from ...acls import AclOperation, AclResourceType
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from ..authorizer import Resource
+from ..controller import Refused
+from ..delegation_tokens import DelegationToken
+from ..handling import RequestContext, handles
+
+ANONYMOUS = "User:ANONYMOUS"
+USER = "User"
+NEVER = -1
+
+
+@handles(CreateDelegationTokenRequest)
+def create_token(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    requester = context.principal
+    owner = requester
+    if request.owner_principal_name:
+        owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+    response = CreateDelegationTokenResponse(
+        error_code=ErrorCode.NONE,
+        principal_type=_type(owner),
+        principal_name=_name(owner),
+        issue_timestamp_ms=NEVER,
+        expiry_timestamp_ms=NEVER,
+        max_timestamp_ms=NEVER,
+        token_id="",
+        hmac=b"",
+        throttle_time_ms=0,
+    )
+    if context.version >= CreateDelegationTokenRequest.OWNER:
+        response.token_requester_principal_type = _type(requester)
+        response.token_requester_principal_name = _name(requester)
+    try:
+        _require_login(context)
+        of_owner = Resource(AclResourceType.USER, owner)
+        if owner != requester and not context.allows(AclOperation.CREATE_TOKENS, of_owner):
+            raise Refused(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, f"CREATE_TOKENS is denied on {owner}")
+        tokens = context.broker.tokens
+        tokens.require_enabled()
+        if any(renewer.principal_type != USER for renewer in request.renewers):
+            raise Refused(ErrorCode.INVALID_PRINCIPAL_TYPE, "a renewer must be a user")
+        renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
+        token = tokens.create(owner, requester, renewers, request.max_lifetime_ms, context.broker.now_ms())
+    except Refused as refusal:
+        response.error_code = refusal.code
+        return response
+    response.issue_timestamp_ms = token.issued_at
+    response.expiry_timestamp_ms = token.expires_at
+    response.max_timestamp_ms = token.latest_expiry
+    response.token_id, response.hmac = token.token_id, token.hmac
+    return response
+
+
+@handles(RenewDelegationTokenRequest)
+def renew_token(context: RequestContext, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+    response = RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=0, throttle_time_ms=0)
+    try:
+        _require_login(context)
+        response.expiry_timestamp_ms = context.broker.tokens.renew(
+            request.hmac, context.principal, request.renew_period_ms, context.broker.now_ms()
+        )
+    except Refused as refusal:
+        response.error_code, response.expiry_timestamp_ms = refusal.code, _no_expiry(refusal)
+    return response
+
+
+@handles(ExpireDelegationTokenRequest)
+def expire_token(context: RequestContext, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+    response = ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=0, throttle_time_ms=0)
+    try:
+        _require_login(context)
+        response.expiry_timestamp_ms = context.broker.tokens.expire(
+            request.hmac, context.principal, request.expiry_time_period_ms, context.broker.now_ms()
+        )
+    except Refused as refusal:
+        response.error_code, response.expiry_timestamp_ms = refusal.code, _no_expiry(refusal)
+    return response
+
+
+@handles(DescribeDelegationTokenRequest)
+def describe_tokens(
+    context: RequestContext, request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse:
+    response = DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[], throttle_time_ms=0)
+    owners = None
+    if request.owners is not None:
+        owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
+    try:
+        _require_login(context)
+        context.broker.tokens.require_enabled()
+        response.tokens = [
+            _described(token, shows_requester=context.version >= DescribeDelegationTokenRequest.REQUESTER)
+            for token in context.broker.tokens
+            if (owners is None or token.owner in owners) and _is_visible(context, token)
+        ]
+    except Refused as refusal:
+        response.error_code = refusal.code
+    return response
+
+
+def _require_login(context: RequestContext) -> None:
+    """Raise Refused for a client without a name: it could not be the owner of a token."""
+    if context.principal == ANONYMOUS:
+        raise Refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "the client has not logged in")
+
+
+def _no_expiry(refusal: Refused) -> int:
+    """The expiry in an error: Kafka's brokers answer -1, and its controller 0."""
+    return NEVER if refusal.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED else 0
+
+
+def _is_visible(context: RequestContext, token: DelegationToken) -> bool:
+    return (
+        token.is_of(context.principal)
+        or context.allows(AclOperation.DESCRIBE, Resource(AclResourceType.DELEGATION_TOKEN, token.token_id))
+        or context.allows(AclOperation.DESCRIBE_TOKENS, Resource(AclResourceType.USER, token.owner))
+    )
+
+
+def _described(token: DelegationToken, *, shows_requester: bool) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=_type(token.owner),
+        principal_name=_name(token.owner),
+        token_requester_principal_type=_type(token.requester) if shows_requester else "",
+        token_requester_principal_name=_name(token.requester) if shows_requester else "",
+        issue_timestamp=token.issued_at,
+        expiry_timestamp=token.expires_at,
+        max_timestamp=token.latest_expiry,
+        token_id=token.token_id,
+        hmac=token.hmac,
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=_type(each), principal_name=_name(each))
+            for each in token.renewers
+        ],
+    )
+
+
+def _type(principal: str) -> str:
+    return principal.partition(":")[0]
+
+
+def _name(principal: str) -> str:
+    return principal.partition(":")[2]
