@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +16,32 @@ from ..errors import ConfigurationError, ErrorCode
 async def broker(
     port: int,
     brokers: int,
-    partitions: int,
+    partitions: int | None,
+    configs: Mapping[str, str],
+    first_node_id: int,
     topics: list[str],
     as_kafka: str | None,
     security: Security,
     client_config: Path | None,
     data_dir: Path | None,
 ) -> int:
-    """Serve until SIGINT or SIGTERM, then stop; the exit status is 0. Raises ConfigurationError for a wrong topic."""
-    wanted = [_parse(topic, partitions) for topic in topics]
+    """Serve until SIGINT or SIGTERM, then stop; the exit status is 0.
+
+    Raises ConfigurationError for a wrong topic or setting.
+    """
     cluster = EmbeddedCluster(
         brokers=brokers,
         ports=port or None,
         default_partitions=partitions,
+        configs=configs,
         as_kafka=as_kafka,
         security=security,
         data_dir=data_dir,
-        config=ClusterConfig(history_limit=0),  # no test reads it here, and it would keep all requests in memory
+        # No test reads the history here, and it would keep all requests in memory.
+        config=ClusterConfig(history_limit=0, first_node_id=first_node_id),
     )
+    default = cluster.controller.settings.of().number("num.partitions")
+    wanted = [_parse(topic, default) for topic in topics]
     await _serve(cluster, wanted, client_config, keeps_data=data_dir is not None)
     return 0
 

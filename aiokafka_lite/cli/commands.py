@@ -360,7 +360,14 @@ def demo(
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first broker; 0 for any.")] = 9092,
     brokers: Annotated[int, typer.Option(min=1, max=64, help="Number of brokers, on consecutive ports.")] = 1,
-    partitions: Annotated[int, typer.Option(min=1, help="Partitions of a topic that its first use creates.")] = 1,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Partitions of a topic that its first use creates; 1 by default.")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A broker setting with Kafka's name. May be repeated."),
+    ] = None,
+    first_node_id: Annotated[int, typer.Option(min=0, help="Id of the first broker; the others follow.")] = 1,
     topic: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[:PARTITIONS[:REPLICAS]]", help="Topic to create at the start. May be repeated."),
@@ -398,6 +405,7 @@ def broker(
 
     The cluster listens on the loopback interface. Without --data-dir it keeps all data in memory.
     """
+    from .arguments import names_and_values
     from .broker import broker as run_broker
     from .broker import security
 
@@ -407,6 +415,8 @@ def broker(
                 port,
                 brokers,
                 partitions,
+                names_and_values("config", config or ()),
+                first_node_id,
                 topic or [],
                 as_kafka,
                 security(tls, client_auth, sasl_user or [], sasl_mechanism or []),

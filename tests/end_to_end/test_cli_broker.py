@@ -22,6 +22,16 @@ async def test_a_client_connects_with_the_properties_that_a_secured_broker_write
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_broker_has_the_settings_and_the_id_that_the_options_give() -> None:
+    options = ("--port", "0", "--config", "num.partitions=4", "--config", "log.retention.hours=2")
+    async with broker(*options, "--first-node-id", "0", "--topic", "orders") as (_, servers):
+        described = await run("configs", "describe", "broker", "0", "-b", servers)
+        values = {row[0]: row[1] for row in described.rows if len(row) > 1}
+        assert (values["num.partitions"], values["log.retention.hours"], values["node.id"]) == ("4", "2", "0")
+        listed = await run("topics", "list", "-b", servers)
+        assert ["orders", "4"] in [row[:2] for row in listed.rows]
+
+
 @pytest.mark.parametrize(
     "options, protocol",
     [
