@@ -278,7 +278,8 @@ class TransactionCalls(ABC):
         """Commit offsets of a group in the open transaction: they are committed if and when it is.
 
         ``offsets`` has the offset of the next record to read of each partition. ``group_metadata`` is what
-        ``Consumer.group_metadata`` returns, by which the coordinator of the group recognizes a former member.
+        ``Consumer.group_metadata`` returns, by which the coordinator of the group recognizes a former member. Brokers
+        before Kafka 2.5 do not check it; the first such call of a producer logs a warning.
 
         Raises CommitFailed if the group has taken the partitions away, KafkaTimeout after ``timeout`` seconds (by
         default ``api_timeout``), AuthorizationError, ProducerFenced. After an error, and after a cancellation, the

@@ -64,9 +64,16 @@ R = TypeVar("R")
 
 CONCURRENT_PAUSE = 0.02
 """Seconds before a request that met CONCURRENT_TRANSACTIONS is sent again, as in Java's client: writing the markers of
-the previous transaction takes some milliseconds. The pause doubles, up to ``LONGEST_CONCURRENT_PAUSE``."""
+the previous transaction takes some milliseconds. The pause doubles, up to ``LONGEST_CONCURRENT_PAUSE``.
+
+If the code stays, for example because a partition of the previous transaction has no leader, the request is sent about
+six times a second. Nothing else bounds the attempts: callers wait until their timeouts, and closing the producer ends
+them."""
 
 LONGEST_CONCURRENT_PAUSE = 0.2
+
+LONGEST_MARKER_TIME = 0.01
+"""Seconds. ``marker_time`` is at most this, so that a slow network or a lost answer delays no transaction further."""
 
 _PLACE = "transactions"
 """The name under which failed attempts are counted as an outage."""
@@ -76,7 +83,8 @@ class TransactionCoordinator:
     """Sends the requests of one transactional id. ``ids`` has the identity, which the answers change.
 
     ``has_started`` is whether the coordinator may have begun the transaction, so that it has to be ended there.
-    ``last_error`` is the last error that was retried; None after a success.
+    ``last_error`` is the last error that was retried; None after a success. ``marker_time`` estimates the seconds that
+    the coordinator takes to write the markers of the last transaction, after its answer to EndTxn.
     """
 
     def __init__(
@@ -84,7 +92,9 @@ class TransactionCoordinator:
     ) -> None:
         self.has_started = False
         self.last_error: KafkaError | None = None
+        self.marker_time = 0.0
         self._is_certain = True
+        self._has_warned = False
         self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # whose answers were lost
         self._client = client
         self._transactional_id = transactional_id
@@ -158,14 +168,19 @@ class TransactionCoordinator:
     async def end(self, *, committed: bool) -> None:
         """Commit or abort, and take the new epoch that generation 2 returns."""
         if not (self.has_started or self._ids.partitions):
+            self.marker_time = 0.0
             return  # the coordinator knows no transaction, and would refuse to end one
         generation = self._ids.generation
+        loop = asyncio.get_running_loop()
 
         async def attempt() -> ErrorCode:
+            began = loop.time()
             answer, node_id = await self._send(
                 lambda _: end_request(self._transactional_id, self._identity, committed=committed),
                 at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
             )
+            # The answer took one write to the coordinator's log. Two more follow: the markers, and their completion.
+            self.marker_time = min(2 * (loop.time() - began), LONGEST_MARKER_TIME)
             code = self._noted(answer.error_code, node_id)
             # No earlier request was answered with success, so none may have begun the transaction there.
             if code is ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
@@ -196,6 +211,8 @@ class TransactionCoordinator:
 
         def build(versions: VersionTable) -> TxnOffsetCommitRequest:
             knows_members = versions.supports(TxnOffsetCommitRequest.GROUP_MEMBER)
+            if group.member_id and not knows_members:
+                self._warn_unchecked(group.group_id)
             return offsets_request(
                 self._transactional_id, self._identity, group, open_offsets, knows_members=knows_members
             )
@@ -225,6 +242,16 @@ class TransactionCoordinator:
 
         what = f"committing offsets of group {group.group_id!r} in the transaction"
         await self._repeat(what, attempt, is_wanted, channel=channel, on_lost=lost)
+
+    def _warn_unchecked(self, group_id: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "brokers before Kafka %s do not check the member that commits offsets of group %r in a transaction: a"
+                " member that has lost its partitions can commit them as well, and records can be processed twice",
+                TxnOffsetCommitRequest.GROUP_MEMBER.kafka,
+                group_id,
+            )
 
     def _check_replaceable(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
         """Raise TransactionAborted if a late request could replace one of these offsets by an older one (rule 4)."""

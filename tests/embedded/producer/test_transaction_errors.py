@@ -40,8 +40,42 @@ from tests.embedded.producer.transactions import (
     generation_2,
     metrics_of,
     transactional,
+    use_generation,
     write,
 )
+
+
+@generation_2
+@pytest.mark.parametrize("request_type", [EndTxnRequest, InitProducerIdRequest])
+@pytest.mark.parametrize("identity", [(-1, 0), (7, -1)])
+async def test_an_impossible_producer_id_or_epoch_is_asked_for_again(
+    cluster: EmbeddedCluster, generation: int, request_type: type[Request[Any]], identity: tuple[int, int]
+) -> None:
+    def replace(response: Any) -> Any:
+        response.producer_id, response.producer_epoch = identity
+        return response
+
+    with cluster.on(request_type, times=2).alter(replace) as altered:
+        async with transactional(cluster) as producer:
+            await write(producer, 0)
+            await write(producer, 1)
+    assert altered.hits == 2
+    await check_three(cluster, [0, 1])
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+async def test_brokers_that_do_not_check_members_are_warned_of_once(
+    cluster: EmbeddedCluster, is_member: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    await use_generation(cluster, 1)
+    for node in cluster.nodes:
+        cluster.cap_versions(node, TxnOffsetCommitRequest, TxnOffsetCommitRequest.GROUP_MEMBER - 1)
+    group = GroupMetadata("billing", 1, "member-1") if is_member else GROUP
+    async with transactional(cluster) as producer:
+        for number in range(2):
+            async with producer.transaction() as transaction:
+                await transaction.send_offsets({HERE: OffsetAndMetadata(number)}, group)
+    assert caplog.text.count("do not check the member") == is_member
 
 
 @pytest.mark.usefixtures("generation")

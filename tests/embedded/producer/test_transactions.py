@@ -14,6 +14,7 @@ from aiokafka_lite.errors import (
     TransactionAborted,
 )
 from aiokafka_lite.producer import Producer
+from aiokafka_lite.producer.transaction_coordinator import LONGEST_MARKER_TIME
 from aiokafka_lite.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -72,6 +73,38 @@ async def test_generation_1_keeps_its_epoch_and_generation_2_raises_it(cluster: 
             epochs.setdefault(batch.producer_id, []).append(batch.producer_epoch)
     by_id = list(epochs.values())
     assert by_id == [[0, 1], [0, 0]]
+
+
+async def test_a_transaction_of_one_record_takes_two_requests_in_generation_2_and_three_before(
+    cluster: EmbeddedCluster, generation: int, producer: Producer
+) -> None:
+    await write(producer, 0)
+    await asyncio.sleep(1.0)
+    began = len(cluster.history)
+    async with producer.transaction() as transaction:
+        await transaction.send("t", b"1", partition=0)
+    adding = [AddPartitionsToTxnRequest] if generation == 1 else []
+    requests = [type(each.request) for each in list(cluster.history)[began:]]
+    assert requests == [*adding, ProduceRequest, EndTxnRequest]
+
+
+@pytest.mark.parametrize("answer, pause", [(0.0, 0.0), (0.003, 0.006), (5.0, LONGEST_MARKER_TIME)])
+async def test_a_transaction_begins_when_the_markers_of_the_last_one_are_probably_written(
+    cluster: EmbeddedCluster, producer: Producer, answer: float, pause: float
+) -> None:
+    """A leader that adds a partition before that waits for 20 ms, and so does this client in generation 1."""
+    loop = asyncio.get_running_loop()
+    await write(producer, 0)
+    await asyncio.sleep(1.0)
+    with cluster.on(EndTxnRequest, times=1).delay(answer):
+        await write(producer, 1)
+    ended = loop.time()
+    await producer.begin_transaction()
+    assert loop.time() - ended == pytest.approx(pause)
+    await producer.abort_transaction()  # the coordinator does not know it
+    ended = loop.time()
+    await producer.begin_transaction()
+    assert loop.time() == ended
 
 
 @generation_1
