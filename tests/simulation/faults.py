@@ -257,6 +257,18 @@ class Faults:
         held = self._cluster.hold_markers(LEDGER, 0)
         asyncio.get_running_loop().call_later(step.amount, held.release)
 
+    async def _records_late(self, step: Step) -> None:
+        """A transaction is aborted before its records arrive."""
+        if transactor := self._world.transactor:
+            self._cluster.on(messages.ProduceRequest, topic=LEDGER, times=1).delay(step.amount)
+            transactor.is_aborted = True
+
+    async def _offsets_late(self, step: Step) -> None:
+        """A transaction is aborted before its offsets arrive: the caller does not wait for them."""
+        if transactor := self._world.transactor:
+            self._cluster.on(messages.TxnOffsetCommitRequest, times=1).delay(step.amount)
+            transactor.offsets_timeout = 0.1
+
     async def _transaction_cancelled(self, step: Step) -> None:
         if transactor := self._world.transactor:
             transactor.cancel()

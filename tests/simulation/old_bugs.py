@@ -78,6 +78,20 @@ OLD_BUGS = (
         "self.in_flight >= (self._depth if self._pipelined else 1)",
         "self.in_flight >= (self._depth if self._pipelined else 5 - 4 * self._idempotent)",
     ),
+    OldBug(
+        "late-records",
+        "in generation 1, a record of an aborted transaction arrives behind the marker, and is read with the next one",
+        "aiokafka_lite/producer/transactions.py",
+        "while self._ids.generation < 2 and await self._senders.wait_answered():",
+        "while False:",
+    ),
+    OldBug(
+        "late-offsets",
+        "in generation 1, an offset of an aborted transaction arrives behind the marker, and the next one commits it",
+        "aiokafka_lite/producer/transactions.py",
+        "            await self.parts.wait_quiet()\n",
+        "",
+    ),
 )
 
 

@@ -229,6 +229,8 @@ _TRANSACTION_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
     (1, "block_loop", _amount(0.2, 3.0, 15.0)),
     (1, "jump_clock", _amount(-3600.0, 3600.0)),
     (2, "hold_markers", _amount(0.5, 3.0, 12.0)),
+    (3, "records_late", _amount(0.5, 2.0)),
+    (3, "offsets_late", _amount(0.5, 2.0)),
     (2, "transaction_cancelled", _nothing),
     (2, "transaction_slow", _amount(0.5, 3.0, 12.0)),
     (2, "producer_replaced", _nothing),

@@ -62,6 +62,10 @@ class Transactor:
         self.slow = 0.0
         self.is_replaced = False
         """A new producer is to take over in the middle of the next transaction."""
+        self.is_aborted = False
+        """The next transaction is to be aborted with records on their way."""
+        self.offsets_timeout: float | None = None
+        """The seconds that the next call with offsets may take."""
         self._world = world
         self._producer: Producer | None = None
         self._made = 0
@@ -156,24 +160,28 @@ class Transactor:
 
     async def _write(self, producer: Producer, transaction: Transaction, aborts: bool, is_replaced: bool) -> None:
         random = self._world.random
+        is_aborted, self.is_aborted = self.is_aborted, False
         async with producer.transaction() as open_transaction:
             for number in range(random.choice((1, 2, 5))):
                 partition = random.choice(_PARTITIONS)
                 value = f"{transaction.number:04d}-{number}".encode()
                 transaction.values[value] = partition
-                if random.random() < 0.5:
+                if random.random() < 0.5 and not is_aborted:
                     await open_transaction.send(LEDGER, value, partition=partition.partition)
                 else:
                     await open_transaction.put(LEDGER, value, partition=partition.partition)
             slow, self.slow = self.slow, 0.0
-            await asyncio.sleep(slow + random.choice((0.0, 0.05)))  # records may be on their way at an abort
+            await asyncio.sleep(slow + random.choice((0.0, 0.05)))
+            if is_aborted:
+                raise UserAbort
             if is_replaced:
                 self._producer = None
                 self._producer = await self._make_producer()
             if random.random() < 0.5:
                 transaction.offset = transaction.number + 1
                 offsets = {OFFSETS_OF: OffsetAndMetadata(transaction.offset)}
-                await open_transaction.send_offsets(offsets, GROUP, timeout=self.plan.offsets_timeout)
+                timeout, self.offsets_timeout = self.offsets_timeout, None
+                await open_transaction.send_offsets(offsets, GROUP, timeout=timeout)
             if aborts and random.random() < 0.2:
                 raise UserAbort
             if not is_replaced:

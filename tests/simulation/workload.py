@@ -65,7 +65,6 @@ class TransactionPlan:
     pauses: tuple[float, ...]
     generation: int
     is_verified: bool
-    offsets_timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +124,16 @@ def _writer(random: Random, name: str, pauses: Sequence[tuple[float, ...]]) -> W
 
 
 def _transactions(random: Random) -> TransactionPlan:
+    generation, is_verified = random.choice(((2, True), (2, True), (1, True), (1, False), (1, False)))
     return TransactionPlan(
         settings={
             "linger": random.choice((0.0, 0.02)),
             "delivery_timeout": random.choice((6.0, 30.0)),
             "transaction_timeout": random.choice((10.0, 60.0)),
         },
-        pauses=random.choice(((0.0,), (0.0, 0.3, 2.0))),
-        generation=random.choice((1, 2)),
-        is_verified=random.choice((True, False)),
-        offsets_timeout=random.choice((None, 0.1)),
+        pauses=random.choice(((0.0, 0.0, 0.0, 3.0), (0.0, 0.3, 2.0))),
+        generation=generation,
+        is_verified=is_verified,
     )
 
 
