@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias, cast
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, IllegalStateError
+
+logger = logging.getLogger(__name__)
+
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]
+"""Runs a coroutine function as a task of the cluster, under a name."""
 
 PLAINTEXT = "PLAINTEXT"
 WITH_TLS = ("SSL", "SASL_SSL")
@@ -19,6 +25,51 @@ HANDSHAKE_TIMEOUT = 10.0
 
 SHUTDOWN_TIMEOUT = 1.0
 """Seconds that a client has to end TLS, after which the connection is reset."""
+
+
+class _Handshake(asyncio.Protocol):
+    """Accepts a connection with TLS. ``new_stream`` makes its stream, which gets the transport after the handshake.
+
+    asyncio's own server would run the handshake in a task that nothing ends when the cluster closes.
+    """
+
+    def __init__(self, new_stream: Callable[[], asyncio.BaseProtocol], context: ssl.SSLContext, spawn: Spawn) -> None:
+        self._new_stream = new_stream
+        self._context = context
+        self._spawn = spawn
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        accepted = cast(asyncio.Transport, transport)
+        accepted.pause_reading()  # the first bytes are those of the handshake
+        try:
+            self._spawn(lambda: self._run(accepted), f"TLS handshake with {accepted.get_extra_info('peername')}")
+        except IllegalStateError:
+            accepted.abort()
+
+    async def _run(self, accepted: asyncio.Transport) -> None:
+        stream = self._new_stream()
+        try:
+            encrypted = await asyncio.get_running_loop().start_tls(
+                accepted,
+                stream,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
+            )
+        except OSError as error:
+            logger.info("a TLS handshake with %s failed: %s", accepted.get_extra_info("peername"), error)
+            return
+        except Exception:
+            # A defect of the embedded broker. It must not end the other connections.
+            logger.exception("a TLS handshake with %s failed", accepted.get_extra_info("peername"))
+            accepted.abort()
+            return
+        except BaseException:
+            accepted.abort()
+            raise
+        if encrypted is not None:
+            stream.connection_made(encrypted)
 
 
 class Listener:
@@ -42,17 +93,17 @@ class Listener:
         return self.name in WITH_SASL
 
     async def open(
-        self, new_stream: Callable[[], asyncio.BaseProtocol], ssl_context: ssl.SSLContext | None, owner: str
+        self,
+        new_stream: Callable[[], asyncio.BaseProtocol],
+        ssl_context: ssl.SSLContext | None,
+        owner: str,
+        spawn: Spawn,
     ) -> None:
         """Accept connections, on the same port as before. Raises ConfigurationError if the port cannot be used."""
         loop = asyncio.get_running_loop()
-        limits: dict[str, Any] = {}
-        if ssl_context is not None:
-            limits = {"ssl_handshake_timeout": HANDSHAKE_TIMEOUT, "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT}
+        accept = new_stream if ssl_context is None else lambda: _Handshake(new_stream, ssl_context, spawn)
         try:
-            self._server = await loop.create_server(
-                new_stream, self.host, self.port, backlog=1024, ssl=ssl_context, **limits
-            )
+            self._server = await loop.create_server(accept, self.host, self.port, backlog=1024)
         except OSError as error:
             # The text of asyncio repeats the address. A name without an address has no error number.
             reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error

@@ -245,7 +245,8 @@ class BrokerNode:
             try:
                 for listener in self.listeners.values():
                     context = self._cluster.security.server_context() if listener.uses_tls else None
-                    await listener.open(partial(self.new_stream, listener), context, f"broker {self.node_id}")
+                    new_stream = partial(self.new_stream, listener)
+                    await listener.open(new_stream, context, f"broker {self.node_id}", self._cluster.spawn)
             except ConfigurationError:
                 self._close_listeners()
                 raise

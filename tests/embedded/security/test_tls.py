@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,17 @@ async def test_a_client_that_does_not_trust_the_authority_is_not_connected() -> 
         error = await failure(settings)
     assert isinstance(error, AuthenticationError)
     assert "cannot be trusted" in str(error)
+
+
+async def test_a_handshake_that_never_ends_does_not_outlive_the_cluster() -> None:
+    async with EmbeddedCluster(brokers=1, security="SSL") as cluster:
+        reader, writer = await asyncio.open_connection("127.0.0.1", cluster.nodes[1].port)
+        async with Admin(**cluster.client_settings()):
+            tasks = asyncio.all_tasks()
+    assert [task for task in tasks if "handshake" in task.get_name()]
+    assert [task for task in asyncio.all_tasks() if "handshake" in task.get_name()] == []
+    assert await reader.read() == b""
+    writer.close()
 
 
 async def test_a_client_without_tls_is_not_connected() -> None:
