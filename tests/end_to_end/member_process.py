@@ -62,17 +62,16 @@ class Work(RebalanceListener):
         await asyncio.sleep(LONG_WORK if record.offset % 50 == 25 else WORK)
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        self._tell("assigned", partitions)
+        self._report("assigned", partitions, generation=self.consumer.group_metadata().generation_id)
 
     async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        self._tell("revoked", partitions)
+        self._report("revoked", partitions)
 
     async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        self._tell("lost", partitions)
+        self._report("lost", partitions)  # without a generation: the consumer is not a member now
 
-    def _tell(self, event: str, partitions: Sequence[TopicPartition]) -> None:
-        generation = self.consumer.group_metadata().generation_id
-        self._say(event, generation=generation, partitions=[each.partition for each in partitions])
+    def _report(self, event: str, partitions: Sequence[TopicPartition], **facts: int) -> None:
+        self._say(event, partitions=[each.partition for each in partitions], **facts)
 
 
 def say(event: str, **facts: Any) -> None:
