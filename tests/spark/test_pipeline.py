@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from aiokafka_lite import Consumer, EmbeddedCluster, Header, Producer, TopicPartition
 from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Pipeline, Plan
 from tests.end_to_end.conftest import Kafka
-from tests.spark.conftest import on_spark
+from tests.spark.conftest import begun, on_spark
 from tests.spark.test_exactly_once import forget_the_last_commit, values_in
 from tests.spark.test_sink import found_here
 
@@ -59,7 +59,7 @@ async def run(
 ) -> None:
     def call() -> None:
         found_here(spark)
-        Pipeline(spark, plan, directory / "pause", report).run(stop, TIMEOUT)
+        begun(lambda: Pipeline(spark, plan, directory / "pause", report).run(stop, TIMEOUT))
 
     await on_spark(call)
     (directory / "pause").unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka_lite import EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig, ConsumerConfig
 from aiokafka_lite.embedded import ClusterConfig
@@ -96,8 +97,12 @@ async def test_an_end_beyond_the_log_is_a_timeout(cluster: EmbeddedCluster) -> N
             await offsets(client, Range(partition, 0, 5), poll_timeout=0.2)
 
 
-async def test_a_missing_topic_is_an_error(cluster: EmbeddedCluster) -> None:
-    config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers, api_timeout=0.3, allow_auto_create_topics=False)
-    async with Client(config) as client:
-        with pytest.raises(UnknownTopic, match="gone"):
-            await offsets(client, Range(TopicPartition("gone", 0), 0, 5))
+def test_a_missing_topic_is_an_error() -> None:
+    async def read() -> None:
+        async with EmbeddedCluster(tcp=False) as cluster:
+            config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers, allow_auto_create_topics=False)
+            async with Client(config, connector=cluster.connector) as client:
+                with pytest.raises(UnknownTopic, match="gone"):
+                    await offsets(client, Range(TopicPartition("gone", 0), 0, 5))
+
+    virtual_time.run(read())

@@ -19,7 +19,7 @@ from aiokafka_lite.protocol.records import partition_for_key
 from aiokafka_lite.spark.options import Properties
 from aiokafka_lite.spark.writing import Target, check_topic
 from tests.end_to_end.conftest import Kafka
-from tests.spark.conftest import batch_of, on_spark, stream_of
+from tests.spark.conftest import batch_of, on_spark, run_to_end, stream_of
 
 Messages = dict[int, list[confluent_kafka.Message]]
 
@@ -161,7 +161,7 @@ async def test_streams_are_written_in_both_output_modes(
             stream = counted.selectExpr("key", "CAST(count AS STRING) AS value")
         writer = stream.writeStream.format("kafka-lite").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         writer = writer.option("topic", target).option("checkpointLocation", str(tmp_path)).outputMode(mode)
-        writer.trigger(availableNow=True).start().awaitTermination()
+        run_to_end(writer.trigger(availableNow=True).start)
 
     await on_spark(run)
     values = await values_in(kafka, target, 1)
