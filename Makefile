@@ -7,6 +7,8 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
+# Where it is set, each process of the tests compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench bench-parts docs clean
 
