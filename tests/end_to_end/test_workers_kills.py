@@ -1,0 +1,74 @@
+"""Processes with ``Workers`` are killed: each record is processed, and those of one key in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from aiokafka_lite import Consumer, Producer
+from tests.end_to_end.conftest import Kafka
+from tests.real.releases import NEWEST
+from tests.waiting import DEADLINE
+
+ROOT = Path(__file__).parents[2]
+KEYS = 40
+RECORDS = 4_000
+KILLS = 8
+
+
+async def start(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.end_to_end.workers_process", *arguments), stdin=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+
+
+@pytest.mark.long
+async def test_records_of_a_key_are_processed_in_order_and_none_is_lost(kafka: Kafka) -> None:
+    if kafka.kind in ("container", "jvm") and kafka.version != NEWEST:
+        pytest.skip("the group below Workers is tested on all releases")
+    source, target = [await kafka.create_topic(partitions=4) for _ in range(2)]
+    values = [f"{number % KEYS}:{number // KEYS}" for number in range(RECORDS)]
+    arguments = (kafka.bootstrap_servers, source, target, f"group-of-{source}")
+    chance = random.Random(1)
+    last: dict[str, int] = defaultdict(lambda: -1)
+    skipped: list[str] = []
+
+    async def read_until(count: int) -> None:
+        """Read the output until so many different records were seen. Each key goes on by one, or back."""
+        async with asyncio.timeout(DEADLINE):
+            while sum(last.values()) + len(last) < count:
+                for record in await consumer.poll(timeout=1.0):
+                    key, _, number = (record.value or b"").decode().partition(":")
+                    if int(number) > last[key] + 1:
+                        skipped.append(f"{key}:{number} after {last[key]}")
+                    last[key] = max(last[key], int(number))
+
+    processes = [await start(*arguments) for _ in range(2)]
+    try:
+        async with Consumer(kafka.bootstrap_servers, topics=[target]) as consumer:
+            async with Producer(kafka.bootstrap_servers) as producer:
+                await producer.send_many(source, values, keys=[value.partition(":")[0] for value in values])
+            for kill in range(1, KILLS + 1):
+                await read_until(RECORDS * kill // (KILLS + 1))
+                victim = processes.pop(chance.randrange(2))
+                victim.kill()
+                await victim.wait()
+                processes.append(await start(*arguments))
+            await read_until(RECORDS)
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+            async with asyncio.timeout(DEADLINE):
+                assert await process.wait() == 0
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    assert skipped == []
+    assert last == dict.fromkeys(map(str, range(KEYS)), RECORDS // KEYS - 1)
