@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .arguments import principal_of
 from .options import Shared, command
 from .output import Table, show_errors
 
@@ -91,7 +92,7 @@ async def list_(
         None if kind is None else _name(kind, name, required=False),
         pattern_type=AclPatternType.MATCH if matching else AclPatternType.ANY,
     )
-    users = set(map(_principal, principal or ()))
+    users = set(map(principal_of, principal or ()))
     async with shared.connection.admin() as admin:
         found = await admin.acls.describe(wanted)
     _show(shared, [each for each in found if not users or each.principal in users])
@@ -126,7 +127,7 @@ async def add(
         AclBinding(
             AclResourceType[_member(kind)],
             _name(kind, name, required=True) or "",
-            _principal(user),
+            principal_of(user),
             AclOperation[_member(each)],
             AclPermission.DENY if deny else AclPermission.ALLOW,
             host or "*",
@@ -180,7 +181,7 @@ def filters(
     """A filter for each user and operation. Raises ValueError if the name is missing."""
     from ..admin import AclFilter, AclOperation, AclPatternType, AclResourceType
 
-    users: list[str | None] = [*map(_principal, principals)] or [None]
+    users: list[str | None] = [*map(principal_of, principals)] or [None]
     return [
         AclFilter(
             AclResourceType[_member(kind)],
@@ -205,10 +206,6 @@ def _name(kind: Kind, name: str | None, *, required: bool) -> str | None:
     if name is None and required:
         raise ValueError(f"{kind} requires a name, or '*' for all")
     return name
-
-
-def _principal(user: str) -> str:
-    return user if ":" in user else f"User:{user}"
 
 
 def _member(option: StrEnum) -> str:

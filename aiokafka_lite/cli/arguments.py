@@ -16,6 +16,11 @@ def name_value(option: str, text: str) -> tuple[str, str]:
     return name, value
 
 
+def principal_of(user: str) -> str:
+    """The principal of a user that is given as such, ``User:alice``, or by name."""
+    return user if ":" in user else f"User:{user}"
+
+
 def names_and_values(option: str, texts: Iterable[str]) -> dict[str, str]:
     """``NAME=VALUE`` for each text; the last of equal names counts. Raises ConfigurationError for any other form."""
     return dict(name_value(option, text) for text in texts)

@@ -11,6 +11,7 @@ from typing import Any
 from ..arguments import must_be
 from ..embedded import ClusterConfig, EmbeddedCluster, Refused, Security
 from ..errors import ConfigurationError, ErrorCode
+from .arguments import principal_of
 
 
 async def broker(
@@ -24,6 +25,7 @@ async def broker(
     security: Security,
     client_config: Path | None,
     data_dir: Path | None,
+    super_users: list[str] | None,
 ) -> int:
     """Serve until SIGINT or SIGTERM, then stop; the exit status is 0.
 
@@ -36,6 +38,7 @@ async def broker(
         configs=configs,
         as_kafka=as_kafka,
         security=security,
+        super_users=None if super_users is None else list(map(principal_of, super_users)),
         data_dir=data_dir,
         # No test reads the history here, and it would keep all requests in memory.
         config=ClusterConfig(history_limit=0, first_node_id=first_node_id),

@@ -354,8 +354,11 @@ def demo(
 
 @plain_command(
     application,
-    examples="aiokafka-lite broker --brokers 3 --topic orders:12:3\n\n"
-    "aiokafka-lite broker --sasl-user alice:secret --tls --client-config alice.properties",
+    examples="""
+    aiokafka-lite broker --brokers 3 --topic orders:12:3
+    aiokafka-lite broker --sasl-user alice:secret --tls --client-config alice.properties
+    aiokafka-lite broker --sasl-user admin:secret --sasl-user bob:secret --super-user admin
+    """,
 )
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first broker; 0 for any.")] = 9092,
@@ -400,6 +403,10 @@ def broker(
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Keep topics and records here, for the next start too."),
     ] = None,
+    super_user: Annotated[
+        list[str] | None,
+        typer.Option(metavar="USER", help="Put ACLs in force; this user may do everything. May be repeated."),
+    ] = None,
 ) -> None:
     """Run the embedded cluster until Ctrl-C.
 
@@ -422,6 +429,7 @@ def broker(
                 security(tls, client_auth, sasl_user or [], sasl_mechanism or []),
                 client_config,
                 data_dir,
+                super_user,
             )
         )
     )

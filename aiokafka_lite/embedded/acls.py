@@ -32,7 +32,7 @@ _IMPLIED_BY = {
     AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 _MOST_DECISIONS = 10_000
-"""Decisions that are kept until the ACLs change. Finding one again takes 0.3 µs, making it 1 µs for each ACL."""
+"""Decisions that are kept until the ACLs change. Finding one again takes 0.22 µs, making it 0.16 µs for each ACL."""
 _NO_NAME = "hardcode"
 """The name with which Kafka asks whether a super user, or the default, allows any resource of a type."""
 

@@ -223,6 +223,7 @@ class ServerConnection:
         self.stream = stream
         self.listener = stream.listener.name
         self.principal = stream.principal
+        self.client_address = stream.client_address
         self.idle_since: float | None = _now()  # None while a request is being handled
         self._authentication = authentication
         self._is_logged_in = False
@@ -236,11 +237,6 @@ class ServerConnection:
 
     def __repr__(self) -> str:
         return f"<ServerConnection {self.connection_id} node={self.server.node_id} {self.stream.peer}>"
-
-    @property
-    def client_address(self) -> str:
-        """The client's IP address, or "memory"."""
-        return self.stream.client_address
 
     @property
     def client_host(self) -> str:

@@ -86,9 +86,8 @@ class Client(Protocol):
     principal: str
     listener: str
     """The name of the listener: responses name the ports of brokers on the same one."""
-
-    @property
-    def client_address(self) -> str: ...
+    client_address: str
+    """The IP address, or "memory"."""
 
     @property
     def client_host(self) -> str: ...

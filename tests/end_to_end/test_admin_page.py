@@ -9,7 +9,7 @@ from types import FunctionType
 
 import pytest
 
-from aiokafka_lite import Admin
+from aiokafka_lite import Admin, EmbeddedCluster
 from aiokafka_lite.admin import ConfigResource
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_admin import until
@@ -54,3 +54,15 @@ async def test_the_examples_of_the_page_run_one_after_the_other(
         (await admin.topics.delete("orders")).raise_for_errors()
     printed = capsys.readouterr().out
     assert "orders,0,0" in printed
+
+
+async def test_the_example_about_acls_runs_on_a_cluster_that_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = [block.text for block in blocks(PAGE) if "admin.acls" in block.text]
+    async with (
+        EmbeddedCluster(brokers=1, super_users=["User:ANONYMOUS"]) as cluster,
+        Admin(cluster.bootstrap_servers) as admin,
+    ):
+        names: dict[str, object] = {"admin": admin}
+        await FunctionType(compile(example, PAGE.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)()
+        assert await admin.acls.describe() == ()
+    assert capsys.readouterr().out == "ALLOW User:alice from * READ on TOPIC orders\n"

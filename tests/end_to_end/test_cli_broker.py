@@ -50,3 +50,10 @@ def test_the_options_choose_the_security_protocol(
 def test_a_user_without_a_password_is_an_error_that_does_not_quote_more_than_the_name() -> None:
     with pytest.raises(ConfigurationError, match="sasl-user must be NAME:PASSWORD, got 'alice'"):
         security(False, "none", ["alice"], [])
+
+
+async def test_with_a_super_user_other_clients_need_acls() -> None:
+    async with broker("--port", "0", "--super-user", "admin") as (_, servers):
+        refused = await run("acls", "list", "-b", servers)
+    assert refused.status == 1
+    assert "CLUSTER_AUTHORIZATION_FAILED" in refused.errors
