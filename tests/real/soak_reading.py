@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import confluent_kafka
@@ -71,7 +70,3 @@ def read_by_confluent_kafka(servers: str, partitions: Sequence[TopicPartition]) 
 
 def values_of(logs: Logs) -> dict[TopicPartition, list[bytes]]:
     return {partition: [found.value for found in log] for partition, log in logs.items()}
-
-
-def counts_of(values: Mapping[TopicPartition, Sequence[bytes]]) -> Counter[bytes]:
-    return Counter(value for each in values.values() for value in each)

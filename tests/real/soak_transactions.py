@@ -18,13 +18,12 @@ from aiokafka_lite import Admin, Consumer, TopicPartition
 from tests.real.soak_reading import (
     READ_TIMEOUT,
     Logs,
-    counts_of,
     partitions_of,
     read_all,
     read_by_confluent_kafka,
     values_of,
 )
-from tests.simulation.ledger import Outcome, Transaction, ledger_anomalies
+from tests.simulation.ledger import Outcome, Transaction, copy_anomalies, ledger_anomalies
 
 PARTITIONS = 3
 LEDGER, COPIES = partitions_of("soak-ledger", PARTITIONS), partitions_of("soak-copies", PARTITIONS)
@@ -88,7 +87,8 @@ class Transactions:
 
     async def wait_for_copies(self) -> None:
         """With all faults and all writers ended, wait until the workers have copied the ledger."""
-        wanted = counts_of(values_of(await read_all(self._servers, LEDGER)))
+        ledger = await read_all(self._servers, LEDGER)
+        wanted = {found.value for log in ledger.values() for found in log}
         found: set[bytes] = set()
         async with Consumer(self._servers) as consumer:
             consumer.assign(COPIES)
@@ -116,7 +116,8 @@ class Transactions:
             )
             problems += [f"{name}: {anomaly}" for anomaly in anomalies]
         for reader, seen in (("this client", values_of(copies)), ("confluent-kafka", others)):
-            problems += [f"{reader}: {each}" for each in _copy_problems(values_of(ledger), seen)]
+            copied = {place: seen[place] for place in COPIES}
+            problems += [f"{reader}: {anomaly}" for anomaly in copy_anomalies(values_of(ledger), copied)]
         committed_of = {place: each.offset for place, each in offsets[COPY_GROUP].items()}
         return [*problems, *_offset_problems(ledger, committed_of)]
 
@@ -124,16 +125,6 @@ class Transactions:
 def _of(name: str, values: Mapping[TopicPartition, Sequence[bytes]]) -> dict[TopicPartition, list[bytes]]:
     """The ledger's values of one transactional id."""
     return {place: [each for each in values.get(place, ()) if each.startswith(name.encode())] for place in LEDGER}
-
-
-def _copy_problems(
-    ledger: Mapping[TopicPartition, Sequence[bytes]], seen: Mapping[TopicPartition, Sequence[bytes]]
-) -> Iterator[str]:
-    wanted, found = counts_of(ledger), counts_of({place: seen[place] for place in COPIES})
-    if missing := sorted(wanted - found):
-        yield f"{len(missing)} records were not copied: {missing[:5]}"
-    if repeated := sorted(found - wanted):
-        yield f"{len(repeated)} copies are of no committed record, or a second time: {repeated[:5]}"
 
 
 def _offset_problems(ledger: Logs, committed: Mapping[TopicPartition, int]) -> Iterator[str]:

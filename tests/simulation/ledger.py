@@ -71,3 +71,12 @@ def ledger_anomalies(
         yield f"the group's offset is {committed_offsets[-1:]}, the last committed transaction had {expected[-1:]}"
     elif list(committed_offsets) != [each for each in expected if each in committed_offsets]:
         yield f"the group's offsets were {committed_offsets}, those of committed transactions were {expected}"
+
+
+def copy_anomalies(originals: Seen, copies: Seen) -> Iterator[str]:
+    """Whether each original was copied once."""
+    wanted, found = (Counter(value for values in each.values() for value in values) for each in (originals, copies))
+    if missing := sorted(wanted - found):
+        yield f"{len(missing)} records were not copied: {missing[:5]}"
+    if repeated := sorted(found - wanted):
+        yield f"{len(repeated)} copies are of no committed record, or a second time: {repeated[:5]}"

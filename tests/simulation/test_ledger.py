@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from aiokafka_lite import TopicPartition
-from tests.simulation.ledger import Outcome, Transaction, ledger_anomalies
+from tests.simulation.ledger import Outcome, Transaction, copy_anomalies, ledger_anomalies
 
 HERE, THERE = TopicPartition("ledger", 0), TopicPartition("ledger", 1)
 
@@ -60,3 +60,13 @@ def test_a_reader_that_saw_something_else_meanwhile_is_found(live: list[bytes]) 
     anomalies = list(ledger_anomalies(transactions(C, A), whole, others, [1]))
     assert len(anomalies) == 1
     assert "the live reader of" in anomalies[0]
+
+
+@pytest.mark.parametrize(
+    "copies, found",
+    [([b"b", b"a"], ""), ([b"a"], "not copied"), ([b"a", b"b", b"b"], "a second time"), ([b"a", b"b", b"x"], "of no")],
+)
+def test_a_copy_that_is_missing_or_too_many_is_found(copies: list[bytes], found: str) -> None:
+    anomalies = list(copy_anomalies({HERE: [b"a"], THERE: [b"b"]}, {HERE: copies}))
+    assert len(anomalies) == bool(found)
+    assert all(found in each for each in anomalies)
