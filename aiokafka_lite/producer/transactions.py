@@ -159,13 +159,14 @@ class Transactions:
 
     async def begin(self, timeout: float | None) -> int:
         """Begin a transaction, and return its number. Waits until the outcome of the previous one is known."""
-        with deadline(self._bound(timeout), lambda: self._late("no transaction was begun")):
+        bound = self._bound(timeout)
+        with deadline(bound, lambda: self._late("no transaction was begun")):
             await self._service.while_running(self._idle.wait())
             # The outcome of a commit was not waited for, and is known by now: the coordinator demands an abort.
             if self._ending is not None and self.state is _S.ABORTABLE_ERROR:
                 await self._outcome(self._start_ending(committed=False))
-            if (pause := self._can_begin_at - self._timers.now()) > 0:
-                await asyncio.sleep(pause)
+        if bound > (pause := self._can_begin_at - self._timers.now()) > 0:
+            await asyncio.sleep(pause)
         self._service.check()
         if self._machine.state is _S.IN_TRANSACTION:
             raise IllegalStateError("a transaction is open: commit or abort it before the next one begins")

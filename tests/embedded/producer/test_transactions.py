@@ -107,6 +107,15 @@ async def test_a_transaction_begins_when_the_markers_of_the_last_one_are_probabl
     assert loop.time() == ended
 
 
+async def test_a_transaction_begins_within_a_timeout_that_is_shorter_than_the_time_of_markers(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    with cluster.on(EndTxnRequest, times=1).delay(5.0):
+        await write(producer, 0)
+    await producer.begin_transaction(timeout=LONGEST_MARKER_TIME / 2)
+    await producer.abort_transaction()
+
+
 @generation_1
 async def test_the_generation_is_read_again_with_a_new_connection(cluster: EmbeddedCluster, producer: Producer) -> None:
     await write(producer, 0)
