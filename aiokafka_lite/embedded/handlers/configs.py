@@ -308,7 +308,7 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
     return response
 
 
-_DENIED = {
+_WITH_ACLS = {
     TOPIC: (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     GROUP: (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
 }
@@ -317,8 +317,8 @@ _DENIED = {
 
 def _allow(context: RequestContext, resource_type: int, name: str, operation: AclOperation) -> None:
     resource, code = CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    if resource_type in _DENIED:
-        kind, code = _DENIED[resource_type]
+    if resource_type in _WITH_ACLS:
+        kind, code = _WITH_ACLS[resource_type]
         resource = Resource(kind, name)
     if not context.allows(operation, resource):
         raise Refused(code, f"{operation.name} is denied")

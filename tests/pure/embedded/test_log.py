@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -173,3 +175,22 @@ class LogMachine(RuleBasedStateMachine):
 
 LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 TestLogAgainstAList = LogMachine.TestCase
+
+
+def test_a_read_from_a_long_log_takes_no_longer() -> None:
+    """A copy of the rest of the segment at each read made readers of small batches ever slower."""
+
+    def fastest_read(batches: int) -> float:
+        log = Log()
+        for offset in range(batches):
+            log.append(StoredBatch(offset, offset, 0, 0, b"x" * 100))
+
+        def seconds() -> float:
+            began = time.process_time()
+            for _ in range(20):
+                log.read(1, 100, log.end_offset)
+            return time.process_time() - began
+
+        return min(seconds() for _ in range(5))
+
+    assert fastest_read(100_000) < 20 * fastest_read(10)
