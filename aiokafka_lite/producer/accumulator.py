@@ -138,7 +138,7 @@ class Accumulator:
         batch, position, sealed = partition.append(key, value, headers, timestamp, size, sent_at, may_move)
         if batch is None:
             # The partition's batch is full. A record without a key may change its partition now.
-            self._dispatcher.sealed(partition)
+            self._dispatcher.offer(partition)
             self._report_sealed()
             number = self._partitioner.choose(name, None, value, self._view, topic.partitions)
             partition = topic.partitions.get(number)
@@ -154,7 +154,7 @@ class Accumulator:
             self.begun(topic, partition, batch, sent_at is None)
             self._dispatcher.begun(partition, batch)
             if sealed:
-                self._dispatcher.sealed(partition)
+                self._dispatcher.offer(partition)
         return batch, position
 
     def choose(self, topic: TopicProducer) -> int:

@@ -37,7 +37,7 @@ class BulkAppender:
                     self._accumulator.begun(topic, partition, batch)
                     self._dispatcher.begun(partition, batch)
                 return batch, index, count
-            self._dispatcher.sealed(partition)
+            self._dispatcher.offer(partition)
 
     def append_encoded(self, topic: TopicProducer, number: int | None, records: EncodedRecords, size: int) -> Batch:
         """Add encoded records as a batch of their own. A partition is chosen if ``number`` is None.
@@ -48,7 +48,7 @@ class BulkAppender:
         batch, _, _ = partition.append_encoded(records, size)
         assert batch is not None
         self._accumulator.begun(topic, partition, batch)
-        self._dispatcher.sealed(partition)
+        self._dispatcher.offer(partition)
         return batch
 
     def _partition(self, topic: TopicProducer, number: int | None) -> PartitionProducer:

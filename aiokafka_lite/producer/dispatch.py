@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from ..aio.byte_budget import ByteBudget
 from ..cluster.client import Client
-from ..config import ProducerConfig
 from .batch import Batch
 from .partition import Next, PartitionProducer
 from .timers import Timers
@@ -64,14 +63,13 @@ class Dispatcher:
         client: Client,
         timers: Timers,
         budget: ByteBudget,
-        config: ProducerConfig,
+        linger: float,
         start_sender: Callable[[int, ReadyQueue], None],
     ) -> None:
         self._client = client
         self._timers = timers
         self._budget = budget
-        self._linger = config.linger
-        self._large = config.max_request_size // 2
+        self._linger = linger
         self._start_sender = start_sender
         self._queues: dict[int, ReadyQueue] = {}
         self._begun: list[tuple[PartitionProducer, Batch]] = []  # in this iteration of the loop, with linger 0
@@ -133,17 +131,6 @@ class Dispatcher:
         """Put a partition into the queue of its leader, if it has something to send."""
         if partition.is_ready and partition.broker is not None:
             self._queue_of(partition.broker).put_nowait(Ready(partition, partition.level))
-
-    def sealed(self, partition: PartitionProducer) -> None:
-        """A batch of the partition is full. Send it now if no other batch of its size would fit into the request.
-
-        A caller that sends large records without a pause would keep the network idle meanwhile.
-        """
-        if partition.is_ready and partition.broker is not None and partition.next_size > self._large:
-            ready = [Ready(partition, partition.level)]
-            self._timers.run(self._send_begun, self._queue_of(partition.broker), ready)
-        else:
-            self.offer(partition)
 
     def _queue_of(self, node_id: int) -> ReadyQueue:
         queue = self._queues.get(node_id)

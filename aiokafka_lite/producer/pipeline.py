@@ -77,7 +77,7 @@ class Pipeline:
         budget = ByteBudget(config.buffer_memory)
         batches = BatchFactory(config)
         load: Counter[int] = Counter()  # bytes of sealed batches by broker
-        self._dispatcher = Dispatcher(client, self._timers, budget, config, self._start_sender)
+        self._dispatcher = Dispatcher(client, self._timers, budget, config.linger, self._start_sender)
         self.settlement = Settlement(
             client, budget, batches, self._dispatcher, self._timers, self.counters, config, failures
         )

@@ -118,26 +118,6 @@ async def test_a_full_batch_does_not_linger(cluster: EmbeddedCluster) -> None:
         assert loop.time() < 1.0
 
 
-async def test_a_full_batch_that_fills_a_request_leaves_while_the_caller_goes_on(cluster: EmbeddedCluster) -> None:
-    await cluster.create_topic("t", 1)
-    async with producer_of(cluster, batch_size=100_000, max_request_size=100_000, linger=1.0) as producer:
-        await producer.send("t", b"first")
-        in_flight = []
-        for _ in range(4):
-            producer.send_nowait("t", bytes(60_000))
-            in_flight.append(producer.metrics().requests_in_flight)
-        assert in_flight == [0, 1, 2, 3]
-
-
-async def test_a_full_batch_that_leaves_room_in_a_request_waits_for_others(cluster: EmbeddedCluster) -> None:
-    await cluster.create_topic("t", 1)
-    async with producer_of(cluster, batch_size=40_000, max_request_size=100_000, linger=1.0) as producer:
-        await producer.send("t", b"first")
-        for _ in range(4):
-            producer.send_nowait("t", bytes(30_000))
-            assert producer.metrics().requests_in_flight == 0
-
-
 async def test_one_request_carries_all_partitions_of_a_leader_and_one_batch_of_each(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 9)
     async with producer_of(cluster, batch_size=200) as producer:
