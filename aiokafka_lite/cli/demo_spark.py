@@ -202,7 +202,7 @@ def draw(sums: Sums, target: Path, *, source: str) -> Path:
     windows = sorted({cell.window for cell in sums})
     figure = Figure(figsize=(9.6, 5.4), dpi=150, layout="constrained")
     axes = figure.add_subplot(
-        xlabel=f"start of the window on {windows[0]:%-d %B %Y}, time in UTC",
+        xlabel=f"start of the window on {windows[0].day} {windows[0]:%B %Y}, time in UTC",
         ylabel=f"orders in {WINDOW // timedelta(minutes=1)} minutes",
     )
     figure.suptitle("Orders by city and window", x=0.01, horizontalalignment="left", fontsize=15, fontweight="bold")
