@@ -31,6 +31,7 @@ from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.spark import register
+from aiokafka_lite.spark.interpreter import worker_python
 from aiokafka_lite.spark.jvm import use_java
 from benchmarks.kafka import KEYS, VALUE, apache_kafka
 from benchmarks.spark_peers import Confluent, Synthetic
@@ -65,7 +66,7 @@ class Spent:
 
 def session() -> SparkSession:
     use_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = worker_python()
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
     warnings.simplefilter("ignore")
     local = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

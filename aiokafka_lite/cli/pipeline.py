@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import tempfile
 import threading
@@ -28,6 +29,9 @@ aiokafka-lite pipeline -b localhost:9092 --topic orders --schema 'city STRING, a
 """
 
 _OUR_ERRORS = "aiokafka_lite.errors."
+_PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Timeout|Interrupt)\b(: |$)")
+"""The last line of a Python traceback."""
+
 _OPTIONS = {"aggregates": "--aggregate"}
 
 
@@ -212,4 +216,5 @@ def reason(message: str) -> str:
     """The one line of a Spark error that says what is wrong; traces of Python and Java surround it."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line.partition(": ")[2] for line in lines if line.startswith(_OUR_ERRORS)]
-    return ours[-1] if ours else lines[0] if lines else "Spark failed without a message"
+    of_python = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (ours or of_python or lines[:1] or ["Spark failed without a message"])[-1]

@@ -7,7 +7,6 @@ This module imports nothing of Spark or Arrow, because every Python worker impor
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from .. import lazy
@@ -43,7 +42,9 @@ def _give_workers_this_python(spark: SparkSession) -> None:
     if context is None or not context.master.startswith("local"):
         return
     if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
-        context.pythonExec = sys.executable
+        from .interpreter import worker_python
+
+        context.pythonExec = worker_python()
 
 
 if not TYPE_CHECKING:  # with it, a type checker would accept any name

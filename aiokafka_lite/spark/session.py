@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..extras import extra
 from . import register
+from .interpreter import worker_python
 from .jvm import use_java
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _builder(cluster: SparkCluster, name: str) -> SparkSession.Builder:
 
 
 def _locally() -> dict[str, str]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = worker_python()
     # Each batch of a stream writes a state file per shuffle partition, of which there are 200 by default.
     return {
         **_FOR_LOCAL,

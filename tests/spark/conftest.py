@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
-import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.spark import register
+from aiokafka_lite.spark.interpreter import worker_python
 from aiokafka_lite.spark.jvm import use_java
 from aiokafka_lite.spark.worker_loop import worker_loop
 from tests.end_to_end.conftest import kafka, servers
@@ -34,7 +33,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 
 ENVIRONMENT = {
-    "PYSPARK_PYTHON": sys.executable,
+    "PYSPARK_PYTHON": worker_python(),
     "PYTHONPATH": str(ROOT),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYTHONDONTWRITEBYTECODE": "",  # else each of Spark's Python processes compiles the whole package
@@ -56,25 +55,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("kafka", [pytest.param(name, marks=marks_of(name)) for name in names], indirect=True)
 
 
-def quick_python(directory: Path) -> str:
-    """An interpreter for the processes that Spark starts, which imports the installed PySpark.
-
-    Spark puts its own ``pyspark.zip`` before it. No bytecode is kept of modules in a zip, so each process compiles
-    them: 1.1 s of CPU instead of 0.4 s. On a busy machine a source then misses the ten seconds that Spark waits.
-    """
-    wrapper = directory / "python"
-    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} "$@"\n')
-    wrapper.chmod(0o755)
-    return str(wrapper)
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two local cores, with the format registered."""
     use_java()
-    given = ENVIRONMENT | {"PYSPARK_PYTHON": quick_python(tmp_path_factory.mktemp("python"))}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    os.environ.update(ENVIRONMENT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pyspark about the versions of pandas
         session = (

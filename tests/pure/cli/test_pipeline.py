@@ -78,5 +78,7 @@ aiokafka_lite.errors.UnknownTopic: topic 'nowhere' does not exist
  SQLSTATE: 38000
 \tat org.apache.spark.X"""
     assert reason(text) == "topic 'nowhere' does not exist"
+    other = text.replace("aiokafka_lite.errors.UnknownTopic: topic 'nowhere' does not exist", "ImportError: no lz4")
+    assert reason(other) == "ImportError: no lz4"
     line = "[PARSE_SYNTAX_ERROR] Syntax error at 'x'."
     assert reason(line + "\n== SQL ==\nx") == line

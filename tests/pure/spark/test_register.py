@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aiokafka_lite.spark import register
+from aiokafka_lite.spark.interpreter import worker_python
 
 pytest.importorskip("pyspark")
 
@@ -27,7 +27,7 @@ def _no_chosen_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_of_a_local_session_get_this_python() -> None:
     spark = session("local[2]")
     register(spark)
-    assert spark._sc.pythonExec == sys.executable
+    assert spark._sc.pythonExec == worker_python()
 
 
 def test_a_chosen_python_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
