@@ -179,7 +179,19 @@ class AIOKafkaProducer:
             ]
         if not deliveries:
             raise ValueError("batch must have at least one record")
-        return asyncio.ensure_future(_first_of(deliveries))
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        waiting = list(deliveries)
+
+        def settle(metadata: NativeMetadata, error: Exception | None) -> None:
+            waiting.pop()
+            if error is not None:
+                _settle(future, metadata, error)
+            elif not waiting and not future.done():
+                _settle(future, deliveries[0].result(), None)
+
+        for delivery in deliveries:
+            delivery.report(settle)
+        return future
 
     # Transactions.
 
@@ -318,8 +330,3 @@ def _settle(future: asyncio.Future[RecordMetadata], metadata: NativeMetadata, er
         if isinstance(error, TransactionAborted):
             future.exception()  # the program aborted it: an unread future is not worth asyncio's error
 
-
-async def _first_of(deliveries: Sequence[native.Delivery]) -> RecordMetadata:
-    with translating():
-        first, *_ = [_metadata(await delivery) for delivery in deliveries]
-        return first
