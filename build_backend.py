@@ -56,7 +56,7 @@ COMPILED_MODULES = (
 )
 """The hot modules, which run once or more per record."""
 
-C_MODULES = ("aiokafka_lite/protocol/records/encode.c",)
+C_MODULES = ("aiokafka_lite/protocol/records/decode.c", "aiokafka_lite/protocol/records/encode.c")
 """What mypyc cannot make fast. Each takes the place of the ``.py`` file beside it, which is plain Python's."""
 
 SHARED_LIBRARY = "aiokafka_lite.compiled"

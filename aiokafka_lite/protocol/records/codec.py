@@ -12,11 +12,12 @@ Records of format v2 follow the batch's header, compressed or not. Each record i
 
 (https://kafka.apache.org/documentation/#record). This module does not handle batches, compression or topics.
 
-This is hot code, measured by ``benchmarks/records.py``. Two things make it fast:
+This is hot code, measured by ``benchmarks/records.py``. Three things make it fast:
 
-1. One- and two-byte numbers are decoded inline. The same block stands five times in ``decode_records``, because a
+1. A compiled build decodes ordinary records in C (``decode``). What follows applies to the Python code.
+2. One- and two-byte numbers are decoded inline. The same block stands five times in ``_decode_records``, because a
    function call per number is slow.
-2. Lengths are checked once per record. A wrong length makes a slice shorter than expected (Python clamps it, so nothing
+3. Lengths are checked once per record. A wrong length makes a slice shorter than expected (Python clamps it, so nothing
    is allocated), and then the position differs from the record's end.
 """
 
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import CorruptRecord
 from ...types import Header
+from .decode import decode_lists
 from .encode import append_record
 from .varint import ENCODINGS, read_raw_varint, read_raw_varlong
 
@@ -131,8 +133,8 @@ def encode_headers(headers: Headers) -> bytes:
     return b"".join(parts)
 
 
-def decode_records(  # noqa: C901 - the varint is unrolled, see the header
-    data: bytes,
+def decode_records(
+    data: Buffer,
     start: int,
     count: int,
     base_offset: int,
@@ -147,6 +149,44 @@ def decode_records(  # noqa: C901 - the varint is unrolled, see the header
     the first record: 0 at the start of a batch. Deltas must increase; compaction leaves gaps. Raises CorruptRecord for
     malformed records, and for a first record with too many headers. Every number in the columns fits in 64 bits.
     """
+    made = decode_lists(data, start, count, base_offset, base_timestamp, append_time, first_delta, MAX_HEADERS)
+    if made is not None:
+        offsets, timestamps, keys, values, with_headers, position = made
+        headers = [_NO_HEADERS] * len(offsets)
+        header_count = _decode_all_headers(data, with_headers, headers) if with_headers else 0
+        if header_count >= 0:
+            return RecordColumns(offsets, timestamps, keys, values, headers, header_count), position
+    return _decode_records(bytes(data), start, count, base_offset, base_timestamp, append_time, first_delta)
+
+
+def _decode_all_headers(
+    data: Buffer, with_headers: list[tuple[int, int, int]], headers: list[tuple[Header, ...]]
+) -> int:
+    """Decode the headers of the records that have some, and count them; -1 if some are malformed."""
+    names: dict[bytes, str] = {}
+    count = 0
+    for index, start, end in with_headers:
+        encoded = bytes(data[start:end])
+        try:
+            headers[index], position = decode_headers(encoded, 0, names)
+        except (CorruptRecord, IndexError):
+            return -1
+        if position != len(encoded):
+            return -1
+        count += len(headers[index])
+    return count
+
+
+def _decode_records(  # noqa: C901 - the varint is unrolled, see the header
+    data: bytes,
+    start: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+    first_delta: int,
+) -> tuple[RecordColumns, int]:
+    """``decode_records`` in Python."""
     first_position, headers_left = start, MAX_HEADERS
     # Compiled, these never become objects. Numbers that may have more than 63 bits are an int: ``long`` and all sums
     # with the batch's base.

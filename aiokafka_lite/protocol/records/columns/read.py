@@ -2,10 +2,11 @@
 
 Rules of this file:
 
-1. No Python object per record. The exceptions are headers, batches of the formats v0 and v1, and the start of each
-   record: only the length of a record says where the next one begins, so one small loop
+1. No Python object per record. The exceptions are headers, batches of the formats v0 and v1, and in plain Python the
+   start of each record: only the length of a record says where the next one begins, so one small loop
    (``codec.record_starts``) finds the starts.
-2. NumPy reads a field of all records together; Arrow copies keys and values out of the packed bytes.
+2. A compiled build finds the fields of ordinary records in C, and copies keys and values into Arrow's buffers
+   (``decode``). Otherwise NumPy reads a field of all records together, and Arrow copies keys and values.
 3. Many batches, of several partitions, are decoded in one pass: a pass has a fixed cost, and most batches are small
    (``benchmarks/spark.py``).
 4. Bytes that are not records raise the error that ``corrupt`` makes. No length and no offset is trusted: each check
@@ -19,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -34,6 +35,7 @@ from aiokafka_lite.protocol.records.codec import (
     decode_headers,
     record_starts,
 )
+from aiokafka_lite.protocol.records.decode import find_fields, join_fields
 from aiokafka_lite.types import Header, TimestampType, TopicPartition
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ READ_COLUMNS = (*SPARK_COLUMNS, "headers")
 """All columns that records can be read into."""
 
 _MICROSECONDS_END = (1 << 63) // 1000
+_KEPT_ROWS = 1 << 16
 
 
 @cache
@@ -133,18 +136,28 @@ def column_names(names: Sequence[str] | None, *, headers: bool) -> list[str]:
     return wanted
 
 
-def _repeated(value: object, count: int, kind: Any) -> Any:
+def _repeated(value: str | int, count: int, kind: Any) -> Any:
+    """A column of one value: a view of a longer one that is kept, because each record batch has several of them."""
+    if count > _KEPT_ROWS:
+        return _new_column(value, count, kind)
+    return _kept_column(value, 1 << count.bit_length(), kind).slice(0, count)
+
+
+def _new_column(value: str | int, count: int, kind: Any) -> Any:
     pa = extra("pyarrow")
     return pa.repeat(pa.scalar(value, kind), count)
+
+
+_kept_column = lru_cache(maxsize=16)(_new_column)
 
 
 def _timestamps(times: Numbers, kind: Any) -> Any:
     """Milliseconds as UTC microseconds: null for -1 (no timestamp), and for a time that microseconds cannot hold."""
     pa, np = extra("pyarrow"), extra("numpy")
-    nulls = (times < 0) | (times >= _MICROSECONDS_END)
-    if nulls.any():
-        return pa.array(np.where(nulls, 0, times) * 1000, mask=nulls).cast(kind)
-    return pa.array(times * 1000).cast(kind)
+    if len(times) and (times.min() < 0 or times.max() >= _MICROSECONDS_END):
+        nulls = (times < 0) | (times >= _MICROSECONDS_END)
+        return pa.array(np.where(nulls, 0, times) * 1000, mask=nulls).view(kind)
+    return pa.array(times * 1000).view(kind)
 
 
 _FROM_LISTS: Mapping[str, Callable[[Columns, Any], Any]] = {
@@ -300,6 +313,8 @@ class _PackedRecords:
     ``rows`` are the indexes of the wanted records; None if all are wanted.
     """
 
+    offsets: Numbers
+    timestamps: Numbers
     _PADDING = bytes(32)
     """Follows the last record: a varint that the end cuts off ends in here, and not beyond the array."""
 
@@ -312,10 +327,48 @@ class _PackedRecords:
         np = extra("numpy")
         self.batches = batches
         self._corrupt = corrupt
-        self.data = b"".join([*bodies, self._PADDING])
-        self._octets = np.frombuffer(self.data, np.uint8)
         self._counts = np.array([each.batch.count for each in batches])
         self._firsts = np.cumsum(self._counts) - self._counts
+        self.found_in_c = self._find_fields(bodies)
+        if not self.found_in_c:
+            self._read_fields(bodies)
+        self.rows = self._find_wanted()
+        self.headers: list[tuple[Header, ...] | None] = []  # of a part only
+
+    def _find_fields(self, bodies: Sequence[bytes | bytearray | memoryview]) -> bool:
+        """Find the fields of all records without NumPy. False if it is not done."""
+        np = extra("numpy")
+        rows = int(self._counts.sum())
+        table = np.frombuffer(extra("pyarrow").allocate_buffer(8 * 8 * rows), np.int64).reshape(8, rows)
+        position = first = 0
+        for each, body in zip(self.batches, bodies):
+            batch, time = each.batch, each.batch.append_time
+            is_done = find_fields(
+                body,
+                position,
+                batch.count,
+                batch.base_offset,
+                batch.base_timestamp if time is None else time,
+                time is not None,
+                batch.last_offset_delta,
+                table,
+                first,
+            )
+            if not is_done:
+                return False
+            position, first = position + each.size, first + batch.count
+        self.data = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        self._octets = np.frombuffer(self.data, np.uint8)
+        self.keys_at, self.key_sizes, self.values_at, self.value_sizes, self._headers_at, self._ends = table[2:]
+        # Copies: the user's columns must not keep the table alive.
+        self.offsets, self.timestamps = table[0].copy(), table[1].copy()
+        return True
+
+    def _read_fields(self, bodies: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Read a field of all records after the other. Raises what ``corrupt`` makes for malformed records."""
+        np = extra("numpy")
+        self.data = b"".join([*bodies, self._PADDING])
+        self._octets = np.frombuffer(self.data, np.uint8)
         starts = self._find_starts()
         ends = np.append(starts[1:], len(self.data) - len(self._PADDING))
 
@@ -324,16 +377,14 @@ class _PackedRecords:
         self._refuse((length < 0) | (at + length != ends), "a record does not end where its length says")
         timestamp_deltas, at = self._varints(at + 1)  # after the attributes
         offset_deltas, at = self._varints(at)
-        self.offsets: Numbers = self._per_record([each.batch.base_offset for each in batches]) + offset_deltas
+        self.offsets = self._per_record([each.batch.base_offset for each in self.batches]) + offset_deltas
         self._check_offsets(offset_deltas)
         self.timestamps = self._add_to_bases(timestamp_deltas)
         self.key_sizes, self.keys_at, at = self._blobs(at, ends)
         self.value_sizes, self.values_at, at = self._blobs(at, ends)
         self._refuse(at >= ends, "a record ends before its headers")
         self._refuse((self._octets[at] == 0) & (at + 1 != ends), "there are bytes after the last header of a record")
-        self.rows = self._find_wanted()
         self._headers_at, self._ends = at, ends
-        self.headers: list[tuple[Header, ...] | None] = []  # of a part only
 
     def __len__(self) -> int:
         return len(self.offsets) if self.rows is None else len(self.rows)
@@ -371,12 +422,13 @@ class _PackedRecords:
 
     def _find_starts(self) -> Numbers:
         """The position of each record in the data. This is the one loop over records."""
+        data = bytes(self.data)
         starts: list[int] = []
         position = 0
         for each in self.batches:
             end = position + each.size
             try:
-                position = record_starts(self.data, position, each.batch.count, starts)
+                position = record_starts(data, position, each.batch.count, starts)
             except (IndexError, CorruptRecord):
                 position = -1
             if position != end:
@@ -439,12 +491,13 @@ class _PackedRecords:
     def decode_headers(self) -> None:
         """Set ``headers``: those of the wanted records, None where a record has none. Record by record."""
         at, ends = self.chosen(self._headers_at), self.chosen(self._ends)
+        data = bytes(self.data)
         made: list[tuple[Header, ...] | None] = [None] * len(self)
         names: dict[bytes, str] = {}
         for row in extra("numpy").nonzero(self._octets[at])[0].tolist():
             record = row if self.rows is None else int(self.rows[row])
             try:
-                made[row], after = decode_headers(self.data, int(at[row]), names)
+                made[row], after = decode_headers(data, int(at[row]), names)
             except (CorruptRecord, IndexError) as error:
                 self._refuse_row(record, f"a header cannot be decoded: {error}")
             except TooManyHeaders as error:
@@ -463,44 +516,54 @@ class _PackedRecords:
 
 
 def _blob_column(records: _PackedRecords, sizes: Numbers, at: Numbers) -> Any:
-    """Keys or values: every second entry of a binary array whose other entries are the bytes between them."""
+    """Keys or values as a binary array."""
     pa, np = extra("pyarrow"), extra("numpy")
     sizes, at = records.chosen(sizes), records.chosen(at)
     count = len(sizes)
+    nulls = sizes < 0
+    has_nulls = nulls.any()
+    if has_nulls and nulls.all():
+        return pa.nulls(count, pa.binary())
+    if records.found_in_c:
+        edges = np.empty(count + 1, np.int32)
+        joined = pa.allocate_buffer(int(sizes.sum() + nulls.sum()))  # the size of a null is -1
+        if join_fields(records.data, at.data, sizes.data, edges.data, joined):
+            valid = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if has_nulls else None
+            return pa.Array.from_buffers(pa.binary(), count, [valid, pa.py_buffer(edges), joined])
+    # Every second entry of a binary array whose other entries are the bytes between the keys or values.
     edges = np.empty(2 * count + 1, np.int32)
     edges[0] = 0
     edges[1::2] = at
     edges[2::2] = at + np.maximum(sizes, 0)
-    nulls = sizes < 0
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(records.data)]
     with_gaps = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
     every_second = np.arange(1, 2 * count, 2, dtype=np.int32)
-    return with_gaps.take(pa.array(every_second, mask=nulls if nulls.any() else None))
+    return with_gaps.take(pa.array(every_second, mask=nulls if has_nulls else None))
 
 
-def _topic_column(records: _PackedRecords) -> Any:
+def _per_batch(records: _PackedRecords, values: Sequence[str | int], kind: Any) -> Any:
+    """A value of each batch as a column."""
     pa = extra("pyarrow")
-    topics = {each.partition.topic for each in records.batches}
-    if len(topics) == 1:
-        return _repeated(topics.pop(), len(records), pa.string())
-    numbers = {topic: number for number, topic in enumerate(topics)}
-    of_rows = records.per_row([numbers[each.partition.topic] for each in records.batches])
-    return pa.array(list(numbers), pa.string()).take(pa.array(of_rows))
-
-
-def _int32_column(numbers: Numbers) -> Any:
-    return extra("pyarrow").array(numbers.astype("int32"))
+    different = dict.fromkeys(values)
+    if len(different) == 1:
+        return _repeated(values[0], len(records), kind)
+    numbers = {value: number for number, value in enumerate(different)}
+    return pa.array(list(different), kind).take(pa.array(records.per_row([numbers[value] for value in values])))
 
 
 _FROM_PACKED: Mapping[str, Callable[[_PackedRecords], Any]] = {
     "key": lambda records: _blob_column(records, records.key_sizes, records.keys_at),
     "value": lambda records: _blob_column(records, records.value_sizes, records.values_at),
-    "topic": _topic_column,
-    "partition": lambda records: _int32_column(records.per_row([each.partition.partition for each in records.batches])),
+    "topic": lambda records: _per_batch(
+        records, [each.partition.topic for each in records.batches], arrow_types()["topic"]
+    ),
+    "partition": lambda records: _per_batch(
+        records, [each.partition.partition for each in records.batches], arrow_types()["partition"]
+    ),
     "offset": lambda records: extra("pyarrow").array(records.chosen(records.offsets)),
     "timestamp": lambda records: _timestamps(records.chosen(records.timestamps), arrow_types()["timestamp"]),
-    "timestampType": lambda records: _int32_column(
-        records.per_row([int(each.batch.timestamp_type) for each in records.batches])
+    "timestampType": lambda records: _per_batch(
+        records, [int(each.batch.timestamp_type) for each in records.batches], arrow_types()["timestampType"]
     ),
     "headers": lambda records: extra("pyarrow").array(records.headers, arrow_types()["headers"]),
 }
