@@ -502,6 +502,9 @@ class ConsumerConfig:
     returned whole."""
     fetch_max_wait: float = 0.5
     """Seconds that a broker waits for ``fetch_min_bytes``."""
+    fetch_memory: int | None = None
+    """The most bytes to buffer from all brokers together, as they were sent. Each broker has an equal part of it, at
+    most ``fetch_max_bytes``. None: ``fetch_max_bytes`` from each broker."""
     max_partition_fetch_bytes: int = MIB
     """The most bytes of one partition in one response. A larger first batch is still returned whole."""
     check_crcs: bool = True
@@ -517,6 +520,8 @@ class ConsumerConfig:
         _one_of(self, "isolation_level", ("read_committed", "read_uncommitted"))
         _whole(self, "fetch_min_bytes", 0)
         _whole(self, "fetch_max_bytes", 1)
+        if self.fetch_memory is not None:
+            _whole(self, "fetch_memory", 1)
         _whole(self, "max_partition_fetch_bytes", 1)
         _whole(self, "max_decompressed_size", 1)
         _seconds(self, "fetch_max_wait")

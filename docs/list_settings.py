@@ -90,6 +90,7 @@ JAVA: dict[str, Java] = {
     "isolation_level": Java("isolation.level", '`"read_uncommitted"`'),
     "fetch_min_bytes": Java("fetch.min.bytes", SAME),
     "fetch_max_bytes": Java("fetch.max.bytes", SAME),
+    "fetch_memory": Java(None),
     "fetch_max_wait": Java("fetch.max.wait.ms", SAME),
     "max_partition_fetch_bytes": Java("max.partition.fetch.bytes", SAME),
     "check_crcs": Java("check.crcs", SAME),
@@ -110,6 +111,7 @@ MEANING_OF_NONE = {
     "transactional_id": "no transactions",
     "idempotence": "on with `acks=\"all\"` and `retries` above 0",
     "compression_level": "the codec's own",
+    "fetch_memory": "`fetch_max_bytes` from each broker",
     "rebalance_timeout": "`max_poll_interval`",
 }
 """The meaning of defaults that are None."""

@@ -82,17 +82,18 @@ class Share:
 class FetchPlanner:
     """The plan of one broker. Owner: its ``BrokerFetcher``.
 
-    What is buffered from the broker and what is asked of it stay within ``fetch_max_bytes`` together. Paused partitions
+    What is buffered from the broker and what is asked of it stay within ``max_bytes`` together. Paused partitions
     count, because their data stays. Only where paused partitions fill all of it, the others get one batch at a time
     beyond the limit; otherwise they would never be read.
     """
 
-    def __init__(self, node_id: int, fetch_max_bytes: int) -> None:
+    def __init__(self, node_id: int, max_bytes: int) -> None:
         self.session: FetchSession[FetchKey, FetchTarget] = FetchSession()
         self.changed: dict[AssignedPartition, None] = {}
         """The partitions that the next plan looks at: those that have changed, have come, or have left."""
+        self.max_bytes = max_bytes
+        """Set by ``Fetching``: each broker's part of the memory changes with the number of brokers."""
         self._node_id = node_id
-        self._fetch_max_bytes = fetch_max_bytes
         self._view = ClusterView()
         self._shares: dict[AssignedPartition, Share] = {}
         self._by_topic: dict[str, dict[int, Share]] = {}
@@ -118,7 +119,7 @@ class FetchPlanner:
         for assigned in sorted(changed, key=lambda each: (each.replanned is changed, each.last_served)):
             self._update(assigned, view, now)
         changed.clear()
-        max_bytes = self._fetch_max_bytes - self._buffered
+        max_bytes = self.max_bytes - self._buffered
         has_room = max_bytes > 0 or not self._buffered_unpaused  # otherwise reading makes room
         return FetchPlan(
             targets=self.session.wanted if has_room else {},

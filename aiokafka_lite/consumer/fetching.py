@@ -98,6 +98,7 @@ class Fetching:
                     on_lost_position=self._keeper.wake,
                     on_source_change=self.changed,
                 )
+                self._divide_memory()
                 self._spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
             changed = None if node_id is None else self._fetchers[node_id].planner.changed
             if assigned.node_id != node_id or assigned.replanned is not changed:
@@ -106,6 +107,16 @@ class Fetching:
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()
         del self._fetchers[fetcher.node_id]
+        self._divide_memory()
+
+    def _divide_memory(self) -> None:
+        """Give each broker an equal part of ``fetch_memory``."""
+        # Not a common pool: a broker that waits for data would keep its part of that, and another broker would starve.
+        memory = self._config.fetch_memory
+        if memory is not None and self._fetchers:
+            part = min(self._config.fetch_max_bytes, max(memory // len(self._fetchers), 1))
+            for fetcher in self._fetchers.values():
+                fetcher.planner.max_bytes = part
 
     async def close(self) -> None:
         """Stop fetching and end the fetch sessions. Takes less than a second; never raises."""

@@ -29,6 +29,7 @@ class ConsumerSettings(ClientSettings, total=False):
     isolation_level: IsolationName
     fetch_min_bytes: int
     fetch_max_bytes: int
+    fetch_memory: int | None
     fetch_max_wait: float
     max_partition_fetch_bytes: int
     check_crcs: bool

@@ -195,6 +195,23 @@ async def test_the_buffers_of_one_broker_stay_within_fetch_max_bytes(cluster: Em
     assert set(seen.values()) == {20}
 
 
+async def test_the_buffers_of_all_brokers_stay_within_fetch_memory(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("wide", assignments=[[1], [2], [3]])
+    partitions = [TopicPartition("wide", number) for number in range(3)]
+    for partition in partitions:
+        for _ in range(60):
+            write(cluster, partition, [b"x" * 1000])
+    async with consumer_of(cluster, fetch_memory=30_000) as consumer:
+        consumer.assign(partitions[:1])
+        await take(consumer, 1)
+        assert 20_000 <= sum(each.buffer.bytes for each in consumer._core.subscription) <= 31_000  # one broker has all
+        consumer.assign(partitions)
+        for _ in range(179):
+            await take(consumer, 1)
+            assert sum(each.buffer.bytes for each in consumer._core.subscription) <= 33_000  # a first batch is whole
+        assert max(request.max_bytes for request in fetches(cluster)) == 30_000
+
+
 async def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("wide", assignments=[[1]] * 3)
     unpaused, *idle = (TopicPartition("wide", number) for number in range(3))
