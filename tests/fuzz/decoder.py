@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from aiokafka_lite.errors import CorruptRecord
-from aiokafka_lite.protocol.records import codec, encode_batch, split_batches
+from aiokafka_lite.protocol.records import decode, encode_batch, split_batches
 from aiokafka_lite.protocol.records.batch import HEADER_SIZE
 from aiokafka_lite.protocol.records.columns import READ_COLUMNS, ArrowDecoder, PackedBatch, read
 from aiokafka_lite.types import TopicPartition
@@ -122,7 +122,7 @@ def compare(native: Any, function: Callable[[bytes], list[object]], data: bytes)
     """Read the input with and without the shortcuts. Returns how often the shortcuts did the work."""
     shortcuts = [Counting(each) for each in (native.decode_lists, native.find_fields, native.join_fields)]
     expected = function(data)
-    with patch.object(codec, "decode_lists", shortcuts[0]), use_for_arrow(*shortcuts[1:]):
+    with patch.object(decode, "decode_lists", shortcuts[0]), use_for_arrow(*shortcuts[1:]):
         found = function(data)
     assert found == expected, f"--input {data.hex()}: {found} in C, {expected} in Python"
     return sum(each.done for each in shortcuts)
@@ -134,7 +134,7 @@ def use_for_arrow(find_fields: object, join_fields: object) -> Any:
 
 def check_memory(native: ModuleType, inputs: list[bytes]) -> None:
     """Reading the same inputs several times takes no memory, whether they are damaged or not."""
-    with patch.object(codec, "decode_lists", native.decode_lists):
+    with patch.object(decode, "decode_lists", native.decode_lists):
         for turn in range(4):
             for data in inputs:
                 columns(data)

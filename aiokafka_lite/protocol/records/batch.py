@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any
 
-from ...compiled import COMPILED
 from ...errors import CorruptRecord
 from ...types import Compression, TimestampType
 from . import legacy
@@ -229,9 +228,7 @@ class RecordBatch:
     def _chunks(self, max_decompressed_size: int, max_records: int, start_offset: int) -> Iterator[RecordColumns]:
         if not self.count and self.size == HEADER_SIZE:
             return  # compaction has removed all records
-        records = self.body(max_decompressed_size)
-        if not COMPILED:
-            records = bytes(records)  # ``decode_records`` in Python would copy them for each chunk
+        records = decompress(self.compression, self.data[HEADER_SIZE:], max_decompressed_size)
         left = self.count
         if left < 0 or left * SMALLEST_RECORD > len(records):
             raise CorruptRecord(f"it claims {left} records in {len(records)} bytes")

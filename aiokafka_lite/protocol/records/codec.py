@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import CorruptRecord
 from ...types import Header
-from .decode import decode_lists
 from .encode import append_record
 from .varint import ENCODINGS, read_raw_varint, read_raw_varlong
 
@@ -149,6 +148,8 @@ def decode_records(
     the first record: 0 at the start of a batch. Deltas must increase; compaction leaves gaps. Raises CorruptRecord for
     malformed records, and for a first record with too many headers. Every number in the columns fits in 64 bits.
     """
+    from .decode import decode_lists  # here, because a producer decodes nothing
+
     made = decode_lists(data, start, count, base_offset, base_timestamp, append_time, first_delta, MAX_HEADERS)
     if made is not None:
         offsets, timestamps, keys, values, with_headers, position = made
