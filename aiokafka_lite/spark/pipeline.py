@@ -39,8 +39,8 @@ COLUMNS_COPIED = "key binary, value binary, headers array<struct<key:string,valu
 TEXT_FORMATS = ("csv", "json", "xml")
 """Formats of files that cannot contain bytes. Keys and values are written as text."""
 
-STARTS = 10
-"""The number of times that a query is started which Spark could not begin."""
+RESTARTS = 10
+"""The number of times that a pipeline starts a query again which Spark could not begin."""
 
 _TOO_SLOW = "Python worker failed to connect back"
 """Spark waits 10 seconds for the Python process of a source, which no setting changes. A busy machine may need more."""
@@ -153,7 +153,7 @@ class Pipeline:
         self._report = report
         reason = "not JSON of the schema" if plan.window is None else "not JSON of the schema, or without event time"
         self._listener = ProgressListener(report, reason)
-        self._starts = 0
+        self._restarts = 0
 
     def run(self, stop: threading.Event, timeout: float) -> None:
         """Run until everything is read (``AVAILABLE_NOW``), a query fails, or ``stop`` is set.
@@ -228,7 +228,6 @@ class Pipeline:
         return reader.options(**{**self._plan.options, **options, PAUSE: str(self._pause)}).load()
 
     def _start(self, to: Destination) -> StreamingQuery:
-        self._starts += 1
         now = self._plan.trigger == AVAILABLE_NOW
         trigger: dict[str, Any] = {"availableNow": True} if now else {"processingTime": self._plan.trigger}
         writer = to.rows.writeStream.format(to.form).queryName(to.name).outputMode("append").trigger(**trigger)
@@ -241,8 +240,9 @@ class Pipeline:
             return False
         if (failure := query.exception()) is None:
             return True
-        if _TOO_SLOW not in str(failure) or self._starts >= STARTS:
+        if _TOO_SLOW not in str(failure) or self._restarts == RESTARTS:
             raise failure
+        self._restarts += 1
         self._report(f"{to.name}: this machine is too busy for Spark, which could not begin the query; it starts again")
         running[to.name] = self._start(to)
         return False
