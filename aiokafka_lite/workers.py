@@ -15,7 +15,10 @@ Rules:
 - Nothing is marked that the user's function, or ``on_failure``, has not completed. A record that was read and not begun
   when the session ends is left alone: the next owner of the partition reads it again.
 - ``on_failure`` is awaited inside the lane: a later record of the same key waits until the failed one is settled.
-- A claim that fails lets the records in progress complete before it raises, because they may be marked.
+- A claim that fails lets the records in progress complete before it raises. Those in front of the failed one are
+  marked.
+- A position may move back, when a log was truncated or its topic was made again. Records of the time before are not
+  marked then: the offsets are those of other records now.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from .aio.retry import Backoff
 from .arguments import check_function, check_timeout, must_be, whole
 from .consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
 from .consumer.callbacks import call
-from .errors import ConfigurationError
+from .errors import ConfigurationError, IllegalStateError
 from .producer import Producer
 from .types import Header, K, Record, V
 
@@ -83,7 +86,8 @@ class Workers(ConsumerGroupHandler[K, V]):
     An attempt that raises, or takes longer than ``timeout`` seconds, is repeated after ``backoff`` seconds, doubled
     each time up to ``max_backoff``, for ``attempts`` attempts in all. Then ``on_failure`` decides: ``"raise"`` ends
     ``consume`` with the exception, and the record is not committed; ``"skip"`` logs the exception and continues; an
-    async function of the record and the exception, such as ``FailureTopics``, finishes the record when it returns.
+    async function of the record and the exception, such as ``FailureTopics``, finishes the record when it returns. If
+    it has an attribute ``delays``, a mapping of topics to seconds, records of these topics wait for that time.
 
     At most ``max_pending`` records of a partition are read ahead of its first unfinished one. When partitions are
     revoked, no further record begins; records in progress have until the rebalance timeout of the group. When the group
@@ -126,7 +130,7 @@ class Workers(ConsumerGroupHandler[K, V]):
             max_pending=whole("max_pending", max_pending, 1),
             concurrency=whole("concurrency", concurrency, 1),
             slots=asyncio.Semaphore(concurrency),
-            delays=on_failure.delays if isinstance(on_failure, FailureTopics) else {},
+            delays=getattr(on_failure, "delays", {}),
             clock=clock,
         )
         self._counts = _Counts()
@@ -153,9 +157,12 @@ class Workers(ConsumerGroupHandler[K, V]):
         """Begin no further record, and wait until the records in progress are finished and marked.
 
         Then close the group, which commits the marks. Returns False if that took longer than ``timeout`` seconds. A
-        drained ``Workers`` processes nothing any more; make a new one for another ``consume``.
+        drained ``Workers`` processes nothing any more; make a new one for another ``consume``. Raises IllegalStateError
+        in ``handle`` or ``on_failure``, which would wait for itself.
         """
         check_timeout(timeout)
+        if any(work.is_own_task() for work in self._claims):
+            raise IllegalStateError(f"{self!r}: drain() cannot be called by the function that it waits for")
         self._is_draining = True
         claims = list(self._claims)
         for work in claims:
@@ -203,11 +210,12 @@ _NO_LANE = object()
 class _Item(Generic[K, V]):
     """A record that was read: its lane, its failed attempts, and whether it is finished."""
 
-    __slots__ = ("failures", "finished", "lane", "record")
+    __slots__ = ("failures", "finished", "lane", "progress", "record")
 
-    def __init__(self, record: Record[K, V], lane: Hashable) -> None:
+    def __init__(self, record: Record[K, V], lane: Hashable, progress: _Progress[K, V]) -> None:
         self.record = record
         self.lane = lane
+        self.progress = progress
         self.failures = 0
         self.finished = False
 
@@ -216,6 +224,7 @@ class _Progress(Generic[K, V]):
     """The records of one claim, in the order of their offsets, from the first unfinished one on."""
 
     def __init__(self, mark: Callable[[Record[K, V]], object]) -> None:
+        self.last_offset = -1
         self._mark = mark
         self._items: deque[_Item[K, V]] = deque()
 
@@ -224,6 +233,7 @@ class _Progress(Generic[K, V]):
 
     def add(self, item: _Item[K, V]) -> None:
         self._items.append(item)
+        self.last_offset = item.record.offset
 
     def finish(self, item: _Item[K, V]) -> None:
         """The record is processed. Mark the partition up to the first unfinished record."""
@@ -233,6 +243,13 @@ class _Progress(Generic[K, V]):
             last = self._items.popleft()
         if last is not None:
             self._mark(last.record)
+
+    def mark_by(self, mark: Callable[[Record[K, V]], object]) -> None:
+        self._mark = mark
+
+    def retire(self) -> None:
+        """The position has moved back: mark nothing any more."""
+        self._mark = lambda record: None
 
 
 class _ClaimWork(Generic[K, V]):
@@ -253,7 +270,8 @@ class _ClaimWork(Generic[K, V]):
         self._ready: deque[_Item[K, V]] = deque()
         self._pauses: set[asyncio.TimerHandle] = set()
         self._tasks = anyio.create_task_group()
-        self._running = 0
+        self._starting = 0
+        self._running: set[asyncio.Task[Any] | None] = set()
         self._has_room = asyncio.Event()
         self._is_stopping = False
         self._reading = anyio.CancelScope()
@@ -263,6 +281,10 @@ class _ClaimWork(Generic[K, V]):
         """Begin no further record."""
         self._is_stopping = True
         self._reading.cancel()
+
+    def is_own_task(self) -> bool:
+        """Whether the caller is the user's function."""
+        return asyncio.current_task() in self._running
 
     async def run(self) -> None:
         """Process the claim until its session ends or ``stop`` is called. Raises the first failure."""
@@ -302,10 +324,19 @@ class _ClaimWork(Generic[K, V]):
                 lane = self._lane_of(record)
             else:
                 lane = _NO_LANE
-            self._add(_Item(record, lane))
+            if record.offset <= self._progress.last_offset:
+                self._progress.retire()
+                self._progress = _Progress(self._mark_back)
+            self._add(_Item(record, lane, self._progress))
             while len(self._progress) >= max_pending:
                 self._has_room.clear()
                 await self._has_room.wait()
+
+    def _mark_back(self, record: Record[K, V]) -> None:
+        """The first mark after the position has moved back may be lower than those before."""
+        partition = self._claim.topic_partition
+        self._session.offsets.reset(partition, record.offset + 1, leader_epoch=record.leader_epoch)
+        self._progress.mark_by(self._session.mark)
 
     def _lane_of(self, record: Record[K, V]) -> Hashable:
         key = record.key
@@ -337,13 +368,13 @@ class _ClaimWork(Generic[K, V]):
 
     def _make_ready(self, item: _Item[K, V]) -> None:
         self._ready.append(item)
-        if self._running < self._plan.concurrency and not self._is_stopping:
-            self._running += 1
+        if self._starting + len(self._running) < self._plan.concurrency and not self._is_stopping:
+            self._starting += 1
             self._tasks.start_soon(self._work)
 
     def _finish(self, item: _Item[K, V]) -> None:
         self.unfinished -= 1
-        self._progress.finish(item)
+        item.progress.finish(item)
         self._has_room.set()
         if item.lane is not _NO_LANE:
             waiting = self._lanes[item.lane]
@@ -368,6 +399,9 @@ class _ClaimWork(Generic[K, V]):
 
     async def _work(self) -> None:
         """Process ready records until there is none."""
+        task = asyncio.current_task()
+        self._starting -= 1
+        self._running.add(task)
         try:
             while self._ready:
                 async with self._plan.slots:
@@ -380,7 +414,7 @@ class _ClaimWork(Generic[K, V]):
                     finally:
                         self._counts.active -= 1
         finally:
-            self._running -= 1
+            self._running.discard(task)
 
     async def _process(self, item: _Item[K, V]) -> None:
         try:
@@ -423,10 +457,9 @@ class _ClaimWork(Generic[K, V]):
 
     def _fail(self, failure: Exception) -> None:
         """End the claim with the first failure."""
+        logger.error("%s ends when the records in progress are finished: %r", self._claim, failure)
         if self._failure is None:
             self._failure = failure
-        else:
-            logger.warning("%s failed as well: %r", self._claim, failure)
         self.stop()
 
 
@@ -439,8 +472,8 @@ class FailureTopics:
         await group.consume(["orders", *failures.delays], Workers(bill, on_failure=failures))
 
     ``retry`` maps topics to the seconds for which their records wait before they are processed again. A record passes
-    through the retry topics in their order, and then goes to ``dead_letter``. The group must read the retry topics. A
-    record that is retried this way leaves the order of its key.
+    through the retry topics in their order, and then goes to ``dead_letter``. The group must read the retry topics, and
+    not the dead-letter topic. Later records of its key do not wait for a record in a retry topic.
 
     Key, value, headers and the partitioning by key stay. These headers are added or replaced: ``error.class``,
     ``error.message``; and, from the first failure, ``origin.topic``, ``origin.partition``, ``origin.offset`` and
@@ -471,7 +504,15 @@ class FailureTopics:
         return f"<FailureTopics {[*self.delays, self.dead_letter]}>"
 
     async def __call__(self, record: Record[Any, Any], error: Exception) -> None:
-        """Send the record to the next topic. Raises the error of the send."""
+        """Send the record to the next topic. Raises the error of the send.
+
+        Raises IllegalStateError for a record of the dead-letter topic itself, which would circulate forever.
+        """
+        if record.topic == self.dead_letter:
+            raise IllegalStateError(
+                f"the record at offset {record.offset} of the dead-letter topic {record.topic!r} failed; the group "
+                f"must not read that topic, or needs another on_failure"
+            ) from error
         headers = _headers(record, error)
         await self._producer.send(self._following(record.topic), record.value, key=record.key, headers=headers)
 

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite import FailureTopics, Producer, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ConfigurationError, KafkaTimeout
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.group.members import ORDERS
 from tests.embedded.group.test_sessions import Running, committed, group_of, until
@@ -315,3 +315,39 @@ def test_failure_topics_check_their_arguments(cluster: EmbeddedCluster) -> None:
         with pytest.raises(ConfigurationError) as caught:
             FailureTopics(producer, **arguments)  # type: ignore[arg-type]
         assert str(caught.value) == text
+
+
+async def test_a_log_that_was_made_again_is_committed_from_its_start(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 30, keys=30)
+    handling = Handling()
+    handling.hold = {b"20"}
+    running = Running(cluster, Workers(handling, order="none"), auto_commit_interval=0.1)
+    await until(lambda: len(handling.seen) == 29)
+    await cluster.delete_topic("orders")
+    await cluster.create_topic("orders", partitions=6)
+    for number in range(5):
+        await cluster.produce("orders", b"%d" % (100 + number), partition=0)
+    await until(lambda: 104 in handling.values)
+    handling.held[b"20"].set()
+    await until(lambda: 20 in handling.values)
+    await finish(running)
+    assert (await committed(cluster))[ONE] == 5
+
+
+async def test_drain_by_the_function_that_it_waits_for_is_refused(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 1, keys=1)
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        await workers.drain()
+
+    workers = Workers(handle)
+    with pytest.raises(IllegalStateError, match=r"drain\(\) cannot be called by the function that it waits for"):
+        await group_of(cluster).consume(["orders"], workers)
+
+
+async def test_a_dead_letter_that_fails_again_does_not_circulate(cluster: EmbeddedCluster) -> None:
+    await cluster.produce("orders", b"0", partition=0)
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        failures = FailureTopics(producer, dead_letter="orders")
+        with pytest.raises(IllegalStateError, match="must not read that topic"):
+            await group_of(cluster).consume(["orders"], Workers(Handling(failing={b"0": 9}), on_failure=failures))
