@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -266,6 +268,74 @@ async def test_a_batch_is_filled_and_sent_and_a_partitioner_chooses(library: Any
         assert await consumer.end_offsets([partition]) == {partition: count}
 
 
+async def test_records_that_a_deserializer_refuses_are_not_committed(library: Any, kafka: Kafka, topic: str) -> None:
+    async with library.AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for value in (b"0", b"1", b"two"):
+            await producer.send_and_wait(topic, value, partition=0)
+    settings = {
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "group_id": topic,
+        "auto_offset_reset": "earliest",
+        "value_deserializer": int,
+    }
+    async with library.AIOKafkaConsumer(topic, **settings) as consumer:
+        assert (await consumer.getone()).value == 0
+        assert (await consumer.getone()).value == 1
+        for _ in range(2):
+            with pytest.raises(ValueError):
+                await consumer.getone()
+    async with library.AIOKafkaConsumer(topic, **settings) as consumer:
+        assert await consumer.committed(library.TopicPartition(topic, 0)) == 2
+
+
+async def test_a_position_that_was_chosen_is_committed(library: Any, kafka: Kafka, topic: str) -> None:
+    await write(library, kafka, topic, 9)
+    one, two = (library.TopicPartition(topic, number) for number in range(2))
+    settings = {"bootstrap_servers": kafka.bootstrap_servers, "group_id": topic, "enable_auto_commit": False}
+    async with library.AIOKafkaConsumer(topic, auto_offset_reset="earliest", **settings) as consumer:
+        await consumer.seek_to_end(one)
+        consumer.seek(two, 1)
+        await consumer.commit()
+        assert [await consumer.committed(each) for each in (one, two)] == [3, 1]
+
+
+async def test_a_pattern_is_matched_at_the_begin_of_names(library: Any, kafka: Kafka, topic: str) -> None:
+    await write(library, kafka, topic, 1)
+    consumer = library.AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, group_id=topic, auto_offset_reset="earliest"
+    )
+    consumer.subscribe(pattern=f"^{topic[:-1]}")
+    await consumer.start()
+    try:
+        assert (await asyncio.wait_for(consumer.getone(), DEADLINE)).topic == topic
+    finally:
+        await consumer.stop()
+
+
+async def test_tasks_share_one_consumer(library: Any, kafka: Kafka, topic: str) -> None:
+    await write(library, kafka, topic, 6)
+    consumer = library.AIOKafkaConsumer(
+        topic, bootstrap_servers=kafka.bootstrap_servers, group_id=topic, auto_offset_reset="earliest"
+    )
+    async with consumer:
+        records = await asyncio.gather(*(consumer.getone() for _ in range(6)))
+        assert len({record.value for record in records}) == 6
+
+
+async def test_a_start_that_was_cancelled_can_be_repeated(library: Any, kafka: Kafka, topic: str) -> None:
+    consumer = library.AIOKafkaConsumer(
+        topic, bootstrap_servers=kafka.bootstrap_servers, group_id=topic, auto_offset_reset="earliest"
+    )
+    starting = asyncio.create_task(consumer.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    if library.name == "compat":  # aiokafka's consumer cannot be started again
+        await consumer.start()
+        assert len(consumer.assignment()) == 3
+    await consumer.stop()
+
+
 async def test_wrong_calls_raise_the_same_exceptions(library: Any, kafka: Kafka, topic: str) -> None:
     consumer = library.AIOKafkaConsumer(topic, bootstrap_servers=kafka.bootstrap_servers)
     await consumer.start()
@@ -331,3 +401,20 @@ def test_each_error_of_a_broker_has_the_same_name_and_number() -> None:
     }
     assert len(numbers) > 70
     assert {name: getattr(ours, name).errno for name in numbers} == numbers
+
+
+PROGRAM = """
+from aiokafka_lite.compat import aiokafka
+aiokafka.install()
+import aiokafka.errors, aiokafka.structs
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaError
+AIOKafkaConsumer("t", group_id="g", partition_assignment_strategy=[RoundRobinPartitionAssignor])
+assert issubclass(aiokafka.errors.KafkaConnectionError, KafkaError)
+assert AIOKafkaConsumer.__module__.startswith("aiokafka_lite.")
+"""
+
+
+def test_a_library_that_imports_aiokafka_gets_the_drop_in() -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], check=True)

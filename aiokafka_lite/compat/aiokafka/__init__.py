@@ -8,8 +8,9 @@
 Names, arguments, defaults and meaning are those of aiokafka 0.14; what has no counterpart raises NotImplementedError
 with the reason. The package uses only the public interface of aiokafka_lite. The differences:
 
-- Automatic commits cover the records before the last returned one, and ``stop()`` commits all returned records.
-  aiokafka also commits the record that the program still processes.
+- Automatic commits cover the records of earlier reads. Those of the last ``getone()`` or ``getmany()`` are committed by
+  the next read, by ``commit()``, or by ``stop()``. A rebalance waits until they are.
+- After ``start()``, ``subscribe()`` and ``unsubscribe()`` take effect with the next awaited call.
 - A send waits for room in 32 MiB of memory; aiokafka has no such limit.
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - Objects of the protocol, ``client`` and ``AIOKafkaClient`` among them, do not exist.
@@ -17,11 +18,44 @@ with the reason. The package uses only the public interface of aiokafka_lite. Th
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+
 from .abc import ConsumerRebalanceListener
 from .consumer import AIOKafkaConsumer
 from .errors import ConsumerStoppedError, IllegalOperation
 from .producer import AIOKafkaProducer
 from .structs import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+_MODULES = {
+    "abc": "abc",
+    "admin": "admin",
+    "consumer": "consumer",
+    "errors": "errors",
+    "helpers": "helpers",
+    "partitioner": "partitioner",
+    "producer": "producer",
+    "structs": "structs",
+    "coordinator": "assignors",
+    "coordinator.assignors": "assignors",
+    "coordinator.assignors.range": "assignors",
+    "coordinator.assignors.roundrobin": "assignors",
+    "coordinator.assignors.sticky": "assignors",
+}
+
+
+def install() -> None:
+    """Let ``import aiokafka`` import this package, for libraries that import it themselves. Call it before them.
+
+    Raises RuntimeError if aiokafka itself is imported already.
+    """
+    package = sys.modules[__name__]
+    if sys.modules.get("aiokafka", package) is not package:
+        raise RuntimeError("aiokafka is imported already; call install() before anything imports it")
+    sys.modules["aiokafka"] = package
+    for theirs, ours in _MODULES.items():
+        sys.modules[f"aiokafka.{theirs}"] = import_module(f"{__name__}.{ours}")
+
 
 __all__ = [
     "AIOKafkaConsumer",
@@ -33,4 +67,5 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "TopicPartition",
+    "install",
 ]

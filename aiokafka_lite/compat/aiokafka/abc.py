@@ -13,7 +13,7 @@ class ConsumerRebalanceListener(ABC):
 
     @abstractmethod
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions belong to another member soon. ``commit()`` is still possible."""
+        """These partitions go to other members. If they are lost already, ``commit()`` raises CommitFailedError."""
 
     @abstractmethod
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Awaitable[None] | None:

@@ -1,38 +1,50 @@
 """``AIOKafkaConsumer`` on top of ``Consumer``.
 
 aiokafka's consumer may be started without topics and change between a subscription and assigned partitions. A
-``Consumer`` is made for one of them, so this class makes another one when that changes, and the next awaited call
-starts it.
+``Consumer`` is made for one of them, so another one is made when that changes, and the next awaited call starts it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
 import re
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any, Generic, Self, Unpack
 
 from ... import consumer as native
-from ...types import K, Record, TopicPartition, V
+from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .abc import ConsumerRebalanceListener
-from .errors import ConsumerStoppedError, IllegalOperation, IllegalStateError, connecting, missing, translating
+from .errors import ConsumerStoppedError, IllegalOperation, IllegalStateError, missing, translating
 from .producer import native_offsets
+from .running import Managed, RunningConsumer
 from .settings import ConnectionSettings, connection_settings, seconds
 from .structs import ConsumerRecord, OffsetAndTimestamp
+
+logger = logging.getLogger(__name__)
 
 MOST_RECORDS = 10_000
 """Records of one ``getmany`` without ``max_records``."""
 
-_handle: ContextVar[native.RebalanceHandle | None] = ContextVar("handle", default=None)
-"""In a rebalance listener, the calls that it may make."""
+@dataclass(slots=True)
+class _Rebalance:
+    """A call of a listener: the consumer that it belongs to, and the calls of that consumer that it may make."""
+
+    consumer: object
+    handle: native.RebalanceHandle | None
 
 
-class AIOKafkaConsumer(Generic[K, V]):
+_rebalance: ContextVar[_Rebalance | None] = ContextVar("rebalance", default=None)
+"""The call of a listener in which this code runs. A task that the listener starts has it until the call returns."""
+
+
+class AIOKafkaConsumer(Managed, Generic[K, V]):
     """As aiokafka's. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(
@@ -74,13 +86,14 @@ class AIOKafkaConsumer(Generic[K, V]):
             "client_rack": client_rack or "",
         }
         if group_id is not None:
+            rebalance_ms = session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
             self._settings |= {
                 "group_id": group_id,
                 "group_instance_id": group_instance_id,
                 "auto_commit": enable_auto_commit,
                 "auto_commit_interval": seconds(auto_commit_interval_ms),
                 "max_poll_interval": seconds(max_poll_interval_ms),
-                "rebalance_timeout": seconds(rebalance_timeout_ms),
+                "rebalance_timeout": seconds(rebalance_ms),
                 "session_timeout": seconds(session_timeout_ms),
                 "heartbeat_interval": seconds(heartbeat_interval_ms),
             }
@@ -88,22 +101,23 @@ class AIOKafkaConsumer(Generic[K, V]):
         self._commits = enable_auto_commit and group_id is not None
         self._deserialize = _Deserializers(key_deserializer, value_deserializer)
         self._max_poll_records = MOST_RECORDS if max_poll_records is None else max_poll_records
-        self._listener: ConsumerRebalanceListener | None = None
+        self.listener: ConsumerRebalanceListener | None = None
+        """The listener of the last ``subscribe()``."""
         self._topics: tuple[str, ...] | re.Pattern[str] = topics
         self._assigned: tuple[TopicPartition, ...] = ()
-        self._retired: list[native.Consumer] = []
         self._partitions: dict[str, set[int]] = {}
-        self._starting = asyncio.Lock()
+        self._one_reader = asyncio.Lock()
+        self._moved: set[TopicPartition] = set()
+        """Partitions whose position the program has moved since the last commit."""
         self._is_started = False
-        self._is_running = False
         self._is_closed = False
-        self._consumer = self._made()
+        self._running = RunningConsumer(self._made)
 
     def _made(self) -> native.Consumer:
         """A consumer for the present subscription or assignment."""
         settings = dict(self._settings)
         if self._is_member:
-            settings |= {"strategies": self._strategies, "listener": _Listener(lambda: self._listener)}
+            settings |= {"strategies": self._strategies, "listener": _Listener(weakref.ref(self))}
         with translating():
             made: native.Consumer = native.Consumer(topics=self._topics, **settings)
             if self._assigned:
@@ -114,52 +128,30 @@ class AIOKafkaConsumer(Generic[K, V]):
     def _is_member(self) -> bool:
         return self._group is not None and bool(self._topics)
 
-    def _replace(self) -> None:
-        """Read with another consumer from the next awaited call on."""
-        self._retired.append(self._consumer)
-        self._is_running = False
-        self._consumer = self._made()
+    @property
+    def _consumer(self) -> native.Consumer:
+        return self._running.now
 
     # Lifetime.
 
     async def start(self) -> None:
         """Connect, and as a member of a group wait for partitions. Raises KafkaConnectionError if no broker answers."""
-        if self._is_closed:
-            raise ConsumerStoppedError("the consumer was stopped")
         self._is_started = True
         await self._ready()
-        names = self._consumer.subscription() or await self.topics()
-        await asyncio.gather(*map(self._learn, names))
+        of_assigned = {partition.topic for partition in self._assigned}
+        names = of_assigned or self._consumer.subscription() or await self.topics()
+        # A topic that is deleted in this moment is not an error of start().
+        await asyncio.gather(*map(self._learn, names), return_exceptions=True)
 
     async def _ready(self) -> native.Consumer:
         """The running consumer of the present subscription or assignment."""
-        if _handle.get() is not None:
+        if self._handle is not None:
             return self._consumer  # in a listener: of a rebalance, or of ``stop()``
         if self._is_closed:
             raise ConsumerStoppedError("the consumer was stopped")
         if not self._is_started:
             raise IllegalStateError("call start() first")
-        if not self._is_running:
-            async with self._starting:
-                await self._run()
-        return self._consumer
-
-    async def _run(self) -> None:
-        while self._retired:
-            await self._retired.pop().close()
-        if self._is_running:
-            return
-        consumer = self._consumer
-        try:
-            with connecting():
-                await consumer.start()
-        except BaseException:
-            self._consumer = self._made()  # for another start()
-            raise
-        if self._is_member:
-            with translating():
-                await consumer.wait_assigned()
-        self._is_running = consumer is self._consumer
+        return await self._running.start()
 
     async def _learn(self, topic: str) -> None:
         with translating():
@@ -168,20 +160,12 @@ class AIOKafkaConsumer(Generic[K, V]):
     async def stop(self) -> None:
         """Commit what was returned, leave the group, and end."""
         self._is_closed = True
-        with translating():
-            if self._commits and self._is_running and self._consumer.assignment:
-                self._consumer.mark()
-            for consumer in (*self._retired, self._consumer):
-                await consumer.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
+        try:
+            if self._commits and self._running.is_running and self._consumer.assignment:
+                with translating():
+                    await self._commit_positions()
+        finally:
+            await self._running.close()
 
     # What to read.
 
@@ -191,21 +175,26 @@ class AIOKafkaConsumer(Generic[K, V]):
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or those whose whole names match the pattern."""
+        """Read these topics, or those whose names begin with a match of the pattern.
+
+        After ``start()`` it takes effect with the next awaited call.
+        """
         if bool(topics) == bool(pattern):
-            raise ValueError("subscribe() needs topics or a pattern, and not both")
+            raise TypeError("subscribe() needs topics or a pattern, and not both")
         if self._assigned:
             raise IllegalStateError("partitions are assigned; call unsubscribe() first")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener must be an instance of ConsumerRebalanceListener")
+        if pattern is not None and self._group is None:
+            raise NotImplementedError("a pattern needs a group_id")
+        wanted = tuple(topics) if pattern is None else _of_prefix(pattern)
         was_member = self._is_member
-        self._topics = tuple(topics) if pattern is None else re.compile(pattern)
-        self._listener = listener
+        self._topics, self.listener = wanted, listener
         if was_member:
             with translating():
                 self._consumer.subscribe(self._topics)
         else:
-            self._replace()
+            self._running.replace()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions."""
@@ -219,7 +208,7 @@ class AIOKafkaConsumer(Generic[K, V]):
         """Read nothing."""
         if self._topics or self._assigned:
             self._topics, self._assigned = (), ()
-            self._replace()
+            self._running.replace()
 
     def assignment(self) -> set[TopicPartition]:
         return set(self._consumer.assignment)
@@ -254,9 +243,13 @@ class AIOKafkaConsumer(Generic[K, V]):
         """The next record, of these partitions if any are given."""
         consumer = await self._ready()
         with self._reading():
-            if partitions:
-                return self._deserialize((await consumer.poll(1, math.inf, partitions=partitions))[0])
-            return self._deserialize(await anext(consumer))
+            async with self._one_reader:
+                if partitions:
+                    (record,) = await consumer.poll(1, math.inf, partitions=partitions)
+                else:
+                    record = await anext(consumer)
+        with _read_again(consumer, [record]):
+            return self._deserialize(record)
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -265,14 +258,15 @@ class AIOKafkaConsumer(Generic[K, V]):
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
         consumer = await self._ready()
+        most = max_records or self._max_poll_records
         with self._reading():
-            records = await consumer.poll(
-                max_records or self._max_poll_records, timeout_ms / 1000, partitions=partitions or None
-            )
+            async with self._one_reader:
+                records = await consumer.poll(most, timeout_ms / 1000, partitions=partitions or None)
         found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
-        for record in records:
-            place = TopicPartition(record.topic, record.partition)
-            found.setdefault(place, []).append(self._deserialize(record))
+        with _read_again(consumer, records):
+            for record in records:
+                place = TopicPartition(record.topic, record.partition)
+                found.setdefault(place, []).append(self._deserialize(record))
         return found
 
     def __aiter__(self) -> Self:
@@ -302,24 +296,31 @@ class AIOKafkaConsumer(Generic[K, V]):
     @property
     def _calls(self) -> native.Consumer | native.RebalanceHandle:
         """The consumer; in a rebalance listener, the calls that it may make."""
-        return _handle.get() or self._consumer
+        return self._handle or self._consumer
+
+    @property
+    def _handle(self) -> native.RebalanceHandle | None:
+        running = _rebalance.get()
+        return running.handle if running is not None and running.consumer is self else None
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("Offset must be a positive integer")
         with translating():
             self._calls.seek(partition, offset)
+        self._moved.add(TopicPartition(*partition))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        await self._ready()
-        with translating():
-            await self._calls.seek_to_beginning(partitions or None)
-        return True
+        return await self._seek(self._calls.seek_to_beginning, partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        return await self._seek(self._calls.seek_to_end, partitions)
+
+    async def _seek(self, seek: Callable[..., Awaitable[None]], partitions: Sequence[TopicPartition]) -> bool:
         await self._ready()
         with translating():
-            await self._calls.seek_to_end(partitions or None)
+            await seek(partitions or None)
+        self._moved.update(partitions or self._consumer.assignment)
         return True
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
@@ -367,14 +368,27 @@ class AIOKafkaConsumer(Generic[K, V]):
     # Commits.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None) -> None:
-        """Commit these offsets, or everything that was returned. Raises CommitFailedError for a former member."""
+        """Commit these offsets, or all positions. Raises CommitFailedError for a former member."""
         self._require_group()
-        consumer = await self._ready()
+        await self._ready()
+        if offsets is None:
+            with translating():
+                await self._commit_positions()
+            return
+        wanted = native_offsets(offsets)
+        if self._is_member and not wanted.keys() <= set(self._consumer.assignment):
+            raise IllegalStateError("offsets must be of assigned partitions")
         with translating():
-            if offsets is None:
-                consumer.mark()
-            result = await self._calls.commit(None if offsets is None else native_offsets(offsets))
-            result.raise_for_refused()
+            (await self._calls.commit(wanted)).raise_for_refused()
+
+    async def _commit_positions(self) -> None:
+        """Commit what was returned, and the positions that the program has chosen."""
+        self._consumer.mark()
+        (await self._calls.commit()).raise_for_refused()
+        moved, self._moved = self._moved & set(self._consumer.assignment), set()
+        if moved:
+            positions = {each: OffsetAndMetadata(await self._calls.position(each)) for each in moved}
+            (await self._calls.commit(positions)).raise_for_refused()
 
     async def committed(self, partition: TopicPartition) -> int | None:
         self._require_group()
@@ -389,35 +403,63 @@ class AIOKafkaConsumer(Generic[K, V]):
 
 
 class _Listener(native.RebalanceListener):
-    """Calls the program's listener of the moment, with aiokafka's methods."""
+    """Calls the program's listener of the moment, with aiokafka's methods. As there, its exceptions are logged."""
 
-    def __init__(self, current: Callable[[], ConsumerRebalanceListener | None]) -> None:
-        self._current = current
+    def __init__(self, consumer: weakref.ref[AIOKafkaConsumer[Any, Any]]) -> None:
+        self._consumer = consumer  # a task of the consumer below must not keep it alive
 
     async def on_assigned(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        if (listener := self._current()) is not None:
-            await _call(listener.on_partitions_assigned, handle, partitions)
+        await self._call("on_partitions_assigned", handle, partitions)
 
     async def on_revoked(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        if (listener := self._current()) is not None:
-            await _call(listener.on_partitions_revoked, handle, partitions)
+        await self._call("on_partitions_revoked", handle, partitions)
 
     async def on_lost(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         await self.on_revoked(handle, partitions)
 
+    async def _call(
+        self, method: str, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]
+    ) -> None:
+        consumer = self._consumer()
+        if consumer is None or consumer.listener is None:
+            return
+        running = _Rebalance(consumer, handle)
+        token = _rebalance.set(running)
+        try:
+            result = getattr(consumer.listener, method)(set(partitions))
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            logger.exception("%s() failed for %s", method, partitions)
+        finally:
+            running.handle = None
+            _rebalance.reset(token)
 
-async def _call(
-    method: Callable[[set[TopicPartition]], Awaitable[None] | None],
-    handle: native.RebalanceHandle,
-    partitions: Sequence[TopicPartition],
-) -> None:
-    token = _handle.set(handle)
+
+@contextmanager
+def _read_again(consumer: native.Consumer, records: Sequence[Record[Any, Any]]) -> Iterator[None]:
+    """If a deserializer fails, return these records again: the program has seen none of them."""
     try:
-        result = method(set(partitions))
-        if inspect.isawaitable(result):
-            await result
-    finally:
-        _handle.reset(token)
+        yield
+    except Exception:
+        for record in reversed(records):
+            place = TopicPartition(record.topic, record.partition)
+            if place in consumer.assignment:
+                consumer.seek(place, record.offset)
+        raise
+
+
+_LEADING_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
+
+
+def _of_prefix(pattern: str) -> re.Pattern[str]:
+    """A pattern of whole names for one that a name has to begin with. Raises ValueError for a wrong one."""
+    try:
+        given = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a pattern: {error}") from error
+    flags = _LEADING_FLAGS.match(pattern)
+    return re.compile(f"(?:{pattern[flags.end() if flags else 0 :]})(?s:.*)", given.flags)
 
 
 class _Deserializers(Generic[K, V]):

@@ -46,6 +46,38 @@ class ProducerClosed(KafkaError): ...
 class ProducerFenced(KafkaError): ...
 
 
+class IllegalArgumentError(KafkaError): ...
+
+
+class KafkaConfigurationError(KafkaError): ...
+
+
+class KafkaProtocolError(KafkaError): ...
+
+
+class KafkaUnavailableError(KafkaError): ...
+
+
+class NoBrokersAvailable(KafkaError):
+    retriable = True
+    invalid_metadata = True
+
+
+class NodeNotReadyError(KafkaError):
+    retriable = True
+
+
+class RecordTooLargeError(KafkaError): ...
+
+
+class StaleMetadata(KafkaError):
+    retriable = True
+    invalid_metadata = True
+
+
+class UnsupportedCodecError(KafkaError): ...
+
+
 class ConsumerStoppedError(Exception): ...
 
 
@@ -124,8 +156,20 @@ _BY_TYPE: tuple[tuple[type[Exception], type[Exception]], ...] = (
 )
 
 
+_OF_FORMER_MEMBERS = {
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.FENCED_INSTANCE_ID,
+}
+
+
 def translated(error: native.KafkaError) -> Exception:
     """aiokafka's exception for one of this client."""
+    if isinstance(error, native.CommitFailed):
+        for refused in error.refused.values():
+            if isinstance(refused, native.BrokerError) and refused.code not in _OF_FORMER_MEMBERS:
+                return translated(refused)
     for theirs, ours in _BY_TYPE:
         if isinstance(error, theirs):
             return ours(str(error))
@@ -151,6 +195,14 @@ def connecting() -> Iterator[None]:
             yield
     except KafkaTimeoutError as error:
         raise KafkaConnectionError(str(error)) from error.__cause__
+
+
+def for_code(code: int) -> type[BrokerResponseError]:
+    """The class of a broker's error code."""
+    for each in _BY_CODE.values():
+        if each.errno == code:
+            return each
+    return BrokerResponseError
 
 
 def missing(reason: str) -> Callable[..., NoReturn]:

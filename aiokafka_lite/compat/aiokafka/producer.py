@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -15,7 +15,16 @@ from ...errors import TransactionAborted
 from ...types import GroupMetadata, Header, TopicPartition
 from ...types import OffsetAndMetadata as NativeOffset
 from ...types import RecordMetadata as NativeMetadata
-from .errors import ProducerClosed, ProducerFenced, connecting, translated, translating
+from .errors import (
+    IllegalOperation,
+    IllegalStateError,
+    ProducerClosed,
+    ProducerFenced,
+    connecting,
+    translated,
+    translating,
+)
+from .running import Managed
 from .settings import ConnectionSettings, connection_settings
 from .structs import RecordMetadata
 
@@ -31,7 +40,7 @@ RECORD_OVERHEAD = 21
 """Bytes of a record without key and value, at most."""
 
 
-class AIOKafkaProducer:
+class AIOKafkaProducer(Managed):
     """As aiokafka's. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(
@@ -60,6 +69,8 @@ class AIOKafkaProducer:
         self._value_serializer = value_serializer
         self._max_batch_size = max_batch_size
         self._is_closed = False
+        self._is_transactional = transactional_id is not None
+        self._known: set[str] = set()
         timeout = max(connection["request_timeout"], linger_ms / 1000 + connection["request_timeout"])
         self._settings = {
             "partitioner": None if partitioner is None else _Partitioner(partitioner),
@@ -93,15 +104,6 @@ class AIOKafkaProducer:
         self._is_closed = True
         with translating():
             await self._producer.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def flush(self) -> None:
         """Wait until all accepted records are settled."""
@@ -159,6 +161,9 @@ class AIOKafkaProducer:
             value = self._value_serializer(value)
         listed = () if headers is None else [Header(*header) for header in headers]
         with self._calling():
+            if topic not in self._known:  # as there, a topic that does not exist is an error of the send
+                await self._producer.partitions_for(topic)
+                self._known.add(topic)
             return await self._producer.put(
                 topic, value, key=key, partition=partition, timestamp=timestamp_ms, headers=listed
             )
@@ -226,8 +231,13 @@ class AIOKafkaProducer:
     def _calling(self) -> Iterator[None]:
         if self._is_closed:
             raise ProducerClosed("the producer was stopped")
-        with translating():
-            yield
+        try:
+            with translating():
+                yield
+        except IllegalStateError as error:
+            if self._is_transactional:  # a call that the state of the transaction does not allow
+                raise IllegalOperation(str(error)) from error.__cause__
+            raise
 
 
 class TransactionContext:
@@ -245,8 +255,9 @@ class TransactionContext:
     ) -> None:
         if error is None:
             await self._producer.commit_transaction()
-        elif not isinstance(error, ProducerFenced):  # a fenced producer cannot abort
-            await self._producer.abort_transaction()
+        else:
+            with suppress(ProducerFenced, IllegalOperation):  # a producer that cannot continue cannot abort
+                await self._producer.abort_transaction()
 
 
 class BatchBuilder:

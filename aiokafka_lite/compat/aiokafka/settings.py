@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Sequence
 from typing import Any, TypedDict
@@ -36,6 +37,8 @@ class ConnectionSettings(TypedDict, total=False):
 
 DEFAULT_REQUEST_TIMEOUT_MS = 40_000
 
+_PORT = re.compile(r":\d+$")
+
 _SECONDS = {
     "metadata_max_age_ms": "metadata_max_age",
     "retry_backoff_ms": "retry_backoff",
@@ -55,7 +58,7 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     left: dict[str, Any] = dict(given)
     timeout = left.pop("request_timeout_ms", DEFAULT_REQUEST_TIMEOUT_MS) / 1000
     made: dict[str, Any] = {
-        "bootstrap_servers": left.pop("bootstrap_servers", "localhost"),
+        "bootstrap_servers": _with_ports(left.pop("bootstrap_servers", "localhost")),
         "request_timeout": timeout,
         "api_timeout": timeout,
         "connect_timeout": min(10.0, timeout),
@@ -81,6 +84,12 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     if left:
         raise TypeError(f"got an unexpected keyword argument {next(iter(left))!r}")
     return made
+
+
+def _with_ports(servers: str | Sequence[str]) -> list[str]:
+    """Each address, with Kafka's usual port where it has none."""
+    listed = servers.split(",") if isinstance(servers, str) else servers
+    return [each if _PORT.search(each) else f"{each}:9092" for each in map(str.strip, listed)]
 
 
 def seconds(milliseconds: float | None) -> float | None:

@@ -25,7 +25,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """The place of an acknowledged record. ``timestamp_type`` is 0 for the producer's time, 1 for the broker's."""
+    """The place of an acknowledged record. ``timestamp_type`` and ``log_start_offset`` are None."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class RecordMetadata(NamedTuple):
     log_start_offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConsumerRecord(Generic[K, V]):
     """A record that a consumer returns. ``checksum`` is None, as for all records of Kafka 0.11 and later.
 

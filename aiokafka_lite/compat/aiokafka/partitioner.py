@@ -1,0 +1,17 @@
+"""The partitioner that a producer uses without one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from ...protocol.records import partition_for_key
+
+
+class DefaultPartitioner:
+    """By the hash of the key as Java's client; without a key, any available partition."""
+
+    def __call__(self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]) -> int:
+        if key is None:
+            return random.choice(available or all_partitions)
+        return all_partitions[partition_for_key(key, len(all_partitions))]

@@ -1,0 +1,93 @@
+"""The lifetime of clients, and the consumer below an ``AIOKafkaConsumer``, which changes with what it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Self
+
+from ... import consumer as native
+from ...errors import KafkaError
+from .errors import connecting, translating
+
+
+class Managed(ABC):
+    """A client that runs inside ``async with``."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Connect."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """End."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+class RunningConsumer:
+    """Starts and closes the consumers that ``make`` makes. Owner: the ``AIOKafkaConsumer``."""
+
+    def __init__(self, make: Callable[[], native.Consumer]) -> None:
+        self._make = make
+        self.now = make()
+        """The consumer of the present subscription or assignment."""
+        self.is_running = False
+        self._retired: list[native.Consumer] = []
+        self._starting = asyncio.Lock()
+
+    def replace(self) -> None:
+        """Use another consumer; the next ``start`` starts it, and closes this one. Raises ValueError."""
+        made = self._make()
+        self._retired.append(self.now)
+        self.is_running = False
+        self.now = made
+
+    async def start(self) -> native.Consumer:
+        """The consumer, when it runs. A member of a group has its first assignment then."""
+        if not self.is_running:
+            async with self._starting:
+                while self._retired:
+                    await _close(self._retired.pop())
+                if not self.is_running:
+                    await self._start()
+        return self.now
+
+    async def _start(self) -> None:
+        consumer = self.now
+        try:
+            with connecting():
+                await consumer.start()
+            if consumer.membership is not None:
+                with translating():
+                    await consumer.wait_assigned(timeout=math.inf)
+        except BaseException:
+            # A consumer starts once: another start() needs another one, and closes this one.
+            if consumer is self.now:
+                self.replace()
+            raise
+        self.is_running = consumer is self.now
+
+    async def close(self) -> None:
+        """Close all of them. Raises aiokafka's exception of the last one."""
+        async with AsyncExitStack() as closing:
+            for consumer in self._retired:
+                closing.push_async_callback(_close, consumer)
+            with translating():
+                await self.now.close()
+
+
+async def _close(consumer: native.Consumer) -> None:
+    with suppress(KafkaError):  # the call that used it has raised the error
+        await consumer.close()
