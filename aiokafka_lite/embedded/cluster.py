@@ -188,11 +188,11 @@ class EmbeddedCluster(Component):
             self._security.open([self._sessions.advertised_host, self.config.host])
             for node in self.nodes.values():
                 await node.start()
+            for node in self.nodes.values():
+                self._sessions.register(node)
         except BaseException:
             await self._on_close()
             raise
-        for node in self.nodes.values():
-            self._sessions.register(node)
 
     async def _on_close(self) -> None:
         self._sessions.stop()

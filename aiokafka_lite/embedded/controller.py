@@ -184,7 +184,10 @@ class Controller:
             replicas = self._assign(partitions, replication_factor)
         states = tuple(self._new_partition(nodes) for nodes in replicas)
         config = TopicConfig.parse(own, self.settings.merged())
-        topic = Topic(name, self._random.randbytes(16), states, config, own)
+        topic_id = self._random.randbytes(16)
+        while topic_id in self.names:  # with a seed, topics of an earlier run may have the same ids
+            topic_id = self._random.randbytes(16)
+        topic = Topic(name, topic_id, states, config, own)
         if not validate_only:
             self.store(topic)
         return topic
@@ -302,14 +305,18 @@ class Controller:
     def next_producer_id(self) -> int:
         if self._next_producer_id == self.producer_ids_reserved:
             self.producer_ids_reserved += PRODUCER_ID_BLOCK
-            self._publish(None)
+            try:
+                self._publish(None)
+            except OSError:
+                self.producer_ids_reserved -= PRODUCER_ID_BLOCK
+                raise
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
     # The state of an earlier run.
 
     def restore(self, topics: Iterable[Topic], next_producer_id: int) -> None:
-        """Begin with these topics. No broker is registered yet, so none of their partitions has a leader."""
+        """Begin with these topics. Their leaders are brokers that are about to register."""
         for topic in topics:
             self.topics[topic.name] = topic
             self.names[topic.topic_id] = topic.name

@@ -9,6 +9,7 @@ Quotas, features, settings of groups, and users and ACLs that were made at run t
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -18,11 +19,11 @@ from ..errors import ConfigurationError
 from .configs import TopicConfig
 from .controller import Controller
 from .log_files import LogFiles, OpenFiles, read_json, write_json
-from .topics import NO_LEADER, PartitionKey, PartitionState, Topic
+from .topics import PartitionKey, PartitionState, Topic
 
 try:
     import fcntl
-except ImportError:  # on Windows no lock keeps a second process out
+except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
 
@@ -67,17 +68,18 @@ class DataDir(InMemory):
         try:
             (self._path / "topics").mkdir(parents=True, exist_ok=True)
             self._lock = (self._path / ".lock").open("w")
-            if fcntl is not None:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.close()
             raise ConfigurationError(
                 f"data_dir {str(self._path)!r} cannot be used: {error.strerror}; another broker may use it"
             ) from error
+        self._cluster = read_json(self._path / "cluster.json") or {}  # it may have changed before the lock
         for broker, configs in self._cluster.get("dynamic_configs", {}).items():
             controller.settings.replace_dynamic(broker, configs)
         topics = [_topic(read_json(path), controller) for path in sorted((self._path / "topics").glob("*.json"))]
         controller.restore(topics, self._cluster.get("next_producer_id", 0))
+        self._delete_strays(topics)
         self._save_cluster(controller)
 
     def save(self, name: str | None, controller: Controller) -> None:
@@ -102,6 +104,18 @@ class DataDir(InMemory):
             self._lock.close()
             self._lock = None
 
+    def _delete_strays(self, topics: list[Topic]) -> None:
+        """Delete the logs of deleted topics and of replicas that have moved, which a crash may have left."""
+        wanted = {
+            (f"node-{node}", f"{topic.name}-{index}")
+            for topic in topics
+            for index, state in enumerate(topic.partitions)
+            for node in state.replicas
+        }
+        for path in self._path.glob("node-*/*"):
+            if (path.parent.name, path.name) not in wanted:
+                shutil.rmtree(path)
+
     def _save_cluster(self, controller: Controller) -> None:
         settings = controller.settings
         dynamic = {broker: dict(settings.dynamic(broker)) for broker in ("", *map(str, self._nodes))}
@@ -112,13 +126,17 @@ class DataDir(InMemory):
             "dynamic_configs": {broker: configs for broker, configs in dynamic.items() if configs},
         }
         if cluster != self._cluster:
-            self._cluster = cluster
             write_json(self._path / "cluster.json", cluster)
+            self._cluster = cluster
 
 
 def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[int]) -> InMemory:
     """The directory, or memory without a path; ``new_id`` is the id of a new cluster. Raises ConfigurationError."""
-    return InMemory(new_id) if path is None else DataDir(Path(path), new_id, node_ids)
+    if path is None:
+        return InMemory(new_id)
+    if fcntl is None:
+        raise ConfigurationError("data_dir needs a system with file locks and positioned reads, such as Linux or macOS")
+    return DataDir(Path(path), new_id, node_ids)
 
 
 def _described(topic: Topic) -> dict[str, Any]:
@@ -130,6 +148,7 @@ def _described(topic: Topic) -> dict[str, Any]:
             {
                 "replicas": state.replicas,
                 "isr": state.isr,
+                "leader": state.leader,
                 "leader_epoch": state.leader_epoch,
                 "partition_epoch": state.partition_epoch,
                 "adding": state.adding,
@@ -141,14 +160,14 @@ def _described(topic: Topic) -> dict[str, Any]:
 
 
 def _topic(described: dict[str, Any], controller: Controller) -> Topic:
-    """The topic as it was. It has no leaders: the first registered broker of each in-sync set becomes the leader."""
+    """The topic as it was, with the same leaders in new epochs: another in-sync replica may have fewer records."""
     states = tuple(
         PartitionState(
             replicas=tuple(each["replicas"]),
             isr=tuple(each["isr"]),
-            leader=NO_LEADER,
-            leader_epoch=each["leader_epoch"],
-            partition_epoch=each["partition_epoch"],
+            leader=each["leader"],
+            leader_epoch=each["leader_epoch"] + 1,
+            partition_epoch=each["partition_epoch"] + 1,
             adding=tuple(each["adding"]),
             removing=tuple(each["removing"]),
         )

@@ -171,7 +171,8 @@ class Log:
         self.segments = segments
         last = segments[-1]
         self.end_offset = max(last.batches[-1].next_offset if last.batches else last.base_offset, start_offset)
-        self.start_offset = max(start_offset, segments[0].base_offset)
+        # Not the first segment's base: compaction may have removed the batches before it.
+        self.start_offset = start_offset
         self.high_watermark = min(max(high_watermark, self.start_offset), self.end_offset)
         for batch in self.batches():
             self.assign_epoch(batch.leader_epoch, batch.base_offset)
@@ -185,6 +186,7 @@ class Log:
         self.assign_epoch(batch.leader_epoch, batch.base_offset)
         active = self.segments[-1]
         if active.batches and active.size + batch.size > self.segment_bytes:
+            active.flush()
             active = self._made_by.create(batch.base_offset)
             self.segments.append(active)
         active.append(batch)
@@ -193,6 +195,7 @@ class Log:
     def roll(self) -> None:
         """Close the active segment, so that retention and compaction apply to it."""
         if self.segments[-1].batches:
+            self.flush()
             self.segments.append(self._made_by.create(self.end_offset))
 
     def flush(self) -> None:
@@ -238,10 +241,11 @@ class Log:
         self.epochs.clear()
 
     def _restart(self, offset: int) -> None:
+        # First of all: a crash after the deletion must not leave a log that begins, and continues, at its old start.
+        self._made_by.start_moved(offset)
         for segment in self.segments:
             segment.delete()
         self.segments = [self._made_by.create(offset)]
-        self._made_by.start_moved(offset)
 
     def delete_before(self, offset: int) -> None:
         """Move the start of the log to ``offset``, and delete whole segments below it."""
@@ -255,9 +259,9 @@ class Log:
             self._restart(offset)
             self.epochs = [(epoch, offset) for epoch, _ in last_epoch]
             return
+        self._made_by.start_moved(offset)
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             self.segments.pop(0).delete()
-        self._made_by.start_moved(offset)
         while len(self.epochs) > 1 and self.epochs[1][1] <= offset:
             self.epochs.pop(0)
         if self.epochs and self.epochs[0][1] < offset:

@@ -37,6 +37,10 @@ _CHECKPOINT = "checkpoint.json"
 _SWAP = "swap.json"
 
 
+class BrokenLog(OSError):
+    """A file has bytes that could not be cut off. Nothing may be appended to it."""
+
+
 class OpenFiles:
     """The file descriptors of one cluster, at most ``limit``: the one unused for longest is closed."""
 
@@ -98,23 +102,28 @@ class FileBatch(StoredBatch):
 class FileSegment(Segment):
     """A segment in a file."""
 
-    __slots__ = ("_files", "path")
+    __slots__ = ("_files", "_has_name", "path")
 
     def __init__(self, base_offset: int, path: Path, files: OpenFiles) -> None:
         super().__init__(base_offset)
         self.path = path
         self._files = files
+        self._has_name = False
+        """Whether the disk surely has the file's name."""
 
     def append(self, batch: StoredBatch) -> None:
-        """Write the batch. If that fails, nothing of it stays. Raises OSError."""
+        """Write the batch. If that fails, nothing of it stays. Raises OSError, BrokenLog if something stays."""
         position, data = self.size, batch.data
         descriptor = self._files.get(self.path)
         try:
             written = os.write(descriptor, data)
             while written < len(data):
                 written += os.write(descriptor, data[written:])
-        except OSError:
-            os.ftruncate(descriptor, position)
+        except OSError as error:
+            try:
+                os.ftruncate(descriptor, position)
+            except OSError:
+                raise BrokenLog(error.errno, error.strerror) from error
             raise
         self.index(batch, position, len(data))
 
@@ -136,6 +145,9 @@ class FileSegment(Segment):
     def flush(self) -> None:
         """Wait until the disk has everything. Raises OSError."""
         os.fsync(self._files.get(self.path))
+        if not self._has_name:
+            _flush_directory(self.path.parent)
+            self._has_name = True
 
     def delete(self) -> None:
         self._files.close(self.path)
@@ -216,6 +228,8 @@ class LogFiles(Segments):
 
     def delete(self, log: Log) -> None:
         """Delete the log and its directory."""
+        # First of all: after a crash, ``open`` takes a directory without it for one without a log.
+        (self._directory / _CHECKPOINT).unlink(missing_ok=True)
         for segment in log.segments:
             segment.delete()
         for path in self._directory.iterdir():
@@ -297,6 +311,16 @@ def write_json(path: Path, value: object) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    _flush_directory(path.parent)
+
+
+def _flush_directory(path: Path) -> None:
+    """Wait until the disk has the names of new files."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_json(path: Path) -> Any:

@@ -392,7 +392,10 @@ class BrokerNode:
 
         def act() -> None:
             if self.is_running:  # a frozen broker does it in the next interval
-                action()
+                try:
+                    action()
+                except OSError as error:  # of logs on disk; retention may make room the next time
+                    logger.error("node %d: %s failed: %s", self.node_id, setting, error)
             self._repeat(setting, action)
 
         interval = max(self.settings.seconds(setting), 0.1)

@@ -14,6 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -24,11 +25,13 @@ from ..types import Header
 from .compaction import compact, is_due
 from .configs import TopicConfig
 from .log import EpochEnd, Log, StoredBatch
-from .log_files import LogFiles
+from .log_files import BrokenLog, LogFiles
 from .producer_state import BatchMetadata, Marker, ProducerStates, SequenceRejected, Verification, marker_row
 from .topics import PartitionKey, PartitionState
 from .transaction_index import AbortedTransaction
 from .validator import RecordsRejected, recompress, validate
+
+logger = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 NO_EPOCH = -1
@@ -228,7 +231,11 @@ class Partition:
         for follower in self.followers.values():
             if follower.end_offset == stored.base_offset:
                 follower.caught_up_at = now
-        self.log.append(stored)
+        try:
+            self.log.append(stored)
+        except BrokenLog:
+            self.offline = True
+            raise
         if batch.producer_id >= 0:
             self.producers.record(batch, stored.base_offset, stored.last_offset, stored.max_timestamp)
         self._flush_if_due(stored)
@@ -236,8 +243,12 @@ class Partition:
     def _flush_if_due(self, stored: StoredBatch) -> None:
         self._unflushed += stored.next_offset - stored.base_offset
         if self._unflushed >= self.config.flush_messages:
-            self.log.flush()
             self._unflushed = 0
+            try:
+                self.log.flush()
+            except OSError:
+                self.offline = True  # the next flush may succeed although pages were dropped
+                raise
 
     def _check_producer(
         self, batch: RecordBatch, verification: Verification | None, *, from_client: bool
@@ -255,12 +266,16 @@ class Partition:
 
     def append_as_follower(self, batches: Iterable[StoredBatch]) -> None:
         """Append batches of the leader, and update the producer state."""
-        for batch in batches:
-            if batch.base_offset < self.log.end_offset:
-                continue
-            self.log.append(batch)
-            self._record_producer(batch)
-            self._flush_if_due(batch)
+        try:
+            for batch in batches:
+                if batch.base_offset < self.log.end_offset:
+                    continue
+                self.log.append(batch)
+                self._record_producer(batch)
+                self._flush_if_due(batch)
+        except OSError:
+            self.offline = True  # a follower cannot refuse a batch of its leader
+            raise
 
     def _record_producer(self, stored: StoredBatch) -> None:
         batch = stored.view()
@@ -269,7 +284,12 @@ class Partition:
 
     def truncate_to(self, offset: int) -> None:
         """Delete the records that a new leader does not have, and rebuild the producer state."""
-        if self.log.truncate_to(offset):
+        try:
+            is_shorter = self.log.truncate_to(offset)
+        except OSError:
+            self.offline = True
+            raise
+        if is_shorter:
             self.producers.clear()
             self._load_producers()
 
@@ -285,7 +305,10 @@ class Partition:
     def checkpoint(self) -> None:
         """Write what an orderly end knows beside the log."""
         if self._files is not None:
-            self._files.checkpoint(self.log)
+            try:
+                self._files.checkpoint(self.log)
+            except OSError as error:
+                logger.error("%r cannot write its high watermark: %s", self, error)
 
     def aborted_in(self, offset: int, size: int) -> list[AbortedTransaction]:
         """The aborted transactions of a read of ``size`` bytes from ``offset`` on."""

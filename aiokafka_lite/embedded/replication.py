@@ -7,6 +7,7 @@ nothing: an hour of virtual time passes in a moment.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
@@ -14,6 +15,8 @@ from .in_sync import InSyncSets
 from .partition import Partition
 from .replica_manager import ReplicaManager
 from .topics import PartitionKey
+
+logger = logging.getLogger(__name__)
 
 MAX_BYTES_PER_FETCH = 16 * 1024 * 1024
 
@@ -120,7 +123,10 @@ class ReplicaFetcher:
             return  # the marks stay until resume()
         marked, self._marked = self._marked, {}
         for key in marked:
-            self._copy(key)
+            try:
+                self._copy(key)
+            except OSError as error:  # the follower's log is offline now
+                logger.error("node %d cannot write to the log of %s: %s", self.follower.node_id, key, error)
 
     def _copy(self, key: PartitionKey) -> None:
         mine = self.follower.replica_manager.partitions.get(key)
@@ -155,6 +161,7 @@ class ReplicaFetcher:
         mine.append_as_follower(batches)
         if mine.log.end_offset < theirs.log.end_offset and room > 0:
             mine.log.end_offset = theirs.log.end_offset  # compaction left a gap at the end
+            mine.log.roll()  # a log on disk keeps its end by the name of the segment
         return mine.log.end_offset >= theirs.log.end_offset
 
 

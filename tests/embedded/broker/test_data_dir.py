@@ -126,6 +126,33 @@ async def test_an_isr_that_had_shrunk_elects_only_its_members(tmp_path: Path) ->
         assert [record.value for record in cluster.records("orders")] == [b"only on 3"]
 
 
+async def test_the_last_leader_leads_again(tmp_path: Path) -> None:
+    async with run(tmp_path) as cluster:
+        await cluster.create_topic("orders", assignments=[[1, 2, 3]])
+        await cluster.move_leader("orders", 0, 3)
+        before = cluster.state_of("orders", 0).leader_epoch
+    async with run(tmp_path) as cluster:
+        await cluster.until_in_sync("orders")
+        assert cluster.leader_of("orders", 0) == 3
+        assert cluster.state_of("orders", 0).leader_epoch > before
+        assert await cluster.produce("orders", b"v") == 0
+
+
+async def test_topics_of_two_runs_with_one_seed_have_different_ids(tmp_path: Path) -> None:
+    async with run(tmp_path, brokers=1, seed=1) as cluster:
+        first = await cluster.create_topic("orders")
+    async with run(tmp_path, brokers=1, seed=1) as cluster:
+        assert (await cluster.create_topic("bills")).topic_id != first.topic_id
+
+
+async def test_logs_that_belong_to_no_topic_are_deleted_at_the_start(tmp_path: Path) -> None:
+    stray = tmp_path / "node-1" / "gone-0"
+    stray.mkdir(parents=True)
+    (stray / "checkpoint.json").write_text("{}")
+    async with run(tmp_path):
+        assert not stray.exists()
+
+
 async def test_a_disk_that_is_full_refuses_records_with_kafkas_code(tmp_path: Path) -> None:
     async with run(tmp_path, brokers=1) as cluster:
         await cluster.create_topic("orders")

@@ -145,9 +145,28 @@ def test_a_compaction_is_whole_or_has_not_happened(disk: Disk, crash: str) -> No
         for name in names["old"]:
             (disk.path / name).unlink()
         (disk.path / names["new"][0]).rename(disk.path / names["new"][0].replace(".compacted", ".log"))
-    found = [batch[0] for batch in contents(disk.log())]
+    loaded = disk.log()
+    assert loaded.start_offset == 0
+    found = [batch[0] for batch in contents(loaded)]
     assert found == ([*range(20)] if crash == "before the swap" else [1, 6, 11, *tail])
     assert {path.suffix for path in disk.path.iterdir()} <= {".log", ".json"}
+
+
+def test_a_crash_while_all_segments_are_deleted_keeps_the_end(disk: Disk) -> None:
+    log = disk.log()
+    fill(log, 20)
+    log.advance_high_watermark(20)
+    log.delete_before(20)
+    for name in disk.segments:  # the crash comes before the new segment exists
+        (disk.path / name).unlink()
+    loaded = disk.log()
+    assert (loaded.start_offset, loaded.end_offset) == (20, 20)
+
+
+def test_a_directory_that_was_being_deleted_is_no_log(disk: Disk) -> None:
+    fill(disk.log(), 20)
+    (disk.path / "checkpoint.json").unlink()
+    assert contents(disk.log()) == []
 
 
 def test_the_log_of_an_older_topic_of_that_name_is_deleted(disk: Disk) -> None:
