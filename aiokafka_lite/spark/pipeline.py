@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from .pausable import PAUSE, PausableDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming.listener import QueryProgressEvent
+    from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
     from pyspark.sql.streaming.query import StreamingQuery
 
 AVAILABLE_NOW = "available-now"
@@ -47,6 +47,9 @@ _TOO_SLOW = "Python worker failed to connect back"
 
 POLL_INTERVAL = 0.1
 """Seconds between two checks of the queries."""
+
+LAST_EVENTS = 10.0
+"""Seconds in which Spark must deliver the events of a query that has ended."""
 
 _EVENT_TIME = "_event_time"
 _MALFORMED = "_malformed"
@@ -177,6 +180,8 @@ class Pipeline:
         finally:
             for query in running.values():
                 query.stop()
+            # Spark's events are late: without this, the lines of the last batches are missing.
+            self._listener.wait_for_ends([str(query.runId) for query in running.values()], LAST_EVENTS)
             self._spark.streams.removeListener(self._listener)
 
     def destinations(self) -> Iterator[Destination]:
@@ -265,6 +270,8 @@ class ProgressListener(LagListener):
         super().__init__()
         self._report_line = report
         self._reason = reason
+        self._ended: set[str] = set()
+        self._changed = threading.Condition()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 — Spark's name
         """Report a finished batch."""
@@ -273,6 +280,18 @@ class ProgressListener(LagListener):
         for lag in lags_of(progress):
             tail = f", {dropped:,} dropped: {self._reason}" if dropped else ""
             self._report_line(f"{lag}{tail}")
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 — Spark's name
+        """A query has ended; its other events came before this one."""
+        super().onQueryTerminated(event)
+        with self._changed:
+            self._ended.add(str(event.runId))
+            self._changed.notify_all()
+
+    def wait_for_ends(self, runs: Collection[str], timeout: float) -> None:
+        """Wait until these runs of queries have ended here too, for ``timeout`` seconds at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended.issuperset(runs), timeout)
 
 
 def _column(name: str) -> Column:
