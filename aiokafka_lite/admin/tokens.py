@@ -62,7 +62,7 @@ class Tokens:
         default, and at most, the brokers' ``delegation.token.max.lifetime.ms``.
         """
         allowed = arguments.several(renewers, "renewers")
-        kind, name = (None, None) if owner is None else _parts("owner", owner)
+        kind, name = ("", "") if owner is None else _parts("owner", owner)
         request = CreateDelegationTokenRequest(
             owner_principal_type=kind,
             owner_principal_name=name,

@@ -38,6 +38,13 @@ EARLIEST = {
     "DescribeLogDirs": 0,
     "AlterReplicaLogDirs": 0,
     "WriteTxnMarkers": 0,
+    "CreateAcls": 0,
+    "DescribeAcls": 0,
+    "DeleteAcls": 0,
+    "CreateDelegationToken": 0,
+    "DescribeDelegationToken": 0,
+    "RenewDelegationToken": 0,
+    "ExpireDelegationToken": 0,
 }
 """The first versions of messages that go back further than Kafka 4."""
 REMOVED = {"commit_timestamp", "is_default", "max_num_offsets", "old_style_offsets"}

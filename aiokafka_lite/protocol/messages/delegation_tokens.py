@@ -41,8 +41,8 @@ class CreateDelegationTokenRequest(Request[CreateDelegationTokenResponse]):
     INTRODUCED = since(0, kafka="1.1")
     OWNER = since(3, kafka="3.3")
 
-    owner_principal_type: str | None = string("3+", nullable="3+", default=None)
-    owner_principal_name: str | None = string("3+", nullable="3+", default=None)
+    owner_principal_type: str | None = string("3+", nullable="3+", default="")
+    owner_principal_name: str | None = string("3+", nullable="3+", default="")
     renewers: list[CreatableRenewers] = array(CreatableRenewers)
     max_lifetime_ms: int = int64()
 

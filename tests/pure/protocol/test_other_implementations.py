@@ -144,7 +144,8 @@ def encoded(message: Message, version: int) -> bytes:
 MISSING_IN_KAFKA_PYTHON = {
     f"{api}{kind}"
     for api in (
-        *("ConsumerGroupDescribe", "SaslAuthenticate", "SaslHandshake"),
+        *("ConsumerGroupDescribe", "GetTelemetrySubscriptions", "PushTelemetry", "SaslAuthenticate", "SaslHandshake"),
+        "UnregisterBroker",
         *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
     )
     for kind in ("Request", "Response")
