@@ -1,8 +1,12 @@
-"""``aiokafka-lite broker --data-dir``, killed while clients write: each acknowledged record is there once."""
+"""``aiokafka-lite broker --data-dir``, killed while clients write: each acknowledged record is there once.
+
+BROKER_KILLS sets another number of kills; 20 take two to three minutes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 from contextlib import suppress
@@ -14,7 +18,7 @@ import pytest
 from aiokafka_lite import Consumer, KafkaError, Producer, TopicPartition
 from tests.end_to_end.terminal import broker
 
-KILLS = 20
+KILLS = int(os.environ.get("BROKER_KILLS", "8"))
 PARTITIONS = 3
 
 
