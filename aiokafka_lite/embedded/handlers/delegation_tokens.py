@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -76,28 +78,14 @@ def create_token(context: RequestContext, request: CreateDelegationTokenRequest)
 
 @handles(RenewDelegationTokenRequest)
 def renew_token(context: RequestContext, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    response = RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=0, throttle_time_ms=0)
-    try:
-        _require_login(context)
-        response.expiry_timestamp_ms = context.broker.tokens.renew(
-            request.hmac, context.principal, request.renew_period_ms, context.broker.now_ms()
-        )
-    except Refused as refusal:
-        response.error_code, response.expiry_timestamp_ms = refusal.code, _no_expiry(refusal)
-    return response
+    code, expiry = _changed(context, context.broker.tokens.renew, request.hmac, request.renew_period_ms)
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry, throttle_time_ms=0)
 
 
 @handles(ExpireDelegationTokenRequest)
 def expire_token(context: RequestContext, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
-    response = ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=0, throttle_time_ms=0)
-    try:
-        _require_login(context)
-        response.expiry_timestamp_ms = context.broker.tokens.expire(
-            request.hmac, context.principal, request.expiry_time_period_ms, context.broker.now_ms()
-        )
-    except Refused as refusal:
-        response.error_code, response.expiry_timestamp_ms = refusal.code, _no_expiry(refusal)
-    return response
+    code, expiry = _changed(context, context.broker.tokens.expire, request.hmac, request.expiry_time_period_ms)
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry, throttle_time_ms=0)
 
 
 @handles(DescribeDelegationTokenRequest)
@@ -119,6 +107,17 @@ def describe_tokens(
     except Refused as refusal:
         response.error_code = refusal.code
     return response
+
+
+def _changed(
+    context: RequestContext, change: Callable[[bytes, str, int, int], int], hmac: bytes, period_ms: int
+) -> tuple[ErrorCode, int]:
+    """The error of a change of a token, and the token's expiry, in milliseconds since the epoch."""
+    try:
+        _require_login(context)
+        return ErrorCode.NONE, change(hmac, context.principal, period_ms, context.broker.now_ms())
+    except Refused as refusal:
+        return refusal.code, _no_expiry(refusal)
 
 
 def _require_login(context: RequestContext) -> None:
