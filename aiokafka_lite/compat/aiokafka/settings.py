@@ -78,9 +78,8 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
         sasl["sasl_mechanism"] = sasl["sasl_mechanism"] or "PLAIN"
         made |= {name: value for name, value in sasl.items() if value is not None}
         if provider is not None:
-            if provider.extensions():
-                raise NotImplementedError("extensions of OAUTHBEARER tokens are not supported")
             made["sasl_oauth_token_provider"] = provider.token
+            made["sasl_oauth_extensions"] = provider.extensions() or None
     if left:
         raise TypeError(f"got an unexpected keyword argument {next(iter(left))!r}")
     return made
