@@ -42,6 +42,15 @@ def coordinator_of(cluster: EmbeddedCluster, group: str = "workers") -> int:
     return cluster.leader_of(OFFSETS_TOPIC, partition_of(group, 3))
 
 
+async def one_joins_another(cluster: EmbeddedCluster, ownership: Ownership) -> tuple[Worker, Worker]:
+    """A member of a stable group, and one whose JoinGroup waits at the coordinator."""
+    first = await Worker(cluster, ownership, "first").start()
+    await until_stable(first.consumer)
+    second = await Worker(cluster, ownership, "second").start()
+    await asyncio.sleep(1.0)  # virtual
+    return first, second
+
+
 # The coordinator.
 
 
@@ -81,10 +90,7 @@ async def test_members_follow_their_coordinator_and_keep_their_partitions(
 async def test_a_group_is_stable_ten_seconds_after_its_coordinator_dies_in_a_rebalance(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
-    first = await Worker(cluster, ownership, "first").start()
-    await until_stable(first.consumer)
-    second = await Worker(cluster, ownership, "second").start()
-    await asyncio.sleep(1.0)  # its JoinGroup waits at the coordinator
+    first, second = await one_joins_another(cluster, ownership)
     await cluster.kill(coordinator_of(cluster))
     await until_stable(first.consumer, second.consumer, within=10.0)
     await first.stop()
@@ -95,10 +101,7 @@ async def test_a_group_is_stable_ten_seconds_after_its_coordinator_dies_in_a_reb
 async def test_a_join_at_a_frozen_coordinator_moves_to_the_next_one(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
-    first = await Worker(cluster, ownership, "first").start()
-    await until_stable(first.consumer)
-    second = await Worker(cluster, ownership, "second").start()
-    await asyncio.sleep(1.0)  # its JoinGroup waits at the coordinator
+    first, second = await one_joins_another(cluster, ownership)
     await cluster.freeze(coordinator_of(cluster))
     await asyncio.sleep(cluster.broker_session_timeout)
     await until_stable(first.consumer, second.consumer, within=10.0)

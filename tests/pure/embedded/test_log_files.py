@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka_lite.embedded.log import Log
-from aiokafka_lite.embedded.log_files import LogFiles, OpenFiles
+from aiokafka_lite.embedded.log_files import FileSegment, LogFiles, OpenFiles
 from tests.pure.embedded.batches import stored
 
 TOPIC = b"\x01" * 16
@@ -152,20 +152,32 @@ def test_a_compaction_is_whole_or_has_not_happened(disk: Disk, crash: str) -> No
     assert {path.suffix for path in disk.path.iterdir()} <= {".log", ".json"}
 
 
-def test_a_crash_while_all_segments_are_deleted_keeps_the_end(disk: Disk) -> None:
+class Crash(Exception):
+    """The process ends here."""
+
+
+def crash(*_: object) -> None:
+    raise Crash
+
+
+def test_a_crash_while_all_segments_are_deleted_keeps_the_end(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     log = disk.log()
     fill(log, 20)
     log.advance_high_watermark(20)
-    log.delete_before(20)
-    for name in disk.segments:  # the crash comes before the new segment exists
-        (disk.path / name).unlink()
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(LogFiles, "create", crash)  # the old segments are gone, and the new one does not exist yet
+        log.delete_before(20)
+    assert disk.segments == []
     loaded = disk.log()
     assert (loaded.start_offset, loaded.end_offset) == (20, 20)
 
 
-def test_a_directory_that_was_being_deleted_is_no_log(disk: Disk) -> None:
-    fill(disk.log(), 20)
-    (disk.path / "checkpoint.json").unlink()
+def test_a_directory_that_was_being_deleted_is_no_log(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = disk.log()
+    fill(log, 20)
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(FileSegment, "delete", crash)
+        disk.files.delete(log)
     assert contents(disk.log()) == []
 
 
