@@ -9,7 +9,6 @@ import asyncio
 import gc
 import inspect
 import signal
-import warnings
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -24,10 +23,6 @@ pytest_plugins = ["tests.real.grouping", "tests.real.report"]
 # The time of one example depends on the machine's load more than on the code.
 settings.register_profile("without deadlines", settings(), deadline=None)
 settings.load_profile("without deadlines")
-
-KAFKA_PYTHON_SOCKET = r"unclosed <socket\.socket .*proto=6"
-"""The warning about an open socket of kafka-python: it names the protocol, TCP, when it creates one; this package does
-not, so that a socket that this package leaves open is an error."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,11 +69,8 @@ class _Garbage:
 
     @classmethod
     def collect_all(cls) -> None:
-        with warnings.catch_warnings():
-            # Sockets that kafka-python left open in an earlier test. A test's own garbage is collected without this.
-            warnings.filterwarnings("ignore", KAFKA_PYTHON_SOCKET, ResourceWarning)
-            gc.unfreeze()
-            gc.collect()
+        gc.unfreeze()
+        gc.collect()
         gc.freeze()
 
     @classmethod

@@ -29,7 +29,6 @@ from aiokafka_lite.group import (
     RoundRobinStrategy,
     StickyStrategy,
 )
-from tests.conftest import KAFKA_PYTHON_SOCKET
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import take
 from tests.real.releases import NEWEST, since
@@ -371,8 +370,6 @@ OURS = {
     "sticky": StickyStrategy,
     "cooperative-sticky": CooperativeStickyStrategy,
 }
-LEAVES_SOCKETS_OPEN = pytest.mark.filterwarnings(f"ignore:{KAFKA_PYTHON_SOCKET}:ResourceWarning")
-"""kafka-python does not close a socket that is still connecting when its consumer is closed."""
 
 PEERS: list[tuple[Callable[[], Peer], str]] = [
     (peer, strategy) for peer in (ConfluentPeer, KafkaPythonPeer, AiokafkaPeer) for strategy in peer.strategies
@@ -394,14 +391,7 @@ def whole(sets: Sequence[set[int]], count: int) -> bool:
 @pytest.mark.parametrize("leads", ["ours", "theirs"])
 @pytest.mark.parametrize(
     "make,strategy",
-    [
-        pytest.param(
-            *(peer, strategy),
-            id=f"{peer.__name__}-{strategy}",
-            marks=LEAVES_SOCKETS_OPEN if peer is KafkaPythonPeer else (),
-        )
-        for peer, strategy in PEERS
-    ],
+    [pytest.param(peer, strategy, id=f"{peer.__name__}-{strategy}") for peer, strategy in PEERS],
 )
 async def test_a_group_of_two_clients_shares_partitions(
     kafka: Kafka, make: Callable[[], Peer], strategy: str, leads: str
