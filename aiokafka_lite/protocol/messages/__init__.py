@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from .requests import *
     from .sasl import *
     from .scram_users import *
+    from .share_fetch import *
+    from .share_groups import *
+    from .share_offsets import *
     from .telemetry import *
     from .topics import *
     from .transactions import *
@@ -146,6 +149,27 @@ _NAMES = {
         AlterUserScramCredentialsResponse AlterUserScramCredentialsResult CredentialInfo
         DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse
         DescribeUserScramCredentialsResult ScramCredentialDeletion ScramCredentialUpsertion UserName
+    """,
+    "share_groups": """
+        ShareGroupDescribeAssignment ShareGroupDescribeGroup ShareGroupDescribeMember ShareGroupDescribeRequest
+        ShareGroupDescribeResponse ShareGroupDescribeTopicPartitions ShareGroupHeartbeatAssignment
+        ShareGroupHeartbeatRequest ShareGroupHeartbeatResponse ShareGroupHeartbeatTopicPartitions
+    """,
+    "share_fetch": """
+        ShareAcknowledgementBatch ShareAcknowledgeRequest ShareAcknowledgeRequestPartition
+        ShareAcknowledgeRequestTopic ShareAcknowledgeResponse ShareAcknowledgeResponsePartition
+        ShareAcknowledgeResponseTopic ShareAcquiredRecords ShareFetchRequest ShareFetchRequestForgottenTopic
+        ShareFetchRequestPartition ShareFetchRequestTopic ShareFetchResponse ShareFetchResponsePartition
+        ShareFetchResponseTopic ShareLeader ShareNodeEndpoint
+    """,
+    "share_offsets": """
+        AlterShareGroupOffsetsRequest AlterShareGroupOffsetsRequestPartition AlterShareGroupOffsetsRequestTopic
+        AlterShareGroupOffsetsResponse AlterShareGroupOffsetsResponsePartition
+        AlterShareGroupOffsetsResponseTopic DeleteShareGroupOffsetsRequest DeleteShareGroupOffsetsRequestTopic
+        DeleteShareGroupOffsetsResponse DeleteShareGroupOffsetsResponseTopic DescribeShareGroupOffsetsRequest
+        DescribeShareGroupOffsetsRequestGroup DescribeShareGroupOffsetsRequestTopic
+        DescribeShareGroupOffsetsResponse DescribeShareGroupOffsetsResponseGroup
+        DescribeShareGroupOffsetsResponsePartition DescribeShareGroupOffsetsResponseTopic
     """,
     "telemetry": """
         GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse PushTelemetryRequest

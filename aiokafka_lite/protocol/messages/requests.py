@@ -39,6 +39,13 @@ from .producer_id import InitProducerIdRequest
 from .quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from .sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from .scram_users import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
+from .share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
+from .share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from .share_offsets import (
+    AlterShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest,
+)
 from .telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from .topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from .transactions import (
@@ -110,6 +117,13 @@ _ALL: tuple[type[Request[Any]], ...] = (
     RenewDelegationTokenRequest,
     ExpireDelegationTokenRequest,
     DescribeDelegationTokenRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+    ShareAcknowledgeRequest,
+    ShareFetchRequest,
+    AlterShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest,
     GetTelemetrySubscriptionsRequest,
     PushTelemetryRequest,
 )

@@ -147,6 +147,8 @@ MISSING_IN_KAFKA_PYTHON = {
         *("ConsumerGroupDescribe", "GetTelemetrySubscriptions", "PushTelemetry", "SaslAuthenticate", "SaslHandshake"),
         "UnregisterBroker",
         *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
+        *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge"),
+        *(f"{verb}ShareGroupOffsets" for verb in ("Describe", "Alter", "Delete")),
     )
     for kind in ("Request", "Response")
 }
