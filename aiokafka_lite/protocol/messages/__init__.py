@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .api_versions import *
     from .cluster_admin import *
     from .configs import *
+    from .consumer_groups import *
     from .consumer_protocol import *
     from .delegation_tokens import *
     from .fetch import *
@@ -62,6 +63,10 @@ _NAMES = {
         IncrementalAlterConfigsRequestResource IncrementalAlterConfigsResponse
         IncrementalAlterConfigsResponseResource ListConfigResourcesRequest ListConfigResourcesResponse
         ListedConfigResource
+    """,
+    "consumer_groups": """
+        ConsumerGroupHeartbeatAssignment ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse
+        ConsumerGroupHeartbeatTopicPartitions
     """,
     "consumer_protocol": """
         ConsumerProtocolAssignment ConsumerProtocolAssignmentTopicPartition ConsumerProtocolSubscription

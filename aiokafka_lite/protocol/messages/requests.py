@@ -14,6 +14,7 @@ from .configs import (
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 )
+from .consumer_groups import ConsumerGroupHeartbeatRequest
 from .delegation_tokens import (
     CreateDelegationTokenRequest,
     DescribeDelegationTokenRequest,
@@ -72,6 +73,7 @@ _ALL: tuple[type[Request[Any]], ...] = (
     ListGroupsRequest,
     DeleteGroupsRequest,
     ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     FindCoordinatorRequest,
     JoinGroupRequest,
     SyncGroupRequest,

@@ -144,7 +144,14 @@ def encoded(message: Message, version: int) -> bytes:
 MISSING_IN_KAFKA_PYTHON = {
     f"{api}{kind}"
     for api in (
-        *("ConsumerGroupDescribe", "GetTelemetrySubscriptions", "PushTelemetry", "SaslAuthenticate", "SaslHandshake"),
+        *(
+            "ConsumerGroupDescribe",
+            "ConsumerGroupHeartbeat",
+            "GetTelemetrySubscriptions",
+            "PushTelemetry",
+            "SaslAuthenticate",
+            "SaslHandshake",
+        ),
         "UnregisterBroker",
         *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
         *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge"),
