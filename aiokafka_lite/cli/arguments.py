@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+_ESCAPE = re.compile(rb"\\(?:([ntr0\\])|x([0-9a-fA-F]{2}))")
+_ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
 
 
 def name_value(option: str, text: str) -> tuple[str, str]:
@@ -24,3 +28,10 @@ def principal_of(user: str) -> str:
 def names_and_values(option: str, texts: Iterable[str]) -> dict[str, str]:
     """``NAME=VALUE`` for each text; the last of equal names counts. Raises ConfigurationError for any other form."""
     return dict(name_value(option, text) for text in texts)
+
+
+def unescape(text: str) -> bytes:
+    r"""The bytes of a text. As in kcat, ``\n``, ``\t``, ``\r``, ``\0``, ``\\`` and ``\xff`` stand for one byte each."""
+    return _ESCAPE.sub(
+        lambda found: _ESCAPED[found[1]] if found[1] else bytes.fromhex(found[2].decode()), text.encode()
+    )

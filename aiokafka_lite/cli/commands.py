@@ -6,6 +6,7 @@ A command imports that module when it runs, so that ``--help`` is fast.
 from __future__ import annotations
 
 import sys
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,8 @@ from typing import Annotated
 import typer
 
 from . import acls, configs, groups, pipeline, topics, transactions, users
-from .formats import Format, Line
+from .arguments import unescape
+from .formats import Format, Line, parse_format
 from .options import Shared, command, plain_command
 from .running import INTERRUPTED, NAME, WRONG, run, say
 
@@ -42,10 +44,9 @@ class Isolation(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
-class Until(StrEnum):
-    """The values of ``--until``."""
-
-    END = "end"
+def _formats(incomplete: str) -> list[str]:
+    """The names of formats that begin with what the user has typed in the shell."""
+    return [each.value for each in Format if each.value.startswith(incomplete)]
 
 
 def _codecs(incomplete: str) -> list[str]:
@@ -128,6 +129,8 @@ def options(
     seq 1000 | aiokafka-lite produce numbers
     aiokafka-lite produce orders --file orders.txt --key-separator : --compression zstd
     echo hello | aiokafka-lite produce greetings --header lang=en --partition 0
+    aiokafka-lite consume orders --until end --json | aiokafka-lite produce copy --json-in
+    echo 'order-7:' | aiokafka-lite produce orders -k : --null ''
     """,
     prints_tables=False,
 )
@@ -138,8 +141,19 @@ async def produce(
         Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this file instead of stdin.")
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-k", metavar="TEXT", help="Text between the key and the value.")
+        str | None,
+        typer.Option(
+            "--key-separator", "-k", metavar="TEXT", help=r"Text between the key and the value, as in : or \t."
+        ),
     ] = None,
+    null: Annotated[
+        str | None,
+        typer.Option("--null", metavar="TEXT", help="A key or value that is this text is null; '' for empty ones."),
+    ] = None,
+    json_in: Annotated[
+        bool,
+        typer.Option("--json-in", help="Each line is a record in JSON, as consume --json prints it."),
+    ] = False,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record. May be repeated."),
@@ -156,15 +170,20 @@ async def produce(
     """Write lines as records.
 
     Each line of stdin, or of a file, is the value of a record, without its newline. With --key-separator, a line is key
-    and value. The command ends when every record is acknowledged. Ctrl-C sends the lines that were read, and stops.
+    and value. With --json-in it is a whole record: key, value, headers, partition and timestamp.
+    The command ends when every record is acknowledged. Ctrl-C sends the lines that were read, and stops.
     """
     from .produce import parse_header
     from .produce import produce as run_produce
     from .sending import Job
 
+    if json_in and (key_separator or null is not None):
+        raise ValueError("--json-in excludes --key-separator and --null: the JSON has the key and its nulls")
     headers = tuple(map(parse_header, header or ()))
     settings = _producer_settings(compression, acks)
-    job = Job(topic, file, key_separator or None, headers, partition, rate, settings)
+    separator = unescape(key_separator) if key_separator else None
+    null_text = None if null is None else unescape(null)
+    job = Job(topic, file, separator, headers, partition, rate, settings, null_text, json_in)
     return await run_produce(shared.connection, shared.output, job)
 
 
@@ -175,6 +194,8 @@ async def produce(
     aiokafka-lite consume orders --group billing --format json
     aiokafka-lite consume --regex 'orders-.*' --from 2h --timestamps
     aiokafka-lite consume orders --from 2026-01-31T12:00:00Z --max-messages 10
+    aiokafka-lite consume orders --from -10 --until end
+    aiokafka-lite consume orders --from 2h --until 1h --format '%t %p %o %k %s\\n'
     """,
     prints_tables=False,
 )
@@ -196,20 +217,37 @@ async def consume(
         typer.Option(
             "--from",
             metavar="WHERE",
-            help="earliest, latest, an offset, a time (ISO 8601, or @ and milliseconds), or a time ago (90s, 2h, 7d);"
-            " earliest by default. A group begins there only where it has no committed offset.",
+            help="earliest, latest, an offset, the last records of each partition (-10), a time (ISO 8601, or @ and"
+            " milliseconds), or a time ago (90s, 2h, 7d); earliest by default. A group begins there only where it has"
+            " no committed offset.",
         ),
     ] = None,
-    until: Annotated[Until | None, typer.Option(help="Stop at the end that the log has at the start.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Stop at the end that the log has at the start (end), or before the first record of a time.",
+        ),
+    ] = None,
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this number of records.")
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", "-o", help="Parts of a record to print. A null prints as nothing.")
-    ] = Format.VALUE,
+        str,
+        typer.Option(
+            "--format",
+            "-o",
+            metavar="FORMAT",
+            autocompletion=_formats,
+            help="value, key-value, json, hex, key-value-hex, or a format string with kcat's fields: %s value,"
+            " %k key, %h headers, %t topic, %p partition, %o offset, %T time in milliseconds, %D time, %S and %K"
+            r" sizes; \n is a newline.",
+        ),
+    ] = Format.VALUE.value,
     key_separator: Annotated[
         str, typer.Option("--key-separator", "-k", metavar="TEXT", help="Text between key and value.")
-    ] = "\t",
+    ] = r"\t",
+    null: Annotated[str, typer.Option("--null", metavar="TEXT", help="Text of a null; nothing by default.")] = "",
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Print the time before each record.")] = False,
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Print topic, partition and offset before each record.")
@@ -229,18 +267,31 @@ async def consume(
     """
     from .consume import Job
     from .consume import consume as run_consume
+    from .starts import parse_stop
 
     if bool(topics) == bool(regex):
         raise ValueError("consume requires topics or --regex; see aiokafka-lite consume --help")
+    line = Line(
+        Format.JSON if shared.output.as_json else parse_format(form),
+        unescape(key_separator),
+        unescape(null),
+        timestamps,
+        offsets,
+        headers,
+    )
+    if not isinstance(line.format, Format) and (timestamps or offsets or headers):
+        raise ValueError(
+            "a format string has its own fields: write %D %t-%p:%o %h for --timestamps --offsets --headers"
+        )
     job = Job(
         topics=tuple(topics or (regex or "",)),
         is_pattern=regex is not None,
         partitions=tuple(partition or ()),
         group=group,
         start=start,
-        until_end=until is not None,
+        until=None if until is None else parse_stop(until, time.time()),
         max_records=max_messages,
-        line=Line(Format.JSON if shared.output.as_json else form, key_separator, timestamps, offsets, headers),
+        line=line,
         settings={} if isolation is None else {"isolation_level": isolation.value},
     )
     return await run_consume(shared.connection, job)

@@ -25,12 +25,12 @@ from .descriptors import Writer
 from .formats import Line, formatter
 from .progress import Bar, progress
 from .running import log_warnings
-from .starts import Start, parse_start
+from .starts import Start, Stop, parse_start
 
 BATCH = 10_000
 
 END_CHECK_INTERVAL = 0.1
-"""Seconds without records after which ``--until end`` compares positions with the end: the last offsets of a log may
+"""Seconds without records after which ``--until`` compares positions with the end: the last offsets of a log may
 belong to no record."""
 
 
@@ -43,7 +43,7 @@ class Job:
     partitions: tuple[int, ...]
     group: str | None
     start: str | None
-    until_end: bool
+    until: Stop | None
     max_records: int | None
     line: Line
     settings: dict[str, object]
@@ -58,7 +58,7 @@ async def consume(connection: Connection, job: Job) -> int:
     settings = dict(job.settings)
     if start.policy is not None:
         settings["auto_offset_reset"] = start.policy
-    bounds = _Bounds(start, job.until_end)
+    bounds = _Bounds(start, job.until)
     if job.group is not None:
         settings["listener"] = bounds
     consumer = connection.consumer(job.group, topics=() if job.partitions else topics, **settings)
@@ -70,7 +70,7 @@ async def consume(connection: Connection, job: Job) -> int:
         if job.group is None:
             await bounds.seek(consumer, consumer.assignment)
             await bounds.find_ends(consumer.assignment)
-        elif job.until_end and not isinstance(topics, re.Pattern):
+        elif job.until is not None and not isinstance(topics, re.Pattern):
             for topic in topics:
                 await consumer.partitions_for(topic)  # a member of an unknown topic would end without an error
         with ExitStack() as stack:
@@ -111,19 +111,19 @@ async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Patter
 class _Bounds(RebalanceListener):
     """The offsets where partitions begin and end, looked up before any of their records is read.
 
-    In a group, ``--from`` with an offset or a time applies only to partitions without a committed offset.
+    In a group, a ``--from`` that is looked up applies only to partitions without a committed offset.
     """
 
     consumer: Consumer
 
-    def __init__(self, start: Start, until_end: bool) -> None:
+    def __init__(self, start: Start, until: Stop | None) -> None:
         self._start = start
-        self._until_end = until_end
+        self._until = until
         self.ends: dict[TopicPartition, int] = {}
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         try:
-            if self._start.offset is not None or self._start.time is not None:
+            if self._start.is_lookup:
                 committed = await self.consumer.committed(partitions)
                 await self.seek(handle, [each for each, found in committed.items() if found is None])
             await self.find_ends(partitions)
@@ -134,21 +134,32 @@ class _Bounds(RebalanceListener):
     async def find_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Look up the ends of new partitions. A partition that returns keeps the end from its first assignment."""
         new = [each for each in partitions if each not in self.ends]
-        if self._until_end and new:
-            self.ends.update(await self.consumer.end_offsets(new))
+        if self._until is None or not new:
+            return
+        ends = dict(await self.consumer.end_offsets(new))
+        if self._until.time is not None:
+            ends |= await self._at_time(self._until.time, ends)
+        self.ends.update(ends)
 
     async def seek(self, reader: Consumer | RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """Seek to the start that the user gave: an offset, limited to those of the partition, or a time."""
-        if self._start.offset is not None:
-            firsts = await self.consumer.beginning_offsets(partitions)
-            ends = await self.consumer.end_offsets(partitions)
-            for partition, first in firsts.items():
-                reader.seek(partition, min(max(self._start.offset, first), ends[partition]))
-        elif self._start.time is not None:
-            found = await self.consumer.offsets_for_times(dict.fromkeys(partitions, self._start.time))
-            ends = await self.consumer.end_offsets(partitions)
-            for partition, at in found.items():
-                reader.seek(partition, ends[partition] if at is None else at.offset)
+        """Seek to the start that the user gave, limited to the offsets that the partition has."""
+        if not self._start.is_lookup or not partitions:
+            return
+        ends = await self.consumer.end_offsets(partitions)
+        if self._start.time is not None:
+            wanted = await self._at_time(self._start.time, ends)
+        elif self._start.last is not None:
+            wanted = {each: end - self._start.last for each, end in ends.items()}
+        else:
+            wanted = dict.fromkeys(partitions, self._start.offset or 0)
+        firsts = await self.consumer.beginning_offsets(partitions)
+        for partition, offset in wanted.items():
+            reader.seek(partition, max(firsts[partition], min(offset, ends[partition])))
+
+    async def _at_time(self, time: int, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The offset of the first record of a time or later; the end where all records are older."""
+        found = await self.consumer.offsets_for_times(dict.fromkeys(ends, time))
+        return {each: ends[each] if at is None else min(at.offset, ends[each]) for each, at in found.items()}
 
 
 class _Reading:
@@ -170,7 +181,7 @@ class _Reading:
             batch = await self._next(min(room, BATCH))
             if batch is None:
                 continue
-            if self._job.until_end:
+            if self._job.until is not None:
                 self._cut(batch)
             if not batch.offsets:
                 continue
@@ -194,9 +205,9 @@ class _Reading:
             self._consumer.offsets.mark(partition, batch.offsets[-1] + 1, leader_epoch=batch.leader_epoch)
 
     async def _next(self, max_records: int) -> Batch | None:
-        """The next batch. With ``--until end``, None after ``END_CHECK_INTERVAL`` without a batch."""
+        """The next batch. With ``--until``, None after ``END_CHECK_INTERVAL`` without a batch."""
         batches = self._consumer.batches(max_records)
-        if not self._job.until_end:
+        if self._job.until is None:
             return await anext(batches)
         with anyio.move_on_after(END_CHECK_INTERVAL):
             return await anext(batches)
@@ -216,8 +227,8 @@ class _Reading:
         self._consumer.pause([partition])
 
     async def _is_at_end(self) -> bool:
-        """Whether all assigned partitions are read up to the ends that they had at their first assignment."""
-        if not self._job.until_end:
+        """Whether all assigned partitions are read up to the ends that were found at their first assignment."""
+        if self._job.until is None:
             return False
         if self._job.group is not None and not self._has_assignment():
             return False

@@ -1,22 +1,20 @@
 """Batches of records as bytes to print. Pure.
 
-A null prints as nothing. JSON distinguishes a null from an empty value.
+A null prints as nothing, or as the text of ``--null``. JSON distinguishes a null from an empty value.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from .starts import iso_time
+from .templates import header_text, or_null, parse_template, template_formatter
 
 if TYPE_CHECKING:
     from ..consumer.columns import Batch
-    from ..types import Header
 
 
 class Format(StrEnum):
@@ -33,51 +31,71 @@ class Format(StrEnum):
 class Line:
     """The parts of a printed line: time, offset and headers of the record if wanted, tabs between, then the record."""
 
-    format: Format = Format.VALUE
-    separator: str = "\t"
+    format: Format | str = Format.VALUE
+    """A format string, if it is not one of the names."""
+    separator: bytes = b"\t"
+    null: bytes = b""
     timestamps: bool = False
     offsets: bool = False
     headers: bool = False
 
 
+def parse_format(text: str) -> Format | str:
+    """A name of a format, or a format string. Raises ConfigurationError for any other text."""
+    if text in _NAMES:
+        return Format(text)
+    if "%" not in text:
+        from ..arguments import must_be
+        from ..errors import ConfigurationError
+
+        what = f"one of {', '.join(_NAMES)}, or a format string such as '%t %p %o %k %s\\n'"
+        raise ConfigurationError(must_be("format", what, text))
+    parse_template(text)
+    return text
+
+
+_NAMES = tuple(each.value for each in Format)
+
+
 def formatter(line: Line) -> Callable[[Batch], bytes]:
-    """The function that formats the records of a batch as lines, each with a newline at its end."""
+    """The function that prints the records of a batch: as lines with a newline at the end, or by a format string."""
     if line.format is Format.JSON:
-        return _json
+        from .json_lines import to_json_lines
+
+        return to_json_lines
+    if not isinstance(line.format, Format):
+        return template_formatter(line.format, line.null)
     record = _RECORDS[line.format]
-    separator = line.separator.encode()
     prefixes = _prefixes(line)
     if not prefixes:
-        return lambda batch: _joined(record(batch, separator))
-    return lambda batch: _joined(
-        map(b"\t".join, zip(*(prefix(batch) for prefix in prefixes), record(batch, separator)))
-    )
+        return lambda batch: _joined(record(batch, line))
+    return lambda batch: _joined(map(b"\t".join, zip(*(prefix(batch) for prefix in prefixes), record(batch, line))))
 
 
 def _joined(lines: Iterable[bytes]) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-def _bare(column: Sequence[bytes | None]) -> Sequence[bytes]:
-    """A column with empty bytes for its nulls. Without nulls it is returned as it is, without a copy."""
+def _bare(column: Sequence[bytes | None], null: bytes) -> Sequence[bytes]:
+    """A column with the text of a null for its nulls. Without nulls it is returned as it is, without a copy."""
     if None in column:
-        return [b"" if each is None else each for each in column]
+        return or_null(column, null)
     return column  # type: ignore[return-value]
 
 
-def _hex(column: Sequence[bytes | None]) -> list[bytes]:
-    return [each.hex().encode() for each in _bare(column)]
+def _hex(column: Sequence[bytes | None], null: bytes) -> list[bytes]:
+    return [null if each is None else each.hex().encode() for each in column]
 
 
-def _pairs(keys: Iterable[bytes], separator: bytes, values: Iterable[bytes]) -> Iterable[bytes]:
-    return map(separator.join, zip(keys, values))
-
-
-_RECORDS: dict[Format, Callable[[Batch, bytes], Iterable[bytes]]] = {
-    Format.VALUE: lambda batch, _: _bare(batch.values),
-    Format.HEX: lambda batch, _: _hex(batch.values),
-    Format.KEY_VALUE: lambda batch, separator: _pairs(_bare(batch.keys), separator, _bare(batch.values)),
-    Format.KEY_VALUE_HEX: lambda batch, separator: _pairs(_hex(batch.keys), separator, _hex(batch.values)),
+_RECORDS: dict[Format, Callable[[Batch, Line], Iterable[bytes]]] = {
+    Format.VALUE: lambda batch, line: _bare(batch.values, line.null),
+    Format.HEX: lambda batch, line: _hex(batch.values, line.null),
+    Format.KEY_VALUE: lambda batch, line: map(
+        line.separator.join, zip(_bare(batch.keys, line.null), _bare(batch.values, line.null))
+    ),
+    Format.KEY_VALUE_HEX: lambda batch, line: map(
+        line.separator.join, zip(_hex(batch.keys, line.null), _hex(batch.values, line.null))
+    ),
 }
 
 
@@ -88,45 +106,10 @@ def _prefixes(line: Line) -> list[Callable[[Batch], Iterable[bytes]]]:
     if line.offsets:
         prefixes.append(_places)
     if line.headers:
-        prefixes.append(lambda batch: map(_header_text, batch.headers))
+        prefixes.append(lambda batch: (header_text(each, line.null) for each in batch.headers))
     return prefixes
 
 
 def _places(batch: Batch) -> Iterable[bytes]:
     partition = f"{batch.topic}-{batch.partition}:".encode()
     return (partition + b"%d" % offset for offset in batch.offsets)
-
-
-def _header_text(headers: tuple[Header, ...]) -> bytes:
-    return b",".join(header.key.encode() + b"=" + (header.value or b"") for header in headers)
-
-
-def _json(batch: Batch) -> bytes:
-    return b"".join(
-        json.dumps(
-            {
-                "topic": batch.topic,
-                "partition": batch.partition,
-                "offset": record.offset,
-                "timestamp": record.timestamp,
-                "timestamp_type": batch.timestamp_type.name.lower(),
-                **_text("key", record.key),
-                **_text("value", record.value),
-                "headers": [{"key": header.key, **_text("value", header.value)} for header in record.headers],
-            },
-            ensure_ascii=False,
-            separators=(",", ":"),
-        ).encode()
-        + b"\n"
-        for record in batch
-    )
-
-
-def _text(name: str, data: bytes | None) -> dict[str, str | None]:
-    """``name`` with the text, or ``name_base64`` if the bytes are not UTF-8."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": b64encode(data).decode()}

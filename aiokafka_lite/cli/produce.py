@@ -33,11 +33,9 @@ def parse_header(text: str) -> Header:
 async def produce(connection: Connection, output: Output, job: Job) -> int:
     """Send all lines, and return when all are acknowledged. Raises the error of the first line that failed."""
     with ExitStack() as stack:
-        descriptor = sys.stdin.fileno()
-        total = None
-        if job.file is not None:
-            descriptor = stack.enter_context(job.file.open("rb", buffering=0)).fileno()
-            total = os.fstat(descriptor).st_size or None
+        source = sys.stdin if job.file is None else stack.enter_context(job.file.open("rb", buffering=0))
+        descriptor = source.fileno()
+        total = None if job.file is None else os.fstat(descriptor).st_size or None
         began = time.perf_counter()
         producer = connection.producer({"linger": LINGER, "batch_size": BATCH_SIZE}, job.settings)
         shown = stack.enter_context(progress("producing", total, is_wanted=not os.isatty(descriptor)))

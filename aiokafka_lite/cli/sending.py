@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -23,6 +24,9 @@ from ..producer.bulk import BulkDelivery
 from ..types import Header
 from .lines import Lines
 from .progress import Bar
+
+if TYPE_CHECKING:
+    from .json_lines import JsonRecord
 
 CHUNK = 500
 """Records that are accepted without giving way to the event loop; they take a few milliseconds."""
@@ -40,16 +44,20 @@ class Job:
 
     topic: str
     file: Path | None
-    key_separator: str | None
+    key_separator: bytes | None
     headers: tuple[Header, ...]
     partition: int | None
     rate: float | None
     settings: dict[str, object]
+    null: bytes | None = None
+    """The text that stands for a null key or a null value."""
+    is_json: bool = False
 
     @property
     def may_be_columns(self) -> bool:
-        """Whether a line is only a value, and no rate limits the lines."""
-        return self.key_separator is None and not self.headers and self.rate is None
+        """Whether a line is only a value that is not null, and no rate limits the lines."""
+        is_value = self.key_separator is None and self.null is None and not self.is_json
+        return is_value and not self.headers and self.rate is None
 
 
 class _Block(Protocol):
@@ -113,7 +121,7 @@ class Sending:
         self._producer = producer
         self._job = job
         self._bar = bar
-        self._separator = None if job.key_separator is None else job.key_separator.encode()
+        self._parse = _json_parser() if job.is_json else None
         self._open: deque[_Block] = deque()
         self._acknowledged = 0
         self._began = 0.0
@@ -173,22 +181,34 @@ class Sending:
     async def _accept(self, lines: list[bytes]) -> None:
         """Give lines to the producer. Hot: the body of the loop runs for each record."""
         topic, headers, partition = self._job.topic, self._job.headers, self._job.partition
-        separator, send = self._separator, self._producer.send_nowait
+        separator, null, parse, timestamp = self._job.key_separator, self._job.null, self._parse, None
+        send = self._producer.send_nowait
         deliveries: list[Delivery] = []
         self._open.append(_Records(self.read + 1, deliveries))
         for line in lines:
-            key = None
-            value = line
+            key: bytes | None = None
+            value: bytes | None = line
             self.read += 1
             if separator is not None:
                 key, found, value = line.partition(separator)
                 if not found:
-                    raise SerializationError(
-                        f"line {self.read} has no key: it does not contain {self._job.key_separator!r}"
-                    )
+                    text = separator.decode(errors="backslashreplace")
+                    raise SerializationError(f"line {self.read} has no key: it does not contain {text!r}")
+            elif parse is not None:
+                try:
+                    key, value, own_headers, own_partition, timestamp = parse(line)
+                except SerializationError as error:
+                    raise line_error(self.read, error) from None
+                headers = own_headers + self._job.headers
+                partition = own_partition if self._job.partition is None else self._job.partition
+            if null is not None:
+                key = None if key == null else key
+                value = None if value == null else value
             while True:
                 try:
-                    deliveries.append(send(topic, value, key=key, headers=headers, partition=partition))
+                    deliveries.append(
+                        send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+                    )
                     break
                 except BufferFull:
                     await self._producer.drain()
@@ -204,6 +224,12 @@ class Sending:
         """Drop the finished blocks at the head of the queue."""
         while self._open and self._open[0].settle():
             self._acknowledged += self._open.popleft().acknowledged()
+
+
+def _json_parser() -> Callable[[bytes], JsonRecord]:
+    from .json_lines import from_json_line
+
+    return from_json_line
 
 
 def line_error(number: int, error: BaseException) -> KafkaError:

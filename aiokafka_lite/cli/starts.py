@@ -1,4 +1,4 @@
-"""The forms of ``--from``: the offset, time or bound at which reading begins. Pure."""
+"""The forms of ``--from`` and ``--until``: where reading begins and ends. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,30 @@ from datetime import UTC, datetime
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-FORMS = (
-    "earliest, latest, an offset (42), a time (2026-01-31T12:00:00Z, or milliseconds as in @1767225600000),"
-    " or a time ago (90s, 15m, 2h, 7d)"
-)
+TIMES = "a time (2026-01-31T12:00:00Z, or milliseconds as in @1767225600000), or a time ago (90s, 15m, 2h, 7d)"
+FORMS = f"earliest, latest, an offset (42), {TIMES}"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A reset policy, an offset, or a time in milliseconds; all None if the user gave none."""
+    """A reset policy, an offset, a time in milliseconds, or the last records; all None if the user gave none."""
 
     policy: str | None = None
     offset: int | None = None
+    time: int | None = None
+    last: int | None = None
+    """A number of offsets before the end of each partition."""
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether the offsets of partitions have to be looked up; a policy is applied by the consumer."""
+        return (self.offset, self.time, self.last) != (None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end that each partition has when reading begins, or its first record of a time in milliseconds or later."""
+
     time: int | None = None
 
 
@@ -30,12 +42,28 @@ def parse_start(text: str, now: float) -> Start:
         return Start(policy=word.lower())
     if word.isdecimal():
         return Start(offset=int(word))
+    if word.startswith("-") and word[1:].isdecimal():
+        return Start(last=int(word[1:]))
     moment = parse_time(word, now)
     if moment is None:
         from ..errors import ConfigurationError
 
-        raise ConfigurationError(f"from must be {FORMS}, got {text!r}")
+        raise ConfigurationError(f"from must be {FORMS}, or the last records (-10), got {text!r}")
     return Start(time=max(0, round(moment * 1000)))
+
+
+def parse_stop(text: str, now: float) -> Stop:
+    """Parse ``--until``. Raises ConfigurationError for any other form, and for a time after ``now``."""
+    from ..errors import ConfigurationError
+
+    if text.strip().lower() == "end":
+        return Stop()
+    moment = parse_time(text.strip(), now)
+    if moment is None:
+        raise ConfigurationError(f"until must be end, {TIMES}, got {text!r}")
+    if moment > now:
+        raise ConfigurationError(f"until must be a time that has passed, got {text!r}")
+    return Stop(max(0, round(moment * 1000)))
 
 
 def parse_time(text: str, now: float) -> float | None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.testing.server import EmbeddedKafkaServer
 
 
 def pytest_asyncio_loop_factories(
@@ -22,3 +27,58 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
     """Three brokers without topics."""
     async with EmbeddedCluster(brokers=3, tcp=False, seed=1) as cluster:
         yield cluster
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Runs commands in this process, on a server in a thread."""
+
+    server: EmbeddedKafkaServer
+    monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """The exit status, the output and the errors of a command."""
+        from aiokafka_lite.cli import main
+
+        self.monkeypatch.setattr(sys, "argv", ["aiokafka-lite", *arguments])
+        self.monkeypatch.setenv("AIOKAFKA_LITE_BOOTSTRAP_SERVER", self.server.bootstrap_servers)
+        self.capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = self.capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, printed.out, printed.err
+
+    def ask(self, *arguments: str) -> str:
+        """The output of a command that succeeds."""
+        status, output, errors = self.run(*arguments)
+        assert status == 0, errors
+        return output
+
+    def rows(self, *arguments: str) -> list[list[str]]:
+        """The rows of a table, without its headings."""
+        return [line.split("\t") for line in self.ask(*arguments, "--no-headings").splitlines()]
+
+    def objects(self, *arguments: str) -> Any:
+        """The JSON that a command prints."""
+        return json.loads(self.ask(*arguments, "--json"))
+
+    def fails(self, *arguments: str, status: int = 1) -> str:
+        """The errors of a command that fails; there is one line."""
+        ended, _, errors = self.run(*arguments)
+        assert (ended, errors.count("\n")) == (status, 1), errors
+        return errors
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedKafkaServer]:
+    """A cluster of three brokers in a thread."""
+    with EmbeddedKafkaServer(3) as server:
+        yield server
+
+
+@pytest.fixture
+def cli(server: EmbeddedKafkaServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    """The command line, connected to the server."""
+    return CommandLine(server, monkeypatch, capfd)

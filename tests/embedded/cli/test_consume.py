@@ -15,6 +15,7 @@ pytest.importorskip("typer")
 from aiokafka_lite.cli.connection import Connection
 from aiokafka_lite.cli.consume import Job, consume
 from aiokafka_lite.cli.formats import Line
+from aiokafka_lite.cli.starts import Stop
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import UnknownTopic
@@ -61,7 +62,7 @@ def job(**changes: Any) -> Job:
         "partitions": (),
         "group": "new",
         "start": "earliest",
-        "until_end": True,
+        "until": Stop(),
         "max_records": None,
         "line": Line(),
         "settings": {},
@@ -105,7 +106,7 @@ async def test_a_command_that_is_stopped_at_any_time_ends_without_an_error(
     for request in REQUESTS:
         cluster.on(request, times=3).delay(0.5)
     connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
-    command = asyncio.create_task(consume(connection, job(start="10", until_end=False)))
+    command = asyncio.create_task(consume(connection, job(start="10", until=None)))
     await asyncio.sleep(chance.uniform(0.0, 8.0))
     command.cancel()
     with pytest.raises(asyncio.CancelledError):

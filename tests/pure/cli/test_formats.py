@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.formats import Format, Line, formatter
+from aiokafka_lite.cli.formats import Format, Line, formatter, parse_format
 from aiokafka_lite.consumer.columns import Batch
+from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.types import Header, TimestampType
 
 
@@ -38,10 +39,19 @@ SOME = batch((b"k", b"v"), (None, b"\xff"), (b"x", None))
         (Line(), b"v\n\xff\n\n"),
         (Line(Format.HEX), b"76\nff\n\n"),
         (Line(Format.KEY_VALUE), b"k\tv\n\t\xff\nx\t\n"),
-        (Line(Format.KEY_VALUE, separator="=>"), b"k=>v\n=>\xff\nx=>\n"),
+        (Line(Format.KEY_VALUE, separator=b"=>"), b"k=>v\n=>\xff\nx=>\n"),
         (Line(Format.KEY_VALUE_HEX), b"6b\t76\n\tff\n78\t\n"),
         (Line(offsets=True), b"t-3:10\tv\nt-3:11\t\xff\nt-3:12\t\n"),
         (Line(headers=True), b"a=1,b=\tv\n\t\xff\n\t\n"),
+        (Line(null=b"NULL"), b"v\n\xff\nNULL\n"),
+        (Line(Format.KEY_VALUE, null=b"-", headers=True), b"a=1,b=-\tk\tv\n\t-\t\xff\n\tx\t-\n"),
+        (Line(Format.KEY_VALUE_HEX, null=b"-"), b"6b\t76\n-\tff\n78\t-\n"),
+        (Line("%t %p %o %k %K %s %S %h|"), b"t 3 10 k 1 v 1 a=1,b=|t 3 11  -1 \xff 1 |t 3 12 x 1  -1 |"),
+        (
+            Line("%T=%D%%\\n\\x00", null=b"-"),
+            b"".join(b"176722560000%d=2026-01-01T00:00:00.00%dZ%%\n\0" % (number, number) for number in range(3)),
+        ),
+        (Line("%s\\t", null=b"NULL"), b"v\t\xff\tNULL\t"),
         (
             Line(timestamps=True, offsets=True),
             b"2026-01-01T00:00:00.000Z\tt-3:10\tv\n2026-01-01T00:00:00.001Z\tt-3:11\t\xff\n"
@@ -73,3 +83,11 @@ def test_json_distinguishes_null_from_empty_and_text_from_bytes() -> None:
 def test_json_is_one_line_per_record(records: list[tuple[bytes | None, bytes | None]]) -> None:
     printed = formatter(Line(Format.JSON))(batch(*records))
     assert len([json.loads(line) for line in printed.split(b"\n")[:-1]]) == len(records)
+
+
+def test_a_format_is_a_name_or_has_fields() -> None:
+    assert parse_format("key-value") is Format.KEY_VALUE
+    assert parse_format("%k") == "%k"
+    for text, wrong in (("keys", "or a format string such as"), ("%k %x", "%% for a percent sign, got '%k %x'")):
+        with pytest.raises(ConfigurationError, match=wrong):
+            parse_format(text)

@@ -8,7 +8,7 @@ pytest.importorskip("typer")
 
 from aiokafka_lite.admin import Reset
 from aiokafka_lite.cli.groups import parse_reset, parse_topics
-from aiokafka_lite.cli.starts import Start, iso_time, parse_duration, parse_start
+from aiokafka_lite.cli.starts import Start, Stop, iso_time, parse_duration, parse_start, parse_stop
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.types import TopicPartition
 
@@ -29,16 +29,25 @@ NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
         ("1h30m", Start(time=1_767_220_200_000)),
         ("2d", Start(time=1_767_052_800_000)),
         ("99999d", Start(time=0)),
+        ("-10", Start(last=10)),
     ],
 )
 def test_each_form_of_a_start(text: str, start: Start) -> None:
     assert parse_start(text, NOW) == start
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-5", "5 parsecs", "@", "@soon", "10x", "2026-13-01"])
+@pytest.mark.parametrize("text", ["", "yesterday", "-", "5 parsecs", "@", "@soon", "10x", "2026-13-01"])
 def test_any_other_form_is_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"earliest, latest, an offset \(42\), a time"):
         parse_start(text, NOW)
+
+
+def test_each_form_of_an_end() -> None:
+    assert parse_stop("END", NOW) == Stop()
+    assert parse_stop("1h", NOW) == Stop(1_767_222_000_000)
+    for text, wrong in (("later", "until must be end, a time"), ("2026-01-01T00:00:01Z", "a time that has passed")):
+        with pytest.raises(ConfigurationError, match=wrong):
+            parse_stop(text, NOW)
 
 
 def test_durations_in_every_unit() -> None:

@@ -1,0 +1,126 @@
+"""``produce`` and ``consume`` are each other's inverse, and begin and end at the given places."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from aiokafka_lite.testing.server import EmbeddedKafkaServer
+from tests.embedded.cli.conftest import CommandLine
+
+WRITTEN = [
+    {"partition": 1, "timestamp": 1767225600123, "key": "k", "value": "v", "headers": []},
+    {"partition": 0, "timestamp": 1767225600124, "key": None, "value": None, "headers": []},
+    {"partition": 1, "timestamp": 1767225600125, "key": "", "value": "", "headers": []},
+    {"partition": 1, "timestamp": 5, "key_base64": "/w==", "value_base64": "/wA=", "headers": []},
+    {
+        "partition": 0,
+        "timestamp": 0,
+        "key": "\u00fc",
+        "value": "two\nlines",
+        "headers": [{"key": "a", "value": "1"}, {"key": "a", "value": None}, {"key": "b", "value_base64": "/w=="}],
+    },
+]
+
+
+def produce(cli: CommandLine, folder: Path, topic: str, lines: bytes, *options: str) -> None:
+    path = folder / "lines"
+    path.write_bytes(lines)
+    cli.ask("produce", topic, "--file", str(path), *options)
+
+
+def consume(cli: CommandLine, *arguments: str) -> str:
+    return cli.ask("consume", *arguments, *(() if "--until" in arguments else ("--until", "end")))
+
+
+def test_what_consume_prints_as_json_is_written_again_by_produce(cli: CommandLine, tmp_path: Path) -> None:
+    for topic in ("first", "copy"):
+        cli.ask("topics", "create", topic, "-p", "2")
+    produce(cli, tmp_path, "first", "".join(json.dumps(each) + "\n" for each in WRITTEN).encode(), "--json-in")
+    printed = consume(cli, "first", "--json")
+    produce(cli, tmp_path, "copy", printed.encode(), "--json-in")
+
+    def records(topic: str) -> list[dict[str, object]]:
+        found = sorted(map(json.loads, consume(cli, topic, "--json").splitlines()), key=lambda each: each["timestamp"])
+        return [{name: each[name] for name in each if name in WRITTEN[0] or name.endswith("64")} for each in found]
+
+    assert records("copy") == records("first") == sorted(WRITTEN, key=lambda each: each["timestamp"])  # type: ignore[arg-type, return-value]
+
+
+def test_a_line_that_is_no_record_ends_the_command_with_its_number(cli: CommandLine, tmp_path: Path) -> None:
+    cli.ask("topics", "create", "wrong")
+    path = tmp_path / "lines"
+    path.write_text('{"value":"good"}\n{"vaule":"bad"}\n')
+    status, _, errors = cli.run("produce", "wrong", "--json-in", "--file", str(path))
+    assert status == 1
+    assert "line 2: has the unknown member 'vaule'" in errors
+
+
+def test_tombstones_are_written_and_printed(cli: CommandLine, tmp_path: Path, server: EmbeddedKafkaServer) -> None:
+    produce(cli, tmp_path, "deleted", rb"a:" + b"\n" + rb":b" + b"\n", "-k", ":", "--null", "")
+    assert {(each.key, each.value) for each in server.records("deleted")} == {(b"a", None), (None, b"b")}
+    printed = consume(cli, "deleted", "--format", "key-value", "--null", "NULL")
+    assert sorted(printed.splitlines()) == ["NULL\tb", "a\tNULL"]
+
+
+def test_separators_may_be_escaped(cli: CommandLine, tmp_path: Path) -> None:
+    produce(cli, tmp_path, "escaped", b"a\tb\n", "--key-separator", r"\t")
+    assert consume(cli, "escaped", "--format", r"%k\x3d%s\n") == "a=b\n"
+
+
+@pytest.fixture(scope="module")
+def minutes(server: EmbeddedKafkaServer, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A topic of two partitions with the values 0 to 9, a minute apart, the last one a second ago."""
+    from aiokafka_lite import Producer
+
+    last = int(time.time() * 1000) - 1000
+    server.create_topic("minutes", partitions=2)
+
+    async def fill() -> None:
+        async with Producer(server.bootstrap_servers) as producer:
+            for number in range(10):
+                await producer.send(
+                    "minutes", b"%d" % number, timestamp=last - 60_000 * (9 - number), partition=number % 2
+                )
+
+    server.call(fill)
+    return "minutes"
+
+
+@pytest.mark.parametrize(
+    "options, printed",
+    [
+        (("--from", "-1"), "89"),
+        (("--from", "-2"), "6789"),
+        (("--from", "-100"), "0123456789"),
+        (("--until", "90s"), "01234567"),
+        (("--from", "150s", "--until", "90s"), "7"),
+        (("--until", "1h"), ""),
+        (("--from", "-2", "--until", "90s"), "67"),
+        (("--from", "-1", "--partition", "1"), "9"),
+        (("--from", "-1", "--group", "new"), "89"),
+        (("--until", "90s", "--group", "other"), "01234567"),
+    ],
+)
+def test_reading_begins_and_ends_at_the_given_places(
+    cli: CommandLine, minutes: str, options: tuple[str, ...], printed: str
+) -> None:
+    assert "".join(sorted(consume(cli, minutes, *options).split())) == printed
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("produce", "t", "--json-in", "-k", ":"), "--json-in excludes --key-separator and --null"),
+        (("consume", "t", "--until", "2100-01-01"), "until must be a time that has passed, got '2100-01-01'"),
+        (("consume", "t", "--format", "keys"), "format must be one of value, key-value, json"),
+        (("consume", "t", "--format", "%k", "--headers"), "a format string has its own fields"),
+    ],
+)
+def test_a_wrong_argument_is_explained(cli: CommandLine, arguments: tuple[str, ...], said: str) -> None:
+    assert said in cli.fails(*arguments, status=2)
