@@ -40,6 +40,7 @@ from .consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
 from .consumer.callbacks import call
 from .errors import ConfigurationError, IllegalStateError
 from .producer import Producer
+from .snapshot import Snapshot
 from .types import Header, K, Record, V
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ OnFailure = Callable[[Record[K, V], Exception], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class WorkersMetrics:
+class WorkersMetrics(Snapshot):
     """What a ``Workers`` has done so far, and what it does now."""
 
     pending: int
@@ -64,10 +65,6 @@ class WorkersMetrics:
     """Attempts after the first one of a record."""
     failed: int
     """Records whose last attempt failed."""
-
-    def to_dict(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 class Workers(ConsumerGroupHandler[K, V]):
     """A handler for ``ConsumerGroup.consume`` that processes up to ``concurrency`` records at once.

@@ -26,7 +26,8 @@ from .users import Users
 
 if TYPE_CHECKING:
     from ..cluster.diagnosis import Diagnosis
-    from ..net.traffic import BrokerTraffic
+    from ..cluster.metrics import ClientMetrics
+    from ..net.metrics import BrokerTraffic
 
 
 class Admin(Component):
@@ -77,6 +78,15 @@ class Admin(Component):
 
     async def _on_start(self) -> None:
         await self._service.attach(self._client.service)
+
+    def metrics(self) -> ClientMetrics:
+        """A snapshot of the counters of the connections, the metadata and the event loop. Asks no broker.
+
+        Call it in the event loop.
+        """
+        from ..cluster.metrics import client_metrics
+
+        return client_metrics(self._client)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.

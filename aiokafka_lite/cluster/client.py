@@ -24,7 +24,6 @@ from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
 from ..net.tls import RenewedContext
-from ..net.traffic import BrokerTraffic
 from ..protocol.schema import Request
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
@@ -38,6 +37,7 @@ from .updater import Updater
 
 if TYPE_CHECKING:
     from ..net.login import Login
+    from ..net.metrics import BrokerTraffic
 
 R = TypeVar("R")
 

@@ -12,13 +12,13 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 
 from ..aio.service import Service
 from ..compiled import BUILD
 from ..net.broker import Broker
 from ..net.connection import Connection
+from ..snapshot import Snapshot
 from ..version import VERSION
 from .client import Client
 
@@ -90,7 +90,7 @@ class LoopReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Snapshot):
     """A client at one moment. ``print(diagnosis)`` is text for a person; ``to_dict`` is for JSON."""
 
     client: str
@@ -102,10 +102,6 @@ class Diagnosis:
     outages: tuple[OutageReport, ...]
     event_loop: LoopReport
     tasks: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """All fields as dicts, lists, strings and numbers."""
-        return {each.name: _plain(getattr(self, each.name)) for each in dataclasses.fields(self)}
 
     def __str__(self) -> str:
         return "\n".join(_lines(self.to_dict(), ""))
@@ -231,18 +227,6 @@ def _loop(client: Client) -> LoopReport:
         longest=round(client.loop_delay.longest, 6),
         tasks_in_all=len(asyncio.all_tasks()),
     )
-
-
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _lines(value: Mapping[str, object], indent: str) -> Iterator[str]:

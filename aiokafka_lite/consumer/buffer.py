@@ -39,11 +39,13 @@ class Buffer:
 
     __slots__ = (
         "_batches",
+        "_consumed",
         "_partition",
         "_rest",
         "_unpacked",
         "bytes",
         "chunk",
+        "consumed_bytes",
         "end",
         "end_epoch",
         "fetch_size",
@@ -64,6 +66,9 @@ class Buffer:
         """Bytes of the waiting batches; the unpacked one does not count."""
         self.records = 0
         """Records of the waiting batches by their headers: an upper bound of what users will see."""
+        self.consumed_bytes = 0
+        """Bytes of the batches, as they came, of which records were delivered. A batch counts when it is unpacked."""
+        self._consumed = 0
         self.chunk: Chunk | None = None
         self._rest: Iterator[Chunk] | None = None
         self._unpacked: FetchedBatch | None = None
@@ -72,6 +77,11 @@ class Buffer:
     def offset(self) -> int:
         """The offset of the next record to deliver, also in the middle of an iteration."""
         return self.start if self.chunk is None else self.chunk.position
+
+    @property
+    def consumed(self) -> int:
+        """The number of records that were delivered, also in the middle of an iteration."""
+        return self._consumed if self.chunk is None else self._consumed + self.chunk.delivered
 
     @property
     def has_data(self) -> bool:
@@ -102,6 +112,7 @@ class Buffer:
         """Drop what was fetched and not delivered; the next fetch begins at the position."""
         # The position is inside the chunk, which is dropped in the next line.
         self.start = self.offset
+        self._consumed = self.consumed
         self.chunk = self._rest = self._unpacked = None
         self._batches = NO_BATCHES
         self.bytes = self.records = 0
@@ -155,7 +166,7 @@ class Buffer:
         if len(self.chunk):
             return self.chunk
         # Not the last record's offset: ``next_offset`` also passes records that were compacted away behind it.
-        self.start, self.chunk = self.chunk.next_offset, None
+        self.start, self._consumed, self.chunk = self.chunk.next_offset, self.consumed, None
         return None
 
     def unpack_next(self, *, check_crc: bool, max_size: int, same_batch: bool = False) -> Chunk | None:
@@ -166,6 +177,7 @@ class Buffer:
         while self._rest is not None or (self._batches and not same_batch):
             if self._rest is None:
                 batch, aborted = self._unpacked = self._pop()
+                self.consumed_bytes += batch.size
                 # ``start`` is passed, because the batch may begin before the position: after a seek, or because it was
                 # packed.
                 self._rest = decode(self._partition, batch, aborted, self.start, check_crc=check_crc, max_size=max_size)
@@ -184,11 +196,13 @@ class Buffer:
         if self.chunk is not None:
             self.chunk.settle()
             self.start = self.chunk.position
+            self._consumed = self.consumed
         # The decoded rest is thrown away and decoded again later: time is cheaper than memory for a partition that
         # no caller reads.
         batch, aborted = self._unpacked
         self.chunk = self._rest = self._unpacked = None
         if self.start < batch.next_offset:
+            self.consumed_bytes -= batch.size  # until it is unpacked again
             self._append(batch, aborted, first=True)
 
     def next_packed(self, max_records: int, max_bytes: int, *, check_crc: bool, max_size: int) -> list[PackedBatch]:
@@ -214,8 +228,11 @@ class Buffer:
             if not hidden:
                 taken.append(PackedBatch(self._partition, batch, self.start, OFFSET_END))
                 # A compressed message of an old format does not say how many records it has.
-                max_records -= max(batch.count, 1)
+                count = max(batch.count, 1)
+                max_records -= count
                 max_bytes -= batch.size
+                self._consumed += min(count, batch.next_offset - self.start)
+                self.consumed_bytes += batch.size
             self.start = batch.next_offset
         return taken
 

@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from ..cluster.metadata import PartitionView
     from ..group.offsets import CommitResult, Offsets
     from ..group.strategies import AssignmentStrategy
-    from ..net.traffic import BrokerTraffic
+    from ..net.metrics import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
     from .group_side import GroupSide
+    from .metrics import ConsumerMetrics
     from .subscription import Subscription
 
 
@@ -145,6 +146,13 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
             self._leave_group = leave_group
         await super().close(timeout)
         self._core.reader.raise_error()
+
+    def metrics(self) -> ConsumerMetrics:
+        """A snapshot of counters and gauges. Asks no broker; costs some microseconds, and some for each partition.
+
+        Call it in the event loop.
+        """
+        return self._core.metrics()
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..cluster.client import Client
     from ..group.coordinator import Coordinator
     from .group_side import GroupSide
+    from .metrics import GroupMetrics
 
 MakeGroupSide = Callable[["Client", Subscription, PositionWait, Callable[[Exception], None]], "GroupSide"]
 """The group calls the last argument with an exception of the listener."""
@@ -129,6 +131,14 @@ class ConsumerCore(ReadingCore):
         if self.group is None or self.coordinator is None:
             raise IllegalStateError("add_listener() is for members of a group, made with group_id and topics")
         self.group.add_listener(listener)
+
+    def _group_metrics(self) -> GroupMetrics | None:
+        if self.group is None:
+            return None
+        from .metrics import group_metrics
+
+        idle = self.group.tracker.idle_for(asyncio.get_running_loop().time())
+        return group_metrics(self.group.config.group_id, self.group.offsets, self.coordinator, idle)
 
     # What to read.
 

@@ -34,8 +34,9 @@ from .position import OnOffsetReset
 from .settings import ConsumerSettings, checked_topics, default_strategies, reading_options
 
 if TYPE_CHECKING:
-    from ..net.traffic import BrokerTraffic
+    from ..net.metrics import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
+    from .metrics import ConsumerMetrics
 
 ERRORS_KEPT = 100
 """Errors that wait for ``errors()``. Older ones are dropped; all of them are in the log."""
@@ -156,6 +157,12 @@ class ConsumerGroup(Generic[K, V]):
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
         return self._run.diagnose()
+
+    def metrics(self) -> ConsumerMetrics:
+        """As ``Consumer.metrics``, for the running ``consume``. Raises IllegalStateError while none runs."""
+        if self._run is None:
+            raise IllegalStateError(f"{self!r} is not consuming; it has no metrics")
+        return self._run.metrics()
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """As ``Consumer.traffic``, for the running ``consume``. Raises IllegalStateError while none runs."""

@@ -23,6 +23,7 @@ from .subscription import Subscription, SubscriptionObserver
 if TYPE_CHECKING:
     from ..group.coordinator import Coordinator
     from .diagnosis import ConsumerDiagnosis
+    from .metrics import ConsumerMetrics, GroupMetrics
 
 
 class ReadingCore(SubscriptionObserver):
@@ -89,6 +90,16 @@ class ReadingCore(SubscriptionObserver):
         from .diagnosis import diagnose
 
         return diagnose(self.service, self.client, self.subscription, self.options, coordinator)
+
+    def metrics(self) -> ConsumerMetrics:
+        from .metrics import consumer_metrics
+
+        isolation, fetches = self.options.consumer.isolation, self.fetching.counters
+        return consumer_metrics(self.client, self.subscription, isolation, fetches, self._group_metrics())
+
+    def _group_metrics(self) -> GroupMetrics | None:
+        """The group's part; None without a group."""
+        return None
 
     def _view_changed(self, view: ClusterView) -> None:
         if self.is_running:

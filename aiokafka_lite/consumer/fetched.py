@@ -64,6 +64,7 @@ class Chunk:
     """
 
     __slots__ = (
+        "_begin",
         "_end",
         "_iterated",
         "header_count",
@@ -97,13 +98,18 @@ class Chunk:
         """Bytes of the whole batch, as it came."""
         self.next_offset = columns.offsets[-1] + 1 if columns.offsets else position
         # Brokers send whole batches, so the first one may begin before the position.
-        self.index = bisect_left(self.offsets, position)
+        self.index = self._begin = bisect_left(self.offsets, position)
         self._iterated: Iterator[int] | None = None
         self._end = 0  # the index at which the iteration ends
 
     def __len__(self) -> int:
         """Undelivered records; the chunk must be settled."""
         return len(self.offsets) - self.index
+
+    @property
+    def delivered(self) -> int:
+        """The number of delivered records, also during an iteration."""
+        return (self.index if self._iterated is None else self._end - length_hint(self._iterated)) - self._begin
 
     @property
     def position(self) -> int:

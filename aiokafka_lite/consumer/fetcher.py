@@ -28,6 +28,7 @@ from ..errors import ErrorCode, KafkaError
 from ..net.connection import Connection, Purpose
 from ..protocol.framing import FrameTooLarge
 from ..protocol.messages import FetchRequest, FetchResponse, OffsetForLeaderEpochRequest
+from .counters import FetchCounters
 from .fetch_answers import FetchAnswers
 from .fetch_plan import FetchKey, FetchPlan, FetchPlanner, FetchTarget
 from .fetch_request import end_session_request, fetch_request
@@ -53,6 +54,7 @@ class BrokerFetcher:
         client: Client,
         subscription: Subscription,
         config: ConsumerConfig,
+        counters: FetchCounters,
         *,
         on_lost_position: Callable[[], None],
         on_source_change: Callable[[], None],
@@ -60,6 +62,7 @@ class BrokerFetcher:
         self.node_id = node_id
         self._client = client
         self._config = config
+        self._counters = counters
         self._timeout = client.config.request_timeout + config.fetch_max_wait
         self.planner = FetchPlanner(node_id, config.fetch_max_bytes)
         self._session = self.planner.session
@@ -126,13 +129,16 @@ class BrokerFetcher:
                     await self._check_logs(checks)
                     return
             asked = self._session.next()
+            sent = loop.time()
             response = await self._send(connection, asked, plan, max_wait, with_epochs=compares)
         except KafkaError as error:
+            self._counters.failures += 1
             self._session.lost()
             if not is_retriable(error):
                 raise
             await self._recover(error)
             return
+        self._counters.latencies.add(loop.time() - sent)
         if self._client.outages:
             self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
         code = ErrorCode.of(response.error_code)

@@ -11,6 +11,7 @@ from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ConsumerConfig
 from ..protocol.schema import ZERO_UUID
+from .counters import FetchCounters
 from .fetcher import BrokerFetcher
 from .partition import AssignedPartition
 from .plans import new_partitions, source_of
@@ -35,6 +36,7 @@ class Fetching:
         self._subscription = subscription
         self._config = config
         self._spawn = spawn
+        self.counters = FetchCounters()
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._keeper = PositionKeeper(client, subscription, config, spawn, on_found=self._wake_fetchers)
 
@@ -95,6 +97,7 @@ class Fetching:
                     self._client,
                     self._subscription,
                     self._config,
+                    self.counters,
                     on_lost_position=self._keeper.wake,
                     on_source_change=self.changed,
                 )

@@ -41,7 +41,8 @@ from .session import ConsumerGroupSession
 from .settings import ReadingOptions
 
 if TYPE_CHECKING:
-    from ..net.traffic import BrokerTraffic
+    from ..net.metrics import BrokerTraffic
+    from .metrics import ConsumerMetrics, GroupMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -199,6 +200,11 @@ class GroupCore(ReadingCore):
     def idle_for(self, now: float) -> float:
         return 0.0  # a claim may work on one record without a bound; heartbeats show that the process is alive
 
+    def _group_metrics(self) -> GroupMetrics:
+        from .metrics import group_metrics
+
+        return group_metrics(self._config.group_id, self.coordinator.offsets, self.coordinator, 0.0)
+
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         self._reset.difference_update(partitions)
         self._run = None
@@ -331,6 +337,9 @@ class GroupRun(Component):
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         return self._core.client.traffic()
+
+    def metrics(self) -> ConsumerMetrics:
+        return self._core.metrics()
 
     def _fail_by_handler(self, error: Exception) -> None:
         if self.handler_error is None:

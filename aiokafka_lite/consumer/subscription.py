@@ -64,6 +64,8 @@ class Subscription:
         self.whole_topics = tuple(whole_topics)
         self.partitions: dict[TopicPartition, AssignedPartition] = {}
         self.ready: dict[TopicPartition, AssignedPartition] = {}
+        self.removed_records = self.removed_bytes = 0
+        """What was consumed of partitions that are no longer assigned."""
         self._fetch_size = fetch_size
         self._observer = observer
         self._answers = 0
@@ -109,6 +111,8 @@ class Subscription:
             self._observer.on_removed(removed)
             for each in removed:
                 before[each].fetch_from(None, None)
+                self.removed_records += before[each].buffer.consumed
+                self.removed_bytes += before[each].buffer.consumed_bytes
         self.partitions = {each: before.get(each) or self._new(each, self.reset, pause_reason) for each in wanted}
         # Filtered, not built again: the partitions keep their turns.
         self.ready = {each: assigned for each, assigned in self.ready.items() if each in wanted}

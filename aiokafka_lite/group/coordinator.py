@@ -27,6 +27,7 @@ from ..net.connection import Purpose
 from ..protocol.messages import JoinGroupRequest
 from ..protocol.versions import VersionTable
 from ..types import Node
+from .counters import RebalanceCounters, RequestCounters
 from .events import (
     Action,
     Assign,
@@ -111,6 +112,8 @@ class Coordinator:
         self._request: anyio.CancelScope | None = None  # rule 2
         self._polled = False  # a Polled event is queued; a second one would say nothing new
         self._gone = asyncio.Event()
+        self.rebalances = RebalanceCounters()
+        self.heartbeats = RequestCounters()
         self.member = Member(
             config.group_id,
             strategies=checked_strategies(strategies),
@@ -145,6 +148,7 @@ class Coordinator:
             config,
             self._channel,
             self.member,
+            self.heartbeats,
             place=self._place,
             is_overdue=self._is_overdue,
             post=self._post,
@@ -233,8 +237,18 @@ class Coordinator:
                 logger.info("%r moved from %s after %s", self.member, before.name, type(event).__name__)
             for action in actions:
                 self._perform(action)
+            self._count_rebalance(before, actions)
             self._follow()
         self._gone.set()
+
+    def _count_rebalance(self, before: MemberState, actions: Sequence[Action]) -> None:
+        now, state = asyncio.get_running_loop().time(), self.member.state
+        if any(isinstance(action, Assign) for action in actions):
+            self.rebalances.end(now)
+        if state is not before and state is not MemberState.SYNCING:
+            self.rebalances.fail()
+            if state is MemberState.JOINING:
+                self.rebalances.begin(now)
 
     def _is_overdue(self) -> bool:
         """Whether the user has not read for more than ``max_poll_interval``, and the member must leave for it."""

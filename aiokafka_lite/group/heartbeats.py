@@ -33,6 +33,7 @@ from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import GroupConfig
 from ..errors import ErrorCode, KafkaError
 from ..net.connection import Purpose
+from .counters import RequestCounters
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member
 from .requests import heartbeat_request, is_retriable_by_member
@@ -63,6 +64,7 @@ class Heartbeats:
         config: GroupConfig,
         channel: CoordinatorChannel,
         member: Member,
+        counters: RequestCounters,
         *,
         place: str,
         is_overdue: Callable[[], bool],
@@ -74,6 +76,7 @@ class Heartbeats:
         self._config = config
         self._channel = channel
         self._member = member
+        self._counters = counters
         self._place = place
         self._is_overdue = is_overdue
         self._post = post
@@ -183,6 +186,7 @@ class Heartbeats:
                     timeout=timeout,
                 )
         except KafkaError as error:
+            self._counters.failures += 1
             self._on_error(error)
             if not is_retriable_by_member(error):
                 raise
@@ -193,6 +197,9 @@ class Heartbeats:
         self._on_answer(code, node_id)
         if code in _RENEWS_SESSION and identity == self._member.identity:
             self._renew_session(began)
+            self._counters.succeeded(began, asyncio.get_running_loop().time())
+        else:
+            self._counters.failures += 1
         if code is ErrorCode.NONE:
             self._calm_at = began
             self._outages.recovered(logger, self._place, "%r: heartbeats succeeded", self._member)

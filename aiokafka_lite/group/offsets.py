@@ -36,6 +36,7 @@ from ..net.connection import Purpose
 from ..protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from ..protocol.schema import ZERO_UUID
 from ..types import OffsetAndMetadata, TopicPartition
+from .counters import RequestCounters
 from .events import NO_MEMBER, Identity
 from .offset_requests import commit_request, fetch_request, read_commit, read_fetch, topic_id
 from .requests import is_retriable_by_member
@@ -94,6 +95,8 @@ class Offsets:
         self._on_refused = on_refused
         self._on_error = on_error
         self._channel = CoordinatorChannel(client, config.group_id)
+        self.commits = RequestCounters()
+        """The requests that commit offsets, each attempt by itself."""
         self._marked: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # its keys are the assigned partitions
         # Partitions whose next mark counts even if it goes backwards, because the user moved the position.
@@ -283,6 +286,7 @@ class Offsets:
         if not attempt.offsets:
             return False
         identity, view, sent = self._identity(), self._client.view, dict(attempt.offsets)
+        began = asyncio.get_running_loop().time()
         if identity is None:
             # A commit without a member id would be accepted if the group has just lost its last member: this one.
             attempt.fail(IllegalStateError("this consumer is not a member of its group now"), is_final=True)
@@ -296,9 +300,14 @@ class Offsets:
                 at_most=OffsetCommitRequest.TOPIC_IDS.before if by_name else None,
             )
         except KafkaError as error:
+            self.commits.failures += 1
             attempt.fail(error, is_final=not is_retriable_by_member(error))
             return bool(attempt.offsets)
         codes = read_commit(sent, response, view.topic_names)
+        if any(codes.values()):
+            self.commits.failures += 1
+        else:
+            self.commits.succeeded(began, asyncio.get_running_loop().time())
         self._channel.record(codes.values(), node_id)
         for partition, code in codes.items():
             self._settle(attempt, identity, partition, sent[partition], code)

@@ -33,10 +33,11 @@ from ..types import Node
 from .connection import Connection, Purpose
 from .connector import Connector, format_address
 from .reconnect import ReconnectBackoff
-from .traffic import BrokerTraffic, TrafficCounters
+from .traffic import TrafficCounters
 
 if TYPE_CHECKING:
     from .login import Login
+    from .metrics import BrokerTraffic
 
 __all__ = ["Broker", "Purpose", "Spawn"]
 
@@ -125,6 +126,8 @@ class Broker:
     @property
     def traffic(self) -> BrokerTraffic:
         """The traffic with this broker so far, over all its connections."""
+        from .metrics import BrokerTraffic  # its dataclasses take a millisecond to import
+
         counted, open_now = self._counters, tuple(self._connections.values())
         p50, p99, longest = counted.latencies.at(0.5, 0.99, 1.0)
         return BrokerTraffic(
@@ -142,7 +145,14 @@ class Broker:
             latency_p99=p99,
             latency_max=longest,
             throttle_time=counted.throttle_time,
+            latency_count=counted.latencies.count,
+            latency_total=counted.latencies.total,
         )
+
+    @property
+    def last_response_at(self) -> float | None:
+        """The loop's time of the last response; None before the first one."""
+        return self._counters.last_response_at
 
     @property
     def place(self) -> str:

@@ -235,6 +235,7 @@ class InFlightRequests:
     def receive(self, frames: list[Frame]) -> None:
         """Fulfil the promises of the oldest requests. Raises ProtocolError; the connection must be closed then."""
         protocol, counters, now = self._protocol, self._counters, self._loop.time()
+        counters.last_response_at = now
         for frame in frames:
             counters.responses += 1
             counters.bytes_received += SIZE_PREFIX + len(frame)

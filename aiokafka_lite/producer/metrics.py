@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..cluster.metrics import ClientMetrics
+from ..snapshot import Snapshot
 from ..types import Node
 from .counters import Counters
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerMetrics:
+class BrokerMetrics(Snapshot):
     """One broker, as a producer sees it.
 
     ``queued_bytes`` is the size of the sealed batches that wait for the broker or for its response. Latencies are in
@@ -35,7 +37,7 @@ class BrokerMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionMetrics:
+class TransactionMetrics(Snapshot):
     """The transactions of a producer.
 
     ``state`` is the name of a state in docs/states.md, ``generation`` the generation of the protocol: 2 with KIP-890.
@@ -55,7 +57,7 @@ class TransactionMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerMetrics:
+class ProducerMetrics(Snapshot):
     """A producer at one moment. Bytes, counts and seconds; counters begin at 0 with the producer.
 
     ``buffered_bytes`` is what open, queued and unanswered batches hold of ``buffer_memory``, and ``senders_waiting`` is
@@ -63,6 +65,7 @@ class ProducerMetrics:
     content of requests, once more for each retry; ``retries`` counts batches that had to be sent again. Each accepted
     record is counted once at the end, in ``records_delivered`` or ``records_failed``. Averages are None before the
     first request. ``transactions`` is None without ``transactional_id``, and before the producer has started.
+    ``client`` has the connections, the metadata and the event loop.
     """
 
     buffered_bytes: int
@@ -82,7 +85,8 @@ class ProducerMetrics:
     records_per_request_average: float | None
     throttle_time: float
     brokers: Mapping[int, BrokerMetrics]
-    transactions: TransactionMetrics | None = None
+    transactions: TransactionMetrics | None
+    client: ClientMetrics
 
 
 def average(total: int, count: int) -> float | None:
@@ -93,6 +97,7 @@ def average(total: int, count: int) -> float | None:
 def snapshot(
     counters: Counters,
     brokers: dict[int, BrokerMetrics],
+    client: ClientMetrics,
     *,
     buffer_memory: int,
     buffered_bytes: int = 0,
@@ -120,4 +125,5 @@ def snapshot(
         throttle_time=sum(broker.throttle_time for broker in brokers.values()),
         brokers=brokers,
         transactions=transactions,
+        client=client,
     )

@@ -37,7 +37,7 @@ from .settings import ProducerSettings, configs
 from .transaction import TransactionCalls
 
 if TYPE_CHECKING:
-    from ..net.traffic import BrokerTraffic
+    from ..net.metrics import BrokerTraffic
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
     from .transactions import Transactions
@@ -360,14 +360,17 @@ class Producer(TransactionCalls, Component):
 
     def metrics(self) -> ProducerMetrics:
         """A snapshot of counters and gauges. May be called at any time; costs some microseconds."""
-        from .metrics import snapshot  # the dataclasses of the snapshot take 2 ms to import
+        # The dataclasses of the snapshot take 2 ms to import.
+        from ..cluster.metrics import client_metrics
+        from .metrics import snapshot
 
-        pipeline = self._pipeline
+        pipeline, client = self._pipeline, client_metrics(self._client)
         if pipeline is None:
-            return snapshot(Counters(), {}, buffer_memory=self.config.buffer_memory)
+            return snapshot(Counters(), {}, client, buffer_memory=self.config.buffer_memory)
         return snapshot(
             pipeline.counters,
             pipeline.senders.metrics(),
+            client,
             buffered_bytes=pipeline.room.budget.used,
             buffer_memory=self.config.buffer_memory,
             senders_waiting=pipeline.room.waiting,

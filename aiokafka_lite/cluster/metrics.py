@@ -1,0 +1,70 @@
+"""Snapshots of the client of a cluster: what producers, consumers, groups and admin clients have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..net.metrics import BrokerTraffic
+from ..snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientMetrics(Snapshot):
+    """The connections, the metadata and the event loop of a client at one moment.
+
+    ``connections`` are open. ``connects``, ``connect_failures``, ``requests``, ``responses``, ``bytes_sent``,
+    ``bytes_received`` and ``throttle_time`` (seconds) are the sums over ``brokers``, which has the traffic with each
+    broker by its id; a bootstrap address has a negative id. ``metadata_age`` and ``last_response_ago`` are the seconds
+    since the last metadata and since the last response of any broker, None before the first one. ``outages`` is the
+    number of places, such as brokers, whose failures are being retried now. ``loop_delay`` is the longest delay of a
+    timer of the event loop in the last minute, ``loop_delay_max`` the longest one so far, in seconds.
+    """
+
+    client_id: str
+    connections: int
+    connects: int
+    connect_failures: int
+    requests: int
+    requests_in_flight: int
+    responses: int
+    bytes_sent: int
+    bytes_received: int
+    throttle_time: float
+    metadata_age: float | None
+    last_response_ago: float | None
+    outages: int
+    loop_delay: float
+    loop_delay_max: float
+    brokers: Mapping[int, BrokerTraffic]
+
+
+def client_metrics(client: Client) -> ClientMetrics:
+    """The metrics of this moment. May be called before the start and after the end."""
+    brokers = client.traffic()
+    every = brokers.values()
+    view, delay, now = client.view, client.loop_delay, asyncio.get_running_loop().time()
+    answered = [each.last_response_at for each in client.brokers if each.last_response_at is not None]
+    return ClientMetrics(
+        client_id=client.config.client_id,
+        connections=sum(each.connections for each in every),
+        connects=sum(each.connects for each in every),
+        connect_failures=sum(each.connect_failures for each in every),
+        requests=sum(each.requests for each in every),
+        requests_in_flight=sum(each.requests_in_flight for each in every),
+        responses=sum(each.responses for each in every),
+        bytes_sent=sum(each.bytes_sent for each in every),
+        bytes_received=sum(each.bytes_received for each in every),
+        throttle_time=sum(each.throttle_time for each in every),
+        metadata_age=None if view.updated_at is None else view.age(now),
+        last_response_ago=now - max(answered) if answered else None,
+        outages=sum(each.began is not None for each in client.outages.all()),
+        loop_delay=max(delay.recent, default=0.0),
+        loop_delay_max=delay.longest,
+        brokers=brokers,
+    )

@@ -1,0 +1,166 @@
+"""Snapshots of the counters of a consumer, or of a running ``ConsumerGroup``. Imported at the first snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cluster.client import Client
+from ..cluster.metrics import ClientMetrics, client_metrics
+from ..group.coordinator import Coordinator
+from ..group.counters import RequestCounters
+from ..group.offsets import Offsets
+from ..net.metrics import LatencyMetrics
+from ..snapshot import Snapshot
+from ..types import IsolationLevel, TopicPartition
+from .counters import FetchCounters
+from .diagnosis import lag_of
+from .partition import AssignedPartition
+from .subscription import Subscription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetrics(Snapshot):
+    """An assigned partition.
+
+    ``position`` is the offset of the next record to return, None while it is looked up. ``lag`` is the number of
+    offsets from there to the end that the isolation level shows, by the last answer to a fetch: None before the first
+    one, and while the partition is paused. ``buffered_bytes`` were fetched and are not unpacked yet.
+    ``records_consumed`` and ``bytes_consumed`` count since the partition was assigned.
+    """
+
+    position: int | None
+    lag: int | None
+    buffered_bytes: int
+    is_paused: bool
+    records_consumed: int
+    bytes_consumed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMetrics(Snapshot):
+    """One kind of work for a group: commits, heartbeats or rebalances.
+
+    ``latency`` has those that succeeded, ``failures`` is the number of the others. ``last_success_ago`` is in seconds,
+    None before the first success.
+    """
+
+    latency: LatencyMetrics
+    failures: int
+    last_success_ago: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetrics(Snapshot):
+    """A membership. ``state`` is the name of a ``MemberState``.
+
+    A rebalance lasts from joining to the assignment; ``rebalances.failures`` ended without one. ``last_poll_ago`` is
+    the time in seconds since the program last asked for records, 0 while it waits for some; a ``ConsumerGroup`` has
+    always 0, because its handler may work on a record without a bound.
+    """
+
+    state: str
+    generation: int
+    assigned_partitions: int
+    last_poll_ago: float
+    heartbeats: RequestMetrics
+    rebalances: RequestMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetrics(Snapshot):
+    """The group of a consumer. ``member`` is None for a consumer that only commits.
+
+    ``commits`` are requests, so that a commit that is retried counts more than once.
+    """
+
+    group_id: str
+    commits: RequestMetrics
+    member: MemberMetrics | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMetrics(Snapshot):
+    """A consumer at one moment. Bytes, counts and seconds; counters begin at 0 with the consumer.
+
+    ``records_consumed`` were returned to the program. ``bytes_consumed`` is the size of their batches as the brokers
+    sent them; a batch counts as a whole when its first record is returned. ``fetch_latency`` is from a Fetch request
+    to its response, with the time that the broker waits for data; ``fetch_failures`` counts the requests without a
+    response. ``lag`` is the sum and ``lag_max`` the maximum over the partitions whose lag is known, None if there is
+    none. ``group`` is None without a ``group_id``.
+    """
+
+    records_consumed: int
+    bytes_consumed: int
+    buffered_bytes: int
+    fetch_latency: LatencyMetrics
+    fetch_failures: int
+    lag: int | None
+    lag_max: int | None
+    partitions: Mapping[TopicPartition, PartitionMetrics]
+    group: GroupMetrics | None
+    client: ClientMetrics
+
+
+def consumer_metrics(
+    client: Client,
+    subscription: Subscription,
+    isolation: IsolationLevel,
+    fetches: FetchCounters,
+    group: GroupMetrics | None,
+) -> ConsumerMetrics:
+    """The metrics of this moment."""
+    partitions = {each.partition: _partition(each, isolation) for each in subscription}
+    every = partitions.values()
+    known = [each.lag for each in every if each.lag is not None]
+    return ConsumerMetrics(
+        records_consumed=subscription.removed_records + sum(each.records_consumed for each in every),
+        bytes_consumed=subscription.removed_bytes + sum(each.bytes_consumed for each in every),
+        buffered_bytes=sum(each.buffered_bytes for each in every),
+        fetch_latency=fetches.latencies.snapshot(),
+        fetch_failures=fetches.failures,
+        lag=sum(known) if known else None,
+        lag_max=max(known, default=None),
+        partitions=partitions,
+        group=group,
+        client=client_metrics(client),
+    )
+
+
+def group_metrics(
+    group_id: str, offsets: Offsets, coordinator: Coordinator | None, last_poll_ago: float
+) -> GroupMetrics:
+    """The metrics of a group at this moment."""
+    member = None
+    if coordinator is not None:
+        member = MemberMetrics(
+            state=coordinator.member.state.name,
+            generation=coordinator.member.generation,
+            assigned_partitions=len(coordinator.member.partitions.owned),
+            last_poll_ago=last_poll_ago,
+            heartbeats=_requests(coordinator.heartbeats),
+            rebalances=_requests(coordinator.rebalances),
+        )
+    return GroupMetrics(group_id=group_id, commits=_requests(offsets.commits), member=member)
+
+
+def _requests(counters: RequestCounters) -> RequestMetrics:
+    at = counters.last_success_at
+    return RequestMetrics(
+        latency=counters.latencies.snapshot(),
+        failures=counters.failures,
+        last_success_ago=None if at is None else asyncio.get_running_loop().time() - at,
+    )
+
+
+def _partition(assigned: AssignedPartition, isolation: IsolationLevel) -> PartitionMetrics:
+    buffer = assigned.buffer
+    return PartitionMetrics(
+        position=assigned.offset,
+        lag=lag_of(assigned, isolation),
+        buffered_bytes=buffer.bytes,
+        is_paused=assigned.position.paused,
+        records_consumed=buffer.consumed,
+        bytes_consumed=buffer.consumed_bytes,
+    )

@@ -1,0 +1,52 @@
+"""Counters of a membership and of its commits: counting is per request and per rebalance."""
+
+from __future__ import annotations
+
+from ..net.traffic import Latencies
+
+
+class RequestCounters:
+    """One kind of request: the latencies of those that succeeded, the failures, and the time of the last success."""
+
+    __slots__ = ("failures", "last_success_at", "latencies")
+
+    def __init__(self) -> None:
+        self.latencies = Latencies()
+        self.failures = 0
+        self.last_success_at: float | None = None
+        """The loop's time."""
+
+    def succeeded(self, began: float, now: float) -> None:
+        """A request that was sent at ``began`` has succeeded. Both are the loop's times."""
+        self.latencies.add(now - began)
+        self.last_success_at = now
+
+
+class RebalanceCounters(RequestCounters):
+    """The rebalances of one member. Its coordinator task counts.
+
+    A rebalance begins when the member joins, and ends with an assignment. One that ends without an assignment has
+    failed, also if the member begins another one at once. A retry of a request belongs to the same rebalance.
+    """
+
+    __slots__ = ("_began",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began: float | None = None
+
+    def begin(self, now: float) -> None:
+        """The member joins."""
+        self._began = now
+
+    def end(self, now: float) -> None:
+        """The member has an assignment."""
+        if self._began is not None:
+            self.succeeded(self._began, now)
+            self._began = None
+
+    def fail(self) -> None:
+        """The member is no longer in the rebalance. Counts nothing after ``end``."""
+        if self._began is not None:
+            self.failures += 1
+            self._began = None

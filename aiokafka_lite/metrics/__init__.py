@@ -1,0 +1,25 @@
+"""Snapshots that ``metrics()`` and ``traffic()`` of a client return, and their exporters.
+
+``prometheus`` and ``opentelemetry`` need the extras of these names.
+"""
+
+from ..cluster.metrics import ClientMetrics
+from ..consumer.metrics import ConsumerMetrics, GroupMetrics, MemberMetrics, PartitionMetrics, RequestMetrics
+from ..net.metrics import BrokerTraffic, LatencyMetrics
+from ..producer.metrics import BrokerMetrics, ProducerMetrics, TransactionMetrics
+from ..workers import WorkersMetrics
+
+__all__ = [
+    "BrokerMetrics",
+    "BrokerTraffic",
+    "ClientMetrics",
+    "ConsumerMetrics",
+    "GroupMetrics",
+    "LatencyMetrics",
+    "MemberMetrics",
+    "PartitionMetrics",
+    "ProducerMetrics",
+    "RequestMetrics",
+    "TransactionMetrics",
+    "WorkersMetrics",
+]

@@ -1,0 +1,57 @@
+"""Snapshots of the traffic between a client and a broker. Imported at the first snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyMetrics(Snapshot):
+    """Durations of requests or of other work, in seconds.
+
+    ``count`` and ``total``, the sum, are over the life of the component. Percentiles and ``max`` are over the last
+    ``RECENT`` durations, None before the first one.
+    """
+
+    count: int
+    total: float
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+    @property
+    def average(self) -> float | None:
+        """The average over the life of the component; None before the first duration."""
+        return self.total / self.count if self.count else None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTraffic(Snapshot):
+    """The traffic with one broker, over all APIs and connections. Counters begin at 0 when the broker becomes known.
+
+    ``node_id`` is negative for a bootstrap address. ``requests`` and ``bytes_sent`` count written requests, handshakes
+    included; ``responses`` and ``bytes_received`` count the responses. ``requests_in_flight`` have no response yet.
+    ``connects`` are attempts to connect, and ``connect_failures`` those of them that failed. Latencies are in seconds,
+    from writing a request to its answer, over the last ``RECENT`` answers; None before the first one. They contain the
+    time that a broker holds a Fetch or JoinGroup request on purpose. ``latency_total`` is the sum of ``latency_count``
+    latencies. ``throttle_time`` is the sum, in seconds, of the pauses that the broker requested.
+    """
+
+    node_id: int
+    address: str
+    connections: int
+    connects: int
+    connect_failures: int
+    requests: int
+    requests_in_flight: int
+    responses: int
+    bytes_sent: int
+    bytes_received: int
+    latency_p50: float | None
+    latency_p99: float | None
+    latency_max: float | None
+    throttle_time: float
+    latency_count: int
+    latency_total: float
