@@ -66,6 +66,12 @@ def check_methods(name: str, value: object, *methods: str) -> None:
         raise ConfigurationError(must_be(name, f"an object with {needed}", value))
 
 
+def for_part(name: str, given: object) -> object:
+    """The object for keys or for values, if the object given for ``key_serializer`` and so on makes a difference."""
+    choose = getattr(given, "for_part", None)
+    return given if choose is None else choose(name.partition("_")[0])
+
+
 def check_function(name: str, value: object) -> None:
     """Raise ConfigurationError unless ``value`` can be called."""
     if not callable(value):

@@ -229,6 +229,20 @@ class DeserializationError(SerializationError):
         self.offset = offset
 
 
+class SchemaRegistryError(KafkaError):
+    """The schema registry refused a request. A retry does not help.
+
+    ``status`` is the HTTP status, ``code`` the registry's own code, such as 40401 for an unknown subject; ``subject``
+    is None if the request names none.
+    """
+
+    def __init__(self, message: str, *, status: int, code: int, subject: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.subject = subject
+
+
 class ProtocolError(KafkaError):
     """The peer sent bytes that the protocol does not allow. The connection is closed."""
 

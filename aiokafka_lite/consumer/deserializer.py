@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar, cast
 
-from ..arguments import check_methods, must_be
+from ..arguments import check_methods, for_part, must_be
 from ..errors import ConfigurationError
 from ..types import Header
 
@@ -18,10 +18,11 @@ T_co = TypeVar("T_co", covariant=True)
 class Deserializer(Protocol[T_co]):
     """Turns the bytes of a key or a value into an object. It is not called for a null, which stays None.
 
-    ``deserialize`` may be an ``async def``, for example to ask a schema registry, or return another awaitable; then it
-    may be cancelled. It is called for one record after the other, up to 100 records ahead of the reader, and again for
+    ``deserialize`` may be an ``async def``, or return an awaitable, for example until it knows a schema; then it may be
+    cancelled. It is called for one record after the other, up to 100 records ahead of the reader, and again for
     a record that was not returned. Any exception makes the record one that cannot be deserialized; see
-    ``on_deserialization_error`` of ``Consumer``.
+    ``on_deserialization_error`` of ``Consumer``. An optional method ``for_part(part)`` is called once with ``"key"`` or
+    ``"value"``, and returns the deserializer for this part.
     """
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T_co | Awaitable[T_co]:
@@ -95,7 +96,7 @@ def as_deserializer(name: str, given: object) -> Deserializer[object]:
     """
     if callable(getattr(given, "deserialize", None)):
         check_methods(name, given, "deserialize")
-        return cast("Deserializer[object]", given)
+        return cast("Deserializer[object]", for_part(name, given))
     if not callable(given):
         what = "an object with deserialize(topic, data, headers), or a function of bytes"
         raise ConfigurationError(must_be(name, what, given))
@@ -105,7 +106,7 @@ def as_deserializer(name: str, given: object) -> Deserializer[object]:
 
 
 def is_async(deserializer: Deserializer[object]) -> bool:
-    """Whether its results must be awaited. A plain function may also return an awaitable; this is detected later."""
+    """Whether its results must always be awaited. A plain function may return an awaitable; this is detected later."""
     return inspect.iscoroutinefunction(deserializer.deserialize)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 import anyio
 
+from ..aio.retry import is_retriable
 from ..arguments import must_be
 from ..errors import ConfigurationError, DeserializationError
 from ..types import Header, Record
@@ -72,8 +73,9 @@ class Deserializing:
             raise ConfigurationError(must_be("on_deserialization_error", what, on_error))
         self._key = None if key is None else as_deserializer("key_deserializer", key)
         self._value = None if value is None else as_deserializer("value_deserializer", value)
-        self.is_async = any(each is not None and is_async(each) for each in (self._key, self._value))
-        """Whether results must be awaited. Also set when a plain function turns out to return an awaitable."""
+        self._is_always_async = any(each is not None and is_async(each) for each in (self._key, self._value))
+        self.is_async = self._is_always_async
+        """Whether results must be awaited. Set while a plain function returns awaitables, as until it has a schema."""
         self._on_error = on_error
         self._skipped = 0
 
@@ -127,6 +129,7 @@ class Deserializing:
             max_records = 1  # the first one needs a decision
         records: list[AnyRecord] = []
         used = 0
+        self.is_async = self._is_always_async  # until a result has to be awaited
         some = slice(chunk.index, chunk.index + max_records)
         with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
             for raw in records_of(chunk, chunk.keys[some], chunk.values[some]):
@@ -194,11 +197,13 @@ class Deserializing:
             if raw.key is not None and self._key is not None:
                 key = self._key.deserialize(raw.topic, raw.key, raw.headers)
                 if isinstance(key, Awaitable):
+                    self.is_async = True
                     key = await key
             part = "value"
             if raw.value is not None and self._value is not None:
                 value = self._value.deserialize(raw.topic, raw.value, raw.headers)
                 if isinstance(value, Awaitable):
+                    self.is_async = True
                     value = await value
         except Exception as error:  # a user's deserializer may raise anything
             raise DeserializationError(
@@ -215,7 +220,8 @@ class Deserializing:
         if callable(self._on_error):
             decided = self._on_error(error, raw)
             return await decided if isinstance(decided, Awaitable) else decided
-        if self._on_error == "raise":
+        # A server that does not answer is no fault of the record, so neither skip the record nor hand out its bytes.
+        if self._on_error == "raise" or is_retriable(error.__cause__ or error):
             raise error
         if self._on_error == "raw":
             return raw

@@ -6,6 +6,7 @@ from .cluster import EmbeddedCluster, MemoryConnector
 from .cluster_config import ClusterConfig
 from .controller import Refused
 from .faults import Exchange, Fault
+from .schema_registry import EmbeddedSchemaRegistry
 from .security import Security
 from .telemetry import ClientMetrics
 
@@ -13,6 +14,7 @@ __all__ = [
     "ClientMetrics",
     "ClusterConfig",
     "EmbeddedCluster",
+    "EmbeddedSchemaRegistry",
     "Exchange",
     "Fault",
     "MemoryConnector",

@@ -7,8 +7,9 @@ Rule 2: each record that went through ``on_send`` reaches ``on_acknowledgement``
 it is not accepted, else through its delivery.
 
 Rule 3: the records of a topic are accepted in the order in which the calls began. Without async serializers that is
-simply the order of the calls. With them, calls wait for their turn in a ``FifoLock``. Senders that wait for memory are
-served in their order by the byte budget.
+simply the order of the calls. With them, calls wait for their turn in a ``FifoLock``. A serializer that is not async
+may return an awaitable, for example until it has a schema: then the call waits in the same way, and so do the calls for
+its topic that come meanwhile. Senders that wait for memory are served in their order by the byte budget.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from .fifo_lock import FifoLock
 from .interceptor import Interceptors, ProducerRecord
 from .record import BATCH_OVERHEAD, HEADER_OVERHEAD, PENDING_OVERHEAD, RECORD_OVERHEAD, PreparedRecord
 from .room import Room
-from .serializer import Headers, Serialization, headers_of, serialize, serialize_async
+from .serializer import Headers, MustAwait, Serialization, headers_of, serialize, serialize_async
 from .settle import Settlement
 
 Prepared: TypeAlias = tuple[Any, bytes | None, bytes | None, tuple[Header, ...], Any, int, int, int]
@@ -74,6 +75,7 @@ class Acceptor:
         self._config = config
         self._serialization = serialization
         self._is_async = serialization.is_async
+        self._may_wait = self._is_async  # also after a serializer that is not async has returned an awaitable
         self._plain_keys = serialization.plain_keys
         self._plain_values = serialization.plain_values
         self._interceptors = interceptors or None  # None costs nothing per record
@@ -93,11 +95,16 @@ class Acceptor:
         timestamp: Any,
     ) -> Delivery:
         """Accept a record now. Raises BufferFull if there is no room, IllegalStateError for async serializers."""
-        if self._is_async:
-            raise IllegalStateError("send_nowait cannot wait for an async serializer; use put, send or send_many")
-        topic, key, value, headers, partition, timestamp, size, surplus = self._prepare(
-            topic, value, key, headers, partition, timestamp
-        )
+        if self._may_wait and (self._is_async or self.in_order.is_used(topic)):
+            raise _cannot_wait()
+        try:
+            topic, key, value, headers, partition, timestamp, size, surplus = self._prepare(
+                topic, value, key, headers, partition, timestamp
+            )
+        except MustAwait:
+            error = _cannot_wait()
+            self._refused(topic, partition, error)
+            raise error from None
         if not self._budget.try_acquire(size):
             raise self._buffer_full(topic, partition, size)
         return self._append(topic, key, value, headers, partition, timestamp, size, surplus)
@@ -116,11 +123,15 @@ class Acceptor:
 
         When that is cancelled, the record is not accepted.
         """
-        if self._is_async:
+        if self._may_wait and (self._is_async or self.in_order.is_used(topic)):
             return self._accept_in_order(topic, value, key, headers, partition, timestamp)
-        topic, key, value, headers, partition, timestamp, size, surplus = self._prepare(
-            topic, value, key, headers, partition, timestamp
-        )
+        try:
+            topic, key, value, headers, partition, timestamp, size, surplus = self._prepare(
+                topic, value, key, headers, partition, timestamp
+            )
+        except MustAwait as error:
+            self._may_wait = True
+            return self._accept_in_order(*_fields(error.args[0]), is_intercepted=True)
         if not self._budget.try_acquire(size):
             return self._accept_later(PreparedRecord(topic, key, value, headers, partition, timestamp, size, surplus))
         return self._append(topic, key, value, headers, partition, timestamp, size, surplus)
@@ -138,12 +149,11 @@ class Acceptor:
         is_serialized: bool = False,
     ) -> Prepared:
         """Serialize and measure a record. ``is_serialized``: interceptors and serializers have run already."""
-        if not is_serialized:
-            if self._settlement.refusal is not None:
-                self.check_writable()
-            if self._interceptors is not None:
-                record = self._interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp))
-                topic, value, key, headers, partition, timestamp = _fields(record)
+        if not is_serialized and (self._settlement.refusal is not None or self._interceptors is not None):
+            topic, value, key, headers, partition, timestamp = self._intercepted(
+                topic, value, key, headers, partition, timestamp
+            )
+        given_key, given_headers = key, headers
         try:
             size = RECORD_OVERHEAD
             headers = headers_of(topic, headers) if headers else ()
@@ -184,7 +194,19 @@ class Acceptor:
         except KafkaError as error:
             self._refused(topic, partition, error)
             raise
+        except MustAwait:
+            # Interceptors have seen the record: it continues from here.
+            record = ProducerRecord(topic, value, given_key, given_headers, partition, timestamp)
+            raise MustAwait(record) from None
         return topic, key, value, headers, partition, timestamp, size + surplus, surplus
+
+    def _intercepted(
+        self, topic: Any, value: object, key: object, headers: Headers, partition: Any, timestamp: Any
+    ) -> tuple[Any, object, object, Headers, Any, Any]:
+        """The arguments of a send as the interceptors return them. Raises the error with which records are refused."""
+        self.check_writable()
+        record = ProducerRecord(topic, value, key, headers, partition, timestamp)
+        return _fields(record if self._interceptors is None else self._interceptors.on_send(record))
 
     def _surplus(self, topic: Any, partition: Any, size: int) -> int:
         """The additional bytes of a record that will be pending, because its topic or partition is not known."""
@@ -286,13 +308,14 @@ class Acceptor:
         headers: Headers,
         partition: Any,
         timestamp: Any,
+        is_intercepted: bool = False,
     ) -> Delivery:
         """Accept a record with async serializers, behind the records of its topic whose calls began before."""
-        self.check_writable()
         number = self._settlement.transaction
-        if self._interceptors is not None:
-            given = self._interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp))
-            topic, value, key, headers, partition, timestamp = _fields(given)
+        if not is_intercepted:
+            topic, value, key, headers, partition, timestamp = self._intercepted(
+                topic, value, key, headers, partition, timestamp
+            )
         try:
             check_topic_name(topic)  # the name is the key of a queue
         except KafkaError as error:
@@ -340,6 +363,13 @@ class Acceptor:
 
         with deadline(bound, describe):
             return await self._service.while_running(serialized())
+
+
+def _cannot_wait() -> IllegalStateError:
+    return IllegalStateError(
+        "send_nowait cannot wait for an async serializer, or for the first schema of a topic; use put, send or"
+        " send_many"
+    )
 
 
 def largest_record(config: ProducerConfig) -> int:

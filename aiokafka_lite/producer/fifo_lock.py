@@ -37,6 +37,10 @@ class FifoLock:
         elif not queue[0].done():
             queue[0].set_result(None)
 
+    def is_used(self, name: object) -> bool:
+        """Whether a caller is in the queue of this name."""
+        return isinstance(name, str) and name in self._queues
+
     def __len__(self) -> int:
         """The number of callers in all queues."""
         return sum(map(len, self._queues.values()))

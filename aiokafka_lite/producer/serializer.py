@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Never, Protocol, TypeAlias, TypeVar, cast
 
-from ..arguments import check_methods, must_be
-from ..errors import ConfigurationError, SerializationError
+from ..arguments import check_methods, for_part, must_be
+from ..errors import ConfigurationError, KafkaTimeout, SerializationError
 from ..types import Header
 from .callbacks import RAISED
 
@@ -26,9 +27,13 @@ class Serializer(Protocol[T_contra]):
     ``headers`` is a list with the headers of the record. The serializer may change it, and the record is written with
     the changes: ``headers.append(Header("schema-id", b"7"))``. The key is serialized before the value. The send raises
     any exception as the cause of a SerializationError. Runs in the event loop, so it must not block.
+
+    ``serialize`` may return an awaitable of the bytes, for example until it knows a schema; it is called again for the
+    same record then. ``send_nowait`` cannot wait and raises. An optional method ``for_part(part)`` is called once with
+    ``"key"`` or ``"value"``, and returns the serializer for this part.
     """
 
-    def serialize(self, topic: str, data: T_contra, headers: list[Header]) -> bytes:
+    def serialize(self, topic: str, data: T_contra, headers: list[Header]) -> bytes | Awaitable[bytes]:
         """The bytes to write."""
         ...
 
@@ -146,7 +151,7 @@ def as_serializer(name: str, given: object) -> AnySerializer:
     """
     if callable(getattr(given, "serialize", None)):
         check_methods(name, given, "serialize")
-        return cast(AnySerializer, given)
+        return cast(AnySerializer, for_part(name, given))
     if not callable(given):
         what = "an object with serialize(topic, data, headers), or a function that returns bytes"
         raise ConfigurationError(must_be(name, what, given))
@@ -177,11 +182,15 @@ Serialized: TypeAlias = tuple[bytes, tuple[Header, ...]]
 """A serialized key or value, and the headers of the record, which the serializer may have changed."""
 
 
+class MustAwait(Exception):
+    """A serializer that is not ``async def`` returned an awaitable for a record."""
+
+
 # Hot: runs for each key and value that is not bytes.
 def serialize(
     serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]
 ) -> Serialized:
-    """Call a serializer that is not async. ``part`` is "key" or "value", for the text of an error."""
+    """Call a serializer that is not async. ``part`` is "key" or "value", for the text of an error. Raises MustAwait."""
     changeable = list(headers)
     try:
         result = serializer.serialize(topic, data, changeable)
@@ -201,6 +210,8 @@ async def serialize_async(
         result = serializer.serialize(topic, data, changeable)
         if isinstance(result, Awaitable):
             result = await result
+    except KafkaTimeout:
+        raise  # a server that does not answer is no fault of the record
     except Exception as error:
         raise _not_serialized(serializer, topic, part, data, error) from error
     return _checked(serializer, topic, part, data, result), headers_of(topic, changeable)
@@ -226,14 +237,15 @@ def _checked(serializer: AnySerializer, topic: str, part: str, data: object, res
         return result
     if isinstance(result, bytes):
         return bytes(result)  # the producer takes exactly bytes for serialized data
-    advice = ""
     if isinstance(result, Awaitable):
-        advice = "; declare it as `async def` if it awaits something"
         if isinstance(result, Coroutine):
             result.close()
+        elif isinstance(result, asyncio.Future):
+            result.cancel()
+        raise MustAwait
     raise SerializationError(
         f"{_name_of(serializer)} must return bytes, got {type(result).__name__} for the {part} of a record"
-        f" for topic {topic!r}, which is of type {type(data).__name__}{advice}"
+        f" for topic {topic!r}, which is of type {type(data).__name__}"
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aiokafka_lite.embedded import EmbeddedCluster
+    from aiokafka_lite.embedded import EmbeddedCluster, EmbeddedSchemaRegistry
     from aiokafka_lite.testing.containers import KafkaContainer
     from aiokafka_lite.testing.server import EmbeddedKafkaServer
 
@@ -43,6 +43,15 @@ async def embedded_kafka() -> AsyncIterator[EmbeddedCluster]:
 
     async with EmbeddedCluster(brokers=1) as cluster:
         yield cluster
+
+
+@async_fixture  # type: ignore[untyped-decorator, unused-ignore]
+async def embedded_schema_registry() -> AsyncIterator[EmbeddedSchemaRegistry]:
+    """A schema registry on a free loopback port, in the event loop of the test; new and empty for each test."""
+    from aiokafka_lite.embedded import EmbeddedSchemaRegistry
+
+    async with EmbeddedSchemaRegistry() as registry:
+        yield registry
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -142,7 +143,7 @@ async def test_serialized_records_that_wait_for_room_keep_their_order(cluster: E
 async def test_send_nowait_cannot_wait_for_a_serializer(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, key_serializer=Registry()) as producer:
-        with pytest.raises(IllegalStateError, match="async serializer; use put, send or send_many"):
+        with pytest.raises(IllegalStateError, match="cannot wait for an async serializer"):
             producer.send_nowait("t", b"v", key=0.0)
 
 
@@ -277,6 +278,54 @@ async def test_interceptors_run_before_async_serializers(cluster: EmbeddedCluste
             await producer.send("t", -1.0)
     assert values_of(cluster, "t") == [b"t 2 0"]
     assert doubling.outcomes == [0, SerializationError]
+
+
+class SchemaOfTopic:
+    """Waits a second for the schema of each topic, and serializes without waiting once it is there."""
+
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+
+    def serialize(self, topic: str, data: int, headers: list[Header]) -> bytes | Awaitable[bytes]:
+        return b"%d" % data if topic in self.known else self._serialize_first(topic, data)
+
+    async def _serialize_first(self, topic: str, data: int) -> bytes:
+        await asyncio.sleep(1.0)
+        self.known.add(topic)
+        return b"first %d" % data
+
+
+async def test_a_serializer_may_wait_for_the_first_record_of_a_topic(cluster: EmbeddedCluster) -> None:
+    for topic in ("t", "u"):
+        await cluster.create_topic(topic, 1)
+    watching = Watching()
+    async with producer_of(cluster, value_serializer=SchemaOfTopic(), interceptors=[watching]) as producer:
+        with pytest.raises(IllegalStateError, match="the first schema of a topic; use put, send or send_many"):
+            producer.send_nowait("t", 0)
+        first = await begin(*(producer.send("t", number) for number in (1, 2)))
+        await asyncio.sleep(0.6)
+        behind = await begin(producer.send("t", 3), producer.send("u", 4))
+        await asyncio.sleep(0.6)
+        await asyncio.gather(*first, behind[0])
+        producer.send_nowait("t", 5)
+        await behind[1]
+    assert values_of(cluster, "t") == [b"first 1", b"first 2", b"first 3", b"5"]
+    assert values_of(cluster, "u") == [b"first 4"]
+    assert [record.value for record in watching.sent] == [0, 1, 2, 3, 4, 5]
+    assert [str(outcome) for outcome in watching.outcomes[1:]] == ["0", "1", "2", "3", "0"]
+
+
+async def test_a_record_that_needs_no_wait_stays_behind_one_that_waits(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    serializer = SchemaOfTopic()
+    async with producer_of(cluster, value_serializer=serializer) as producer:
+        first = await begin(producer.send("t", 1))
+        serializer.known.add("t")
+        with pytest.raises(IllegalStateError, match="use put, send or send_many"):
+            producer.send_nowait("t", 0)
+        await producer.send("t", 2)
+        await asyncio.gather(*first)
+    assert values_of(cluster, "t") == [b"first 1", b"2"]
 
 
 async def test_the_constructor_refuses_objects_that_are_no_serializers_or_interceptors() -> None:

@@ -1,0 +1,155 @@
+"""Whether data that was written with one schema of Avro can be read with another one (Avro 1.12, schema resolution).
+
+Names count without their namespace, as with Java's library, and aliases of the reader count as names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+Names: TypeAlias = dict[str, Any]
+"""Definitions of named types, by their full names."""
+
+_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+_NAMED = {"record", "error", "enum", "fixed"}
+_READABLE_AS = {
+    "int": {"long", "float", "double"},
+    "long": {"float", "double"},
+    "float": {"double"},
+    "string": {"bytes"},
+    "bytes": {"string"},
+}
+
+
+class AvroSchema:
+    """A parsed schema. ``used`` are the texts of the schemas that it refers to. Raises ValueError."""
+
+    def __init__(self, text: str, used: Iterable[str] = ()) -> None:
+        self.names: Names = {}
+        for each in used:
+            _define(json.loads(each), "", self.names)
+        self.root = _define(json.loads(text), "", self.names)
+
+
+def _define(schema: Any, namespace: str, names: Names) -> Any:
+    """The schema with full names in place of short ones. Named types are added to ``names``. Raises ValueError."""
+    if isinstance(schema, str):
+        return schema if schema in _PRIMITIVES else _known(schema, namespace, names)
+    if isinstance(schema, list):
+        return [_define(each, namespace, names) for each in schema]
+    if not isinstance(schema, dict) or "type" not in schema:
+        raise ValueError(f"a schema must be a name, a list or an object with a type, got {json.dumps(schema)[:80]}")
+    kind = schema["type"]
+    if kind == "array":
+        return {"type": kind, "items": _define(schema.get("items"), namespace, names)}
+    if kind == "map":
+        return {"type": kind, "values": _define(schema.get("values"), namespace, names)}
+    if kind not in _NAMED:
+        return _define(kind, namespace, names)
+    name = schema.get("name")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"the {kind} has no name")
+    full = _full(name, schema.get("namespace", namespace))
+    inner = full.rpartition(".")[0]
+    made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full}
+    made["aliases"] = {_short(each) for each in schema.get("aliases", ())}
+    names[full] = made  # before its fields, which may contain the type itself
+    if kind == "enum":
+        made["symbols"], made["default"] = list(schema.get("symbols", ())), schema.get("default")
+    elif kind == "fixed":
+        made["size"] = schema.get("size")
+    else:
+        made["fields"] = [
+            {
+                "name": each["name"],
+                "names": {each["name"], *each.get("aliases", ())},
+                "type": _define(each.get("type"), inner, names),
+                "has_default": "default" in each,
+            }
+            for each in schema.get("fields", ())
+        ]
+    return full
+
+
+def _known(name: str, namespace: str, names: Names) -> str:
+    for each in (_full(name, namespace), name):
+        if each in names:
+            return each
+    raise ValueError(f"the type {name!r} is not defined")
+
+
+def _full(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def incompatibilities(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+    """What keeps ``reader`` from reading data of ``writer``; empty if they are compatible."""
+    return list(_Comparison(reader.names, writer.names).compare(reader.root, writer.root, ""))
+
+
+class _Comparison:
+    """One comparison. ``_begun`` has the pairs of records that are being compared: types may contain themselves."""
+
+    def __init__(self, reader: Names, writer: Names) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._begun: set[tuple[str, str]] = set()
+
+    def compare(self, read: Any, written: Any, path: str) -> Iterable[str]:
+        """What is incompatible at this place. ``path`` names the place in the text of a message."""
+        if isinstance(written, list):
+            return [found for each in written for found in self.compare(read, each, path)]
+        if isinstance(read, list):
+            results = [list(self.compare(each, written, path)) for each in read]
+            return [] if any(not found for found in results) else [f"{path or '/'}: no type of the union reads it"]
+        if (isinstance(read, str) and read in _PRIMITIVES) or (isinstance(written, str) and written in _PRIMITIVES):
+            allowed = isinstance(written, str) and (read == written or read in _READABLE_AS.get(written, ()))
+            return [] if allowed else [f"{path or '/'}: {_label(written)} cannot be read as {_label(read)}"]
+        return self._compare_complex(
+            self._reader[read] if isinstance(read, str) else read,
+            self._writer[written] if isinstance(written, str) else written,
+            path,
+        )
+
+    def _compare_complex(self, read: Any, written: Any, path: str) -> Iterable[str]:
+        kind = read["type"]
+        if kind != written["type"]:
+            return [f"{path or '/'}: {written['type']} cannot be read as {kind}"]
+        if kind == "array":
+            return self.compare(read["items"], written["items"], f"{path}/items")
+        if kind == "map":
+            return self.compare(read["values"], written["values"], f"{path}/values")
+        name = _short(written["name"])
+        if name != _short(read["name"]) and name not in read["aliases"]:
+            return [f"{path or '/'}: the name changed from {written['name']} to {read['name']}"]
+        if kind == "fixed":
+            return [] if read["size"] == written["size"] else [f"{path or '/'}: the size of fixed {name} changed"]
+        if kind == "enum":
+            missing = [each for each in written["symbols"] if each not in read["symbols"]]
+            return [] if not missing or read["default"] else [f"{path or '/'}: symbols are missing: {missing}"]
+        return self._compare_records(read, written, path)
+
+    def _compare_records(self, read: Any, written: Any, path: str) -> Iterable[str]:
+        pair = (read["name"], written["name"])
+        if pair in self._begun:
+            return []
+        self._begun.add(pair)
+        found: list[str] = []
+        for field in read["fields"]:
+            place = f"{path}/fields/{field['name']}"
+            same = next((each for each in written["fields"] if each["name"] in field["names"]), None)
+            if same is not None:
+                found += self.compare(field["type"], same["type"], place)
+            elif not field["has_default"]:
+                found.append(f"{place}: the field has no default value and is missing in the other schema")
+        return found
+
+
+def _label(schema: Any) -> str:
+    return schema if isinstance(schema, str) else str(schema["type"])

@@ -1,0 +1,444 @@
+"""A schema registry inside the process: a stand-in for Confluent's, for tests.
+
+It has the REST API that clients and serializers use, as Confluent Platform 8 has it: subjects and versions, ids and
+GUIDs, references, soft and permanent deletion, compatibility levels and modes. Compatibility is checked for Avro; any
+JSON Schema and any Protobuf schema counts as compatible, and the text of a Protobuf schema is not parsed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import ssl
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+from ..arguments import whole
+from ..errors import IllegalStateError
+from .avro_compatibility import AvroSchema, incompatibilities
+from .http_server import HttpRequest, HttpResponse, HttpServer
+
+LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
+MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+TYPES = ("AVRO", "JSON", "PROTOBUF")
+
+
+class _Refused(Exception):
+    """An answer that is an error: the HTTP status, the registry's code, and the text."""
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.response = HttpResponse(status, {"error_code": code, "message": message})
+
+
+@dataclass(slots=True)
+class _Stored:
+    """A schema. Subjects that have the same schema share it, and its id."""
+
+    schema_id: int
+    text: str
+    kind: str
+    references: list[dict[str, Any]]
+    guid: str
+
+    def content(self) -> dict[str, Any]:
+        made: dict[str, Any] = {"schema": self.text, "guid": self.guid}
+        if self.kind != "AVRO":
+            made["schemaType"] = self.kind
+        if self.references:
+            made["references"] = self.references
+        return made
+
+
+@dataclass(slots=True)
+class _Version:
+    """A version of a subject."""
+
+    number: int
+    schema: _Stored
+    is_deleted: bool = False
+
+
+@dataclass(slots=True)
+class _Subject:
+    """The versions of a subject, and its own settings."""
+
+    versions: list[_Version] = field(default_factory=list)
+    level: str | None = None
+    mode: str | None = None
+
+    @property
+    def active(self) -> list[_Version]:
+        return [each for each in self.versions if not each.is_deleted]
+
+
+@dataclass(slots=True)
+class _Failures:
+    """The next requests fail: how many of them, and with which status."""
+
+    status: int
+    times: int
+
+
+class EmbeddedSchemaRegistry:
+    """A schema registry for tests, on a free port of the loopback interface: ``async with EmbeddedSchemaRegistry()``.
+
+    With ``username`` and ``password``, or with ``token``, requests need these credentials. ``ssl_context`` makes it
+    speak https. Its client is the program under test: ``SchemaRegistryClient(registry.url)``, or any other.
+    """
+
+    def __init__(
+        self,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        token: str | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.requests: list[str] = []
+        """The requests so far, such as ``"GET /schemas/ids/1"``, without their query."""
+        self._scheme = "http" if ssl_context is None else "https"
+        self._authorization: str | None = None if token is None else f"Bearer {token}"
+        if username is not None:
+            self._authorization = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+        self._server = HttpServer(self._answer, ssl_context)
+        self._is_running = False
+        self._failures = _Failures(0, 0)
+        self._state = RegistryState()
+
+    def __repr__(self) -> str:
+        return f"<EmbeddedSchemaRegistry {self.url if self._is_running else 'not running'}>"
+
+    @property
+    def url(self) -> str:
+        """The address for clients. Raises IllegalStateError if the registry does not run."""
+        if not self._is_running:
+            raise IllegalStateError("the embedded schema registry does not run; use it in 'async with'")
+        return f"{self._scheme}://127.0.0.1:{self._server.port}"
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        await self._server.start()
+        self._is_running = True
+
+    async def close(self) -> None:
+        """Close the port and all connections. The schemas stay until the object goes."""
+        self._is_running = False
+        await self._server.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def fail(self, status: int, *, times: int = 1) -> None:
+        """Answer the next ``times`` requests with this HTTP status, such as 503, whatever they ask for."""
+        self._failures = _Failures(whole("status", status, 400, 599), whole("times", times, 1))
+
+    def _answer(self, request: HttpRequest) -> HttpResponse:
+        self.requests.append(f"{request.method} {unquote(request.path)}")
+        if self._failures.times:
+            self._failures.times -= 1
+            return HttpResponse(self._failures.status, {"error_code": self._failures.status, "message": "injected"})
+        if self._authorization is not None and request.headers.get("authorization") != self._authorization:
+            return HttpResponse(HTTPStatus.UNAUTHORIZED, {"error_code": 401, "message": "Unauthorized"})
+        try:
+            return self._state.answer(request)
+        except _Refused as refused:
+            return refused.response
+
+
+Route = Callable[..., object]
+
+
+class RegistryState:
+    """What a registry keeps, and how it answers. No I/O."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[int, _Stored] = {}
+        self._subjects: dict[str, _Subject] = {}
+        self._level = "BACKWARD"
+        self._mode = "READWRITE"
+        self._routes: list[tuple[str, re.Pattern[str], Route]] = [
+            (method, re.compile(path.replace("{}", "([^/]+)")), route)
+            for method, path, route in (
+                ("GET", "/subjects", self._list),
+                ("GET", "/subjects/{}/versions", self._versions),
+                ("POST", "/subjects/{}/versions", self._register),
+                ("GET", "/subjects/{}/versions/{}", self._version),
+                ("POST", "/subjects/{}", self._lookup),
+                ("DELETE", "/subjects/{}", self._delete_subject),
+                ("DELETE", "/subjects/{}/versions/{}", self._delete_version),
+                ("GET", "/schemas/types", self._types),
+                ("GET", "/schemas/ids/{}", self._by_id),
+                ("GET", "/schemas/guids/{}", self._by_guid),
+                ("POST", "/compatibility/subjects/{}/versions", self._check),
+                ("POST", "/compatibility/subjects/{}/versions/{}", self._check),
+                ("GET", "/config", self._get_level),
+                ("PUT", "/config", self._put_level),
+                ("GET", "/config/{}", self._get_level),
+                ("PUT", "/config/{}", self._put_level),
+                ("GET", "/mode", self._get_mode),
+                ("PUT", "/mode", self._put_mode),
+                ("GET", "/mode/{}", self._get_mode),
+                ("PUT", "/mode/{}", self._put_mode),
+            )
+        ]
+
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """The answer to one request. Raises _Refused."""
+        for method, pattern, route in self._routes:
+            found = pattern.fullmatch(request.path)
+            if found is not None and method == request.method:
+                return HttpResponse(HTTPStatus.OK, route(request, *map(unquote, found.groups())))
+        raise _Refused(HTTPStatus.NOT_FOUND, 404, "HTTP 404 Not Found")
+
+    # Subjects and versions.
+
+    def _list(self, request: HttpRequest) -> object:
+        prefix = request.query.get("subjectPrefix", "")
+        with_deleted = request.query.get("deleted") == "true"
+        return sorted(
+            name
+            for name, subject in self._subjects.items()
+            if name.startswith(prefix) and (subject.active or (with_deleted and subject.versions))
+        )
+
+    def _versions(self, request: HttpRequest, name: str) -> object:
+        return [each.number for each in self._existing(name).active]
+
+    def _version(self, request: HttpRequest, name: str, number: str) -> object:
+        return self._described(name, self._find(self._existing(name), number))
+
+    def _described(self, name: str, version: _Version) -> dict[str, Any]:
+        return {
+            "subject": name,
+            "version": version.number,
+            "id": version.schema.schema_id,
+            **version.schema.content(),
+        }
+
+    def _register(self, request: HttpRequest, name: str) -> object:
+        subject = self._subjects.setdefault(name, _Subject())
+        text, kind, references = self._posted(request)
+        same = self._same(subject, text, kind, references)
+        if same is None:
+            if (subject.mode or self._mode) in ("READONLY", "READONLY_OVERRIDE"):
+                raise _Refused(422, 42205, f"Subject {name} is in read-only mode")
+            messages = self._incompatible(subject, text, kind, references, subject.level or self._level)
+            if messages:
+                told = f"Schema being registered is incompatible with an earlier schema for subject {name!r}"
+                raise _Refused(HTTPStatus.CONFLICT, 409, f"{told}, details: {messages}")
+            number = subject.versions[-1].number + 1 if subject.versions else 1
+            same = _Version(number, self._stored(text, kind, references))
+            subject.versions.append(same)
+        return {"id": same.schema.schema_id, "version": same.number, **same.schema.content()}
+
+    def _lookup(self, request: HttpRequest, name: str) -> object:
+        subject = self._existing(name)
+        same = self._same(subject, *self._posted(request))
+        if same is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, 40403, "Schema not found")
+        return self._described(name, same)
+
+    def _delete_subject(self, request: HttpRequest, name: str) -> object:
+        if request.query.get("permanent") == "true":
+            subject = self._subjects.get(name)
+            if subject is None:
+                raise _Refused(HTTPStatus.NOT_FOUND, 40401, f"Subject '{name}' not found.")
+            if subject.active:
+                raise _Refused(HTTPStatus.NOT_FOUND, 40405, f"Subject '{name}' was not deleted first")
+            del self._subjects[name]
+            return [each.number for each in subject.versions]
+        deleted = self._existing(name).active
+        for each in deleted:
+            each.is_deleted = True
+        return [each.number for each in deleted]
+
+    def _delete_version(self, request: HttpRequest, name: str, number: str) -> object:
+        subject = self._existing(name)
+        if request.query.get("permanent") == "true":
+            found = next((each for each in subject.versions if str(each.number) == number and each.is_deleted), None)
+            if found is None:
+                raise _Refused(HTTPStatus.NOT_FOUND, 40407, f"Version {number} was not deleted first")
+            subject.versions.remove(found)
+        else:
+            found = self._find(subject, number)
+            found.is_deleted = True
+        return found.number
+
+    def _existing(self, name: str) -> _Subject:
+        subject = self._subjects.get(name)
+        if subject is None or not subject.active:
+            raise _Refused(HTTPStatus.NOT_FOUND, 40401, f"Subject '{name}' not found.")
+        return subject
+
+    def _find(self, subject: _Subject, number: str) -> _Version:
+        if number in ("latest", "-1"):
+            return subject.active[-1]
+        if not number.isdigit() or number == "0":
+            raise _Refused(422, 42202, f"The specified version '{number}' is not a valid version id.")
+        found = next((each for each in subject.active if each.number == int(number)), None)
+        if found is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, 40402, f"Version {number} not found.")
+        return found
+
+    # Schemas.
+
+    def _types(self, request: HttpRequest) -> object:
+        return list(TYPES)
+
+    def _by_id(self, request: HttpRequest, schema_id: str) -> object:
+        found = self._schemas.get(int(schema_id)) if schema_id.isdigit() else None
+        if found is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, 40403, f"Schema {schema_id} not found")
+        return found.content()
+
+    def _by_guid(self, request: HttpRequest, guid: str) -> object:
+        found = next((each for each in self._schemas.values() if each.guid == guid), None)
+        if found is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, 40403, f"Schema {guid} not found")
+        return found.content()
+
+    def _posted(self, request: HttpRequest) -> tuple[str, str, list[dict[str, Any]]]:
+        """The schema in the body of a request, checked."""
+        try:
+            body = json.loads(request.body)
+            text, kind = body["schema"], body.get("schemaType") or "AVRO"
+            references = list(body.get("references") or ())
+            used = [self._used(each) for each in references]
+            if kind not in TYPES or not isinstance(text, str):
+                raise ValueError(f"schemaType must be one of {', '.join(TYPES)}, got {kind!r}")
+            if kind == "AVRO":
+                AvroSchema(text, self._texts(used))
+            elif kind == "JSON":
+                json.loads(text)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _Refused(422, 42201, f"Invalid schema: {error}") from None
+        return text, kind, references
+
+    def _used(self, reference: dict[str, Any]) -> _Stored:
+        subject = self._subjects.get(reference["subject"])
+        if subject is None or not subject.active:
+            raise ValueError(f"no schema reference found for subject {reference['subject']!r}")
+        return self._find(subject, str(reference["version"])).schema
+
+    def _texts(self, used: list[_Stored]) -> list[str]:
+        """The texts of schemas and of those that they refer to; a text comes after the ones that it needs."""
+        texts: list[str] = []
+        for each in used:
+            inner = self._texts([self._used(reference) for reference in each.references])
+            texts += [text for text in (*inner, each.text) if text not in texts]
+        return texts
+
+    def _stored(self, text: str, kind: str, references: list[dict[str, Any]]) -> _Stored:
+        identity = _identity(text, kind, references)
+        for each in self._schemas.values():
+            if _identity(each.text, each.kind, each.references) == identity:
+                return each
+        guid = str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16]))
+        stored = _Stored(len(self._schemas) + 1, text, kind, references, guid)
+        self._schemas[stored.schema_id] = stored
+        return stored
+
+    def _same(
+        self, subject: _Subject, text: str, kind: str, references: list[dict[str, Any]]
+    ) -> _Version | None:
+        identity = _identity(text, kind, references)
+        for each in subject.active:
+            if _identity(each.schema.text, each.schema.kind, each.schema.references) == identity:
+                return each
+        return None
+
+    # Compatibility.
+
+    def _check(self, request: HttpRequest, name: str, number: str | None = None) -> object:
+        posted = self._posted(request)
+        subject = self._subjects.get(name) or _Subject()
+        level = subject.level or self._level
+        if number is not None:
+            subject = _Subject([self._find(self._existing(name), number)])
+        messages = self._incompatible(subject, *posted, level)
+        answer: dict[str, object] = {"is_compatible": not messages}
+        if request.query.get("verbose") == "true":
+            answer["messages"] = messages
+        return answer
+
+    def _incompatible(
+        self, subject: _Subject, text: str, kind: str, references: list[dict[str, Any]], level: str
+    ) -> list[str]:
+        """What makes a schema incompatible with the versions of a subject."""
+        if level == "NONE" or not subject.active:
+            return []
+        versions = subject.active if level.endswith("_TRANSITIVE") else subject.active[-1:]
+        found: list[str] = []
+        for each in versions:
+            if each.schema.kind != kind:
+                found.append(f"version {each.number} has the type {each.schema.kind}")
+            elif kind == "AVRO":
+                new = AvroSchema(text, self._texts([self._used(reference) for reference in references]))
+                old = AvroSchema(each.schema.text, self._texts(list(map(self._used, each.schema.references))))
+                if level.startswith(("BACKWARD", "FULL")):
+                    found += incompatibilities(new, old)
+                if level.startswith(("FORWARD", "FULL")):
+                    found += incompatibilities(old, new)
+        return found
+
+    # Settings.
+
+    def _get_level(self, request: HttpRequest, name: str | None = None) -> object:
+        own = None if name is None else self._subjects.get(name, _Subject()).level
+        if name is not None and own is None and request.query.get("defaultToGlobal") != "true":
+            raise _Refused(
+                HTTPStatus.NOT_FOUND, 40408, f"Subject '{name}' does not have subject-level compatibility configured"
+            )
+        return {"compatibilityLevel": own or self._level}
+
+    def _put_level(self, request: HttpRequest, name: str | None = None) -> object:
+        level = _choice(request, "compatibility", LEVELS, 42203)
+        if name is None:
+            self._level = level
+        else:
+            self._subjects.setdefault(name, _Subject()).level = level
+        return {"compatibility": level}
+
+    def _get_mode(self, request: HttpRequest, name: str | None = None) -> object:
+        own = None if name is None else self._subjects.get(name, _Subject()).mode
+        if name is not None and own is None and request.query.get("defaultToGlobal") != "true":
+            raise _Refused(HTTPStatus.NOT_FOUND, 40409, f"Subject '{name}' does not have subject-level mode configured")
+        return {"mode": own or self._mode}
+
+    def _put_mode(self, request: HttpRequest, name: str | None = None) -> object:
+        mode = _choice(request, "mode", MODES, 42204)
+        if name is None:
+            self._mode = mode
+        else:
+            self._subjects.setdefault(name, _Subject()).mode = mode
+        return {"mode": mode}
+
+
+def _identity(text: str, kind: str, references: list[dict[str, Any]]) -> str:
+    """The same for schemas that differ in the layout of their JSON alone."""
+    content = text if kind == "PROTOBUF" else json.loads(text)
+    return json.dumps([kind, content, references], sort_keys=True)
+
+
+def _choice(request: HttpRequest, name: str, allowed: tuple[str, ...], code: int) -> str:
+    try:
+        value = json.loads(request.body)[name]
+    except (ValueError, KeyError, TypeError):
+        value = None
+    if value not in allowed:
+        raise _Refused(422, code, f"Invalid {name}. Valid values are {', '.join(allowed)}")
+    return str(value)

@@ -1,0 +1,158 @@
+"""Keys and values as Avro, with schemas of a registry. Needs the extra ``avro``."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..arguments import must_be
+from ..errors import ConfigurationError
+from ..extras import extra
+from .client import SchemaRegistryClient
+from .schema import Schema, SubjectStrategy, topic_name
+from .serializing import IdIn, Read, Resolve, SchemaDeserializer, SchemaSerializer, T, Write, check_type, referenced
+
+GivenAvro = str | Mapping[str, Any] | list[Any] | Schema
+"""A schema of Avro: its JSON text, the same as Python objects, or a ``Schema``, which may have references."""
+
+
+class AvroSerializer(SchemaSerializer[T]):
+    """Writes dicts, and other types of Avro, in Confluent's wire format. Needs the extra ``avro``.
+
+    ``schema`` is JSON text, the same as Python objects, or a ``Schema`` with references. ``to_dict`` converts other
+    objects to what the schema describes, for example ``dataclasses.asdict``.
+
+    ``subject`` names the subject: ``topic_name``, ``record_name``, ``topic_record_name`` or a function of your own.
+    ``resolve`` finds the id: ``"register"`` registers the schema with the first record of a topic, ``"lookup"``
+    requires that it is registered, and ``"latest"`` writes with the newest schema of the subject, which is read once;
+    ``schema`` may be left out then. ``normalize`` lets the registry compare schemas without regard to their layout.
+    ``id_in`` is ``"prefix"``, or ``"header"`` for the schema's GUID in a header of the record (Confluent Platform 8).
+
+    The constructor raises ConfigurationError. A send raises SerializationError, whose cause is the error of the
+    registry or of the data.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        schema: GivenAvro | None = None,
+        *,
+        to_dict: Callable[[T], object] | None = None,
+        subject: SubjectStrategy = topic_name,
+        resolve: Resolve = "register",
+        normalize: bool = False,
+        id_in: IdIn = "prefix",
+    ) -> None:
+        super().__init__(
+            registry, subject=subject, resolve=resolve, normalize=normalize, id_in=id_in, to_dict=to_dict
+        )
+        extra("fastavro", "avro")
+        if schema is None and resolve != "latest":
+            raise ConfigurationError("schema is required, unless resolve is 'latest'")
+        self._schema = None if schema is None else _checked(schema)
+        self._name = "" if self._schema is None else _name_of(json.loads(self._schema.text))
+        if subject is not topic_name and not self._name:
+            raise ConfigurationError(
+                "subject requires a schema of a record, enum or fixed, because it names the subject after this type"
+            )
+
+    def _record_name(self) -> str:
+        return self._name
+
+    async def _schema_to_register(self) -> Schema:
+        assert self._schema is not None, "the constructor requires it"
+        return self._schema
+
+    async def _writer(self, schema: Schema) -> Write:
+        check_type(schema, "AVRO", "AvroSerializer")
+        # The data has the shape of this serializer's schema; a newer one of the registry must be able to take it.
+        parsed = await _parsed(self._registry, schema)
+        schemaless_writer = extra("fastavro", "avro").schemaless_writer
+
+        def write(data: object) -> bytes:
+            buffer = io.BytesIO()
+            schemaless_writer(buffer, parsed, data)
+            return buffer.getvalue()
+
+        return write
+
+
+class AvroDeserializer(SchemaDeserializer[T]):
+    """Reads Avro in Confluent's wire format, by the schema that it was written with. Needs the extra ``avro``.
+
+    ``schema`` is the schema of the reader, as for ``AvroSerializer``: fields that the writer did not have get their
+    defaults, and other fields are dropped. ``from_dict`` makes an object of each result.
+
+    The constructor raises ConfigurationError. A read raises DeserializationError, whose cause is the error of the
+    registry or of the data.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        schema: GivenAvro | None = None,
+        *,
+        from_dict: Callable[[Any], T] | None = None,
+    ) -> None:
+        super().__init__(registry, from_dict=from_dict)
+        extra("fastavro", "avro")
+        self._schema = None if schema is None else _checked(schema)
+
+    async def _reader(self, schema: Schema) -> Read:
+        check_type(schema, "AVRO", "AvroDeserializer")
+        written_with = await _parsed(self._registry, schema)
+        read_with = None if self._schema is None else await _parsed(self._registry, self._schema)
+        schemaless_reader = extra("fastavro", "avro").schemaless_reader
+
+        def read(data: bytes, start: int) -> object:
+            buffer = io.BytesIO(data)
+            buffer.seek(start)
+            return schemaless_reader(buffer, written_with, read_with)
+
+        return read
+
+
+def _checked(given: GivenAvro) -> Schema:
+    """The schema as a value. Raises ConfigurationError if it is no JSON, or no schema of Avro."""
+    if isinstance(given, Schema):
+        if given.type != "AVRO":
+            raise ConfigurationError(must_be("schema", "a schema of type 'AVRO'", given.type))
+        schema = given
+    elif isinstance(given, str):
+        schema = Schema(given)
+    elif isinstance(given, Mapping | list):
+        schema = Schema(json.dumps(given))
+    else:
+        raise ConfigurationError(must_be("schema", "JSON text, a dict, a list or a Schema", given))
+    try:
+        parsed = json.loads(schema.text)
+    except ValueError as error:
+        raise ConfigurationError(f"schema must be JSON: {error}") from None
+    if not schema.references:  # the others are parsed when the registry has sent what they refer to
+        _parse(parsed, {})
+    return schema
+
+
+async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
+    """The schema as fastavro needs it, with the types that it refers to."""
+    names: dict[str, Any] = {}
+    for used in (await referenced(registry, schema)).values():
+        _parse(json.loads(used.text), names)
+    return _parse(json.loads(schema.text), names)
+
+
+def _parse(schema: Any, names: dict[str, Any]) -> Any:
+    fastavro = extra("fastavro", "avro")
+    try:
+        return fastavro.parse_schema(schema, names)
+    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, KeyError, TypeError) as error:
+        raise ConfigurationError(f"schema must be a schema of Avro: {type(error).__name__}: {error}") from None
+
+
+def _name_of(schema: Any) -> str:
+    """The full name of a named type, else an empty string."""
+    name = schema.get("name", "") if isinstance(schema, Mapping) else ""
+    namespace = schema.get("namespace", "") if name and "." not in name else ""
+    return f"{namespace}.{name}" if namespace else name

@@ -1,0 +1,332 @@
+"""The client of a schema registry: its REST API, a cache, and one request at a time for each schema.
+
+What never changes is cached without a bound in time: the schema of an id, and the id of a schema in a subject. Tasks
+that need the same schema at the same time share one request. No task runs in the background: the first caller sends the
+request, and if it is cancelled, the next caller sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as _random
+import ssl
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+from urllib.parse import quote
+
+from ..arguments import check_wait, must_be, text, whole
+from ..errors import ConfigurationError, KafkaError, ProtocolError
+from ..security import TokenProvider
+from .http import RegistryHttp
+from .schema import (
+    Compatibility,
+    CompatibilityLevel,
+    Mode,
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+    SchemaType,
+)
+
+T = TypeVar("T")
+
+
+class SchemaRegistryClient:
+    """A client of Confluent's Schema Registry and of registries with the same API. Needs the extra ``schema-registry``.
+
+    Use it as ``async with SchemaRegistryClient("http://localhost:8081") as registry``, or call ``close``; serializers
+    and deserializers share it. ``url`` is one address or several of the same registry, which are tried in turn.
+
+    ``username`` and ``password`` are for HTTP basic authentication. ``token`` is a bearer token, or a function, sync or
+    async, that is called for each request and returns one, such as ``aiokafka_lite.oauth.ClientCredentials``.
+    ``ssl_context`` is for https addresses; without it, the system's certificates are trusted.
+
+    A call retries a registry that fails for ``timeout`` seconds, each request for ``request_timeout`` seconds, with
+    pauses from ``retry_backoff`` to ``retry_backoff_max`` seconds. ``random`` returns numbers in [0, 1) for jitter.
+    The constructor does no I/O and raises ConfigurationError.
+
+    All calls raise SchemaRegistryError if the registry refuses a request, KafkaTimeout if it does not answer in time,
+    AuthenticationError for a certificate that is not trusted, ProtocolError for an answer without the needed fields,
+    and IllegalStateError after ``close``. They may be cancelled.
+    """
+
+    def __init__(
+        self,
+        url: str | Iterable[str],
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        token: str | TokenProvider | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        timeout: float = 30.0,
+        request_timeout: float = 10.0,
+        retry_backoff: float = 0.1,
+        retry_backoff_max: float = 2.0,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        for name, seconds in (("timeout", timeout), ("request_timeout", request_timeout)):
+            check_wait(seconds, name)
+            if seconds <= 0:
+                raise ConfigurationError(must_be(name, "a number of seconds > 0", seconds))
+        for name, seconds in (("retry_backoff", retry_backoff), ("retry_backoff_max", retry_backoff_max)):
+            check_wait(seconds, name)
+            if seconds < 0.001:
+                raise ConfigurationError(must_be(name, "a number of seconds >= 0.001", seconds))
+        self._http = RegistryHttp(
+            url,
+            username=username,
+            password=password,
+            token=token,
+            ssl_context=ssl_context,
+            timeout=timeout,
+            request_timeout=request_timeout,
+            backoff=(retry_backoff, retry_backoff_max),
+            random=random,
+        )
+        self._cache: dict[Hashable, Any] = {}
+        self._requests: dict[Hashable, _Request] = {}
+        """The requests under way, by what they will cache."""
+
+    def __repr__(self) -> str:
+        return f"<SchemaRegistryClient {', '.join(self._http.urls)} cached={len(self._cache)}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections. Calls that wait, and later calls, raise IllegalStateError."""
+        await self._http.close()
+
+    # Schemas.
+
+    async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        """Register a schema as the newest version of a subject, and return it with its id.
+
+        A schema that the subject has already keeps its id and version. The answer is cached. ``normalize`` lets the
+        registry compare schemas without regard to their layout.
+        """
+        text("subject", subject)
+        return await self._post(f"/subjects/{_quoted(subject)}/versions", subject, schema, normalize)
+
+    async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        """The id and version of a schema that the subject has. The answer is cached.
+
+        Raises SchemaRegistryError with code 40401 for an unknown subject, 40403 for a schema that it does not have.
+        """
+        text("subject", subject)
+        return await self._post(f"/subjects/{_quoted(subject)}", subject, schema, normalize)
+
+    async def _post(self, path: str, subject: str, schema: Schema, normalize: bool) -> RegisteredSchema:
+        body = _body(schema)
+        parameters = {"normalize": "true"} if normalize else None
+
+        async def ask() -> RegisteredSchema:
+            answer = await self._http.request("POST", path, body, subject=subject, parameters=parameters)
+            return _registered({"subject": subject, **_dict(answer)}, schema)
+
+        return await self._once((path, subject, schema, normalize), ask)
+
+    async def by_id(self, schema_id: int) -> Schema:
+        """The schema with this id. The answer is cached."""
+        whole("schema_id", schema_id)
+        return await self._once(schema_id, lambda: self._schema(f"/schemas/ids/{schema_id}"))
+
+    async def by_guid(self, guid: str) -> Schema:
+        """The schema with this GUID, which registries have since Confluent Platform 8. The answer is cached."""
+        text("guid", guid)
+        return await self._once(guid, lambda: self._schema(f"/schemas/guids/{_quoted(guid)}"))
+
+    async def _schema(self, path: str) -> Schema:
+        return _schema_of(_dict(await self._http.request("GET", path)))
+
+    async def by_version(self, subject: str, version: int) -> RegisteredSchema:
+        """One version of a subject, from 1 on. The answer is cached."""
+        text("subject", subject)
+        whole("version", version, 1)
+        return await self._once((subject, version), lambda: self._version(subject, str(version)))
+
+    async def latest(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject. The registry is asked each time."""
+        return await self._version(text("subject", subject), "latest")
+
+    async def _version(self, subject: str, version: str) -> RegisteredSchema:
+        path = f"/subjects/{_quoted(subject)}/versions/{version}"
+        return _registered(_dict(await self._http.request("GET", path, subject=subject)), None)
+
+    async def check_compatibility(
+        self, subject: str, schema: Schema, *, version: int | None = None
+    ) -> Compatibility:
+        """Whether a schema may become the next version of a subject, by the subject's compatibility level.
+
+        ``version`` compares with one version instead of those that the level names. A subject without versions is
+        compatible with any schema.
+        """
+        text("subject", subject)
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions"
+        if version is not None:
+            path += f"/{whole('version', version, 1)}"
+        parameters = {"verbose": "true"}
+        answer = _dict(
+            await self._http.request("POST", path, _body(schema), subject=subject, parameters=parameters)
+        )
+        return Compatibility(bool(_field(answer, "is_compatible", bool)), tuple(map(str, answer.get("messages") or ())))
+
+    # Subjects.
+
+    async def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
+        """The names of the subjects that begin with ``prefix``; with ``deleted``, also of deleted ones."""
+        parameters = {"subjectPrefix": text("prefix", prefix)} if prefix else {}
+        if deleted:
+            parameters["deleted"] = "true"
+        return _list(await self._http.request("GET", "/subjects", parameters=parameters), str)
+
+    async def versions(self, subject: str) -> list[int]:
+        """The versions of a subject."""
+        path = f"/subjects/{_quoted(text('subject', subject))}/versions"
+        return _list(await self._http.request("GET", path, subject=subject), int)
+
+    async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
+        """Delete a subject, and return its versions. Ids stay readable.
+
+        ``permanent`` removes a subject that was deleted before from the registry, with its ids.
+        """
+        parameters = {"permanent": "true"} if permanent else None
+        path = f"/subjects/{_quoted(text('subject', subject))}"
+        deleted = _list(await self._http.request("DELETE", path, subject=subject, parameters=parameters), int)
+        self._forget(subject)
+        return deleted
+
+    async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> None:
+        """Delete one version of a subject; ``permanent`` as for ``delete_subject``."""
+        parameters = {"permanent": "true"} if permanent else None
+        path = f"/subjects/{_quoted(text('subject', subject))}/versions/{whole('version', version, 1)}"
+        await self._http.request("DELETE", path, subject=subject, parameters=parameters)
+        self._forget(subject)
+
+    def _forget(self, subject: str) -> None:
+        """Drop what is cached about a subject. Schemas of ids stay, because records with these ids may exist."""
+        for key in [key for key in self._cache if isinstance(key, tuple) and subject in key[:2]]:
+            del self._cache[key]
+
+    # Settings.
+
+    async def compatibility(self, subject: str | None = None) -> CompatibilityLevel:
+        """The compatibility level of a subject, or of the registry, which applies to subjects without their own."""
+        path = "/config" if subject is None else f"/config/{_quoted(text('subject', subject))}"
+        parameters = None if subject is None else {"defaultToGlobal": "true"}
+        answer = _dict(await self._http.request("GET", path, subject=subject, parameters=parameters))
+        return cast(CompatibilityLevel, _field(answer, "compatibilityLevel", str))
+
+    async def set_compatibility(self, level: CompatibilityLevel, subject: str | None = None) -> None:
+        """Set the compatibility level of a subject, or of the registry."""
+        path = "/config" if subject is None else f"/config/{_quoted(text('subject', subject))}"
+        await self._http.request("PUT", path, {"compatibility": level}, subject=subject)
+
+    async def mode(self, subject: str | None = None) -> Mode:
+        """The mode of a subject, or of the registry: whether schemas may be registered."""
+        path = "/mode" if subject is None else f"/mode/{_quoted(text('subject', subject))}"
+        parameters = None if subject is None else {"defaultToGlobal": "true"}
+        answer = _dict(await self._http.request("GET", path, subject=subject, parameters=parameters))
+        return cast(Mode, _field(answer, "mode", str))
+
+    async def set_mode(self, mode: Mode, subject: str | None = None) -> None:
+        """Set the mode of a subject, or of the registry."""
+        path = "/mode" if subject is None else f"/mode/{_quoted(text('subject', subject))}"
+        await self._http.request("PUT", path, {"mode": mode}, subject=subject)
+
+    # One request for one schema.
+
+    async def _once(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+        """What is cached for ``key``, else the answer of ``ask``, which is then cached.
+
+        Callers that come while another one asks wait for it, and get its answer or its error. If it is cancelled, the
+        next one asks.
+        """
+        while key not in self._cache:
+            request = self._requests.get(key)
+            if request is not None:
+                await request.ended.wait()
+                if request.error is not None:
+                    raise request.error.with_traceback(None)
+                continue
+            self._requests[key] = request = _Request()
+            try:
+                self._cache[key] = await ask()
+            except KafkaError as error:
+                request.error = error
+                raise
+            finally:
+                del self._requests[key]
+                request.ended.set()
+        return cast(T, self._cache[key])
+
+
+class _Request:
+    """A request under way, for the callers that wait for it. ``error`` is None if it is cancelled."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.error: KafkaError | None = None
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _body(schema: Schema) -> dict[str, object]:
+    """A schema as requests carry it. Old registries know only Avro, and no field for the type."""
+    if not isinstance(schema, Schema):
+        raise TypeError(must_be("schema", "a Schema(text, type)", schema))
+    body: dict[str, object] = {"schema": schema.text}
+    if schema.type != "AVRO":
+        body["schemaType"] = schema.type
+    if schema.references:
+        body["references"] = [reference._asdict() for reference in schema.references]
+    return body
+
+
+def _registered(answer: dict[str, Any], schema: Schema | None) -> RegisteredSchema:
+    version, guid = answer.get("version"), answer.get("guid")
+    return RegisteredSchema(
+        subject=_field(answer, "subject", str),
+        schema_id=_field(answer, "id", int),
+        schema=_schema_of(answer) if schema is None else schema,
+        version=version if isinstance(version, int) else None,
+        guid=guid if isinstance(guid, str) else None,
+    )
+
+
+def _schema_of(answer: dict[str, Any]) -> Schema:
+    references = tuple(
+        SchemaReference(_field(each, "name", str), _field(each, "subject", str), _field(each, "version", int))
+        for each in map(_dict, answer.get("references") or ())
+    )
+    kind = answer.get("schemaType") or "AVRO"
+    if kind not in ("AVRO", "JSON", "PROTOBUF"):
+        raise ProtocolError(f"the schema registry answered with a schema of an unknown type, {kind!r}")
+    return Schema(_field(answer, "schema", str), cast(SchemaType, kind), references)
+
+
+def _dict(answer: object) -> dict[str, Any]:
+    if not isinstance(answer, dict):
+        raise ProtocolError(f"the schema registry must answer with an object, got {type(answer).__name__}")
+    return answer
+
+
+def _list(answer: object, kind: type[T]) -> list[T]:
+    if not isinstance(answer, list) or not all(isinstance(each, kind) for each in answer):
+        raise ProtocolError(f"the schema registry must answer with a list of {kind.__name__}")
+    return answer
+
+
+def _field(answer: dict[str, Any], name: str, kind: type[T]) -> T:
+    value = answer.get(name)
+    if not isinstance(value, kind):
+        raise ProtocolError(f"the answer of the schema registry has no {name} of type {kind.__name__}")
+    return value

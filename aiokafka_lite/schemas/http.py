@@ -1,0 +1,252 @@
+"""Requests to a schema registry over HTTP: the first of its addresses that answers, retries, and what errors mean.
+
+Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried, at the next address at once, and after each
+round over all addresses with a pause. ``timeout`` ends the retries with KafkaTimeout.
+
+Rule 2: any other status than success is a SchemaRegistryError at once, which says what to do. So is an answer that is
+no JSON. A certificate that is not trusted is an AuthenticationError.
+
+Rule 3: no error and no log contains a password or a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import random as _random
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from ..aio.deadline import deadline
+from ..aio.outages import Outages
+from ..aio.retry import Backoff, is_retriable
+from ..arguments import must_be
+from ..errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ConnectionLost,
+    IllegalStateError,
+    KafkaError,
+    SchemaRegistryError,
+    harmless,
+)
+from ..extras import extra
+from ..security import Secret, TokenProvider
+
+logger = logging.getLogger(__name__)
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+_LONGEST_QUOTE = 500
+_RETRIABLE = {408, 429}
+_ADVICE = {
+    401: "check username and password, or token",
+    403: "grant the user access to the subject",
+    404: "register the schema first, or check the name of the subject",
+    409: "make the schema compatible with the versions of the subject, or change the level with set_compatibility()",
+    422: "correct the schema or the argument",
+}
+
+
+class RegistryHttp:
+    """Sends requests to a registry, which may have several addresses. Needs the extra ``schema-registry``.
+
+    Raises ConfigurationError. ``close`` closes the connections. Owned by one event loop.
+    """
+
+    def __init__(
+        self,
+        url: str | Iterable[str],
+        *,
+        username: str | None,
+        password: str | None,
+        token: str | TokenProvider | None,
+        ssl_context: ssl.SSLContext | None,
+        timeout: float,
+        request_timeout: float,
+        backoff: tuple[float, float],
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._httpx = extra("httpx", "schema-registry")
+        given = [_parsed(each) for each in ([url] if isinstance(url, str) else list(url))]
+        if not given:
+            raise ConfigurationError(must_be("url", "the http:// or https:// address of a schema registry", url))
+        self.urls = [address for address, _ in given]
+        in_url = next((userinfo for _, userinfo in given if userinfo is not None), None)
+        if (username is None) != (password is None):
+            raise ConfigurationError("username and password are required together")
+        self._basic = in_url if username is None or password is None else (username, Secret(password))
+        if self._basic is not None and token is not None:
+            raise ConfigurationError("token cannot be combined with username and password")
+        if token is not None and not isinstance(token, str) and not callable(token):
+            raise ConfigurationError("token must be a string, or a function that returns one")
+        self._token: TokenProvider | Secret | None = Secret(token) if isinstance(token, str) else token
+        if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+            raise ConfigurationError(must_be("ssl_context", "an ssl.SSLContext", ssl_context))
+        self._ssl_context = ssl_context
+        self._timeout = timeout
+        self._request_timeout = request_timeout
+        self._backoff = backoff
+        self._random = random
+        self._outages = Outages()
+        self._client: Any = None
+        self._is_closed = False
+        self._preferred = 0  # the address that has answered last
+
+    async def close(self) -> None:
+        self._is_closed = True
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        *,
+        subject: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The JSON of the answer. ``subject`` is for the text of an error. Raises KafkaError."""
+        backoff = Backoff(*self._backoff, random=self._random)
+        failure: KafkaError | None = None
+
+        def describe() -> str:
+            return (
+                f"{_named(method, path, subject)} was not answered within timeout={self._timeout:g} s by "
+                f"{' or '.join(self.urls)}" + (f": {failure}" if failure is not None else "")
+            )
+
+        with deadline(self._timeout, describe):
+            while True:
+                for number in range(len(self.urls)):
+                    index = (self._preferred + number) % len(self.urls)
+                    url = self.urls[index]
+                    try:
+                        answer = await self._once(url, method, path, body, subject, parameters)
+                    except KafkaError as error:
+                        if not is_retriable(error):
+                            raise
+                        failure = error
+                        self._outages.report(logger, url, error, "the schema registry fails, retrying: %s", error)
+                        continue
+                    self._preferred = index
+                    if self._outages:
+                        self._outages.recovered(logger, url, "the schema registry at %s answered", url)
+                    return answer
+                await asyncio.sleep(backoff.next())
+
+    async def _once(
+        self,
+        url: str,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        subject: str | None,
+        parameters: Mapping[str, str] | None,
+    ) -> Any:
+        """One request to one address. ConnectionLost is worth another attempt, any other error is not."""
+        client = self._open_client()
+        headers = {"Accept": f"{CONTENT_TYPE}, application/json", "Content-Type": CONTENT_TYPE}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {(await _token_of(self._token)).encode().decode()}"
+        try:
+            answer = await client.request(method, url + path, json=body, params=parameters, headers=headers)
+        except self._httpx.TransportError as error:
+            raise _lost(url, error) from error
+        if self._is_closed:
+            raise IllegalStateError("the schema registry client was closed while it waited for an answer")
+        try:
+            content = answer.json()
+        except ValueError:
+            content = None
+        if answer.is_success and content is not None:
+            return content
+        raise _refusal(url, _named(method, path, subject), subject, answer.status_code, content)
+
+    def _open_client(self) -> Any:
+        if self._is_closed:
+            raise IllegalStateError("the schema registry client is closed; create a new one")
+        if self._client is None:
+            is_tls = any(url.startswith("https:") for url in self.urls)
+            self._client = self._httpx.AsyncClient(
+                # Loading the system's certificates takes tens of milliseconds.
+                verify=(self._ssl_context or True) if is_tls else False,
+                timeout=self._request_timeout,
+                auth=None if self._basic is None else (self._basic[0], self._basic[1].encode()),
+            )
+        return self._client
+
+
+def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
+    """An address without a slash at its end, and the user name and password that it contains."""
+    wanted = must_be("url", "the http:// or https:// address of a schema registry", url)
+    if not isinstance(url, str):
+        raise ConfigurationError(wanted)
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ConfigurationError(wanted if parts.password is None else "url must be an http:// or https:// address")
+    host = parts.netloc.rpartition("@")[2]
+    userinfo = None
+    if parts.username is not None:
+        userinfo = (unquote(parts.username), Secret(unquote(parts.password or "")))
+    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), userinfo
+
+
+async def _token_of(given: TokenProvider | Secret) -> Secret:
+    """The token for one request. A function that is not async runs in a thread, because it may block."""
+    if isinstance(given, Secret):
+        return given
+    is_async = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__)
+    try:
+        made: object = given() if is_async else await asyncio.to_thread(given)
+        if inspect.isawaitable(made):
+            made = await made
+    except KafkaError:
+        raise
+    except Exception as error:  # the text of the error may contain the token
+        raise ConnectionLost(f"the function token failed: it raised {type(error).__name__}", sent=False) from error
+    if not isinstance(made, str) or not made:
+        raise AuthenticationError(f"the function token must return a string, got {type(made).__name__}")
+    return Secret(made)
+
+
+def _named(method: str, path: str, subject: str | None) -> str:
+    about = f" for subject {subject!r}" if subject is not None else ""
+    return f"{method} {harmless(path, _LONGEST_QUOTE)}{about}"
+
+
+def _lost(url: str, error: BaseException) -> KafkaError:
+    """The error for a request without an answer."""
+    reason: BaseException | None = error
+    while reason is not None:
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return AuthenticationError(
+                f"the certificate of {url} is not trusted: {reason.verify_message}; pass an ssl_context with its CA"
+            )
+        reason = reason.__cause__ or reason.__context__
+    return ConnectionLost(f"{url} does not answer: {error or type(error).__name__}", sent=True)
+
+
+def _refusal(url: str, what: str, subject: str | None, status: int, content: object) -> KafkaError:
+    """The error for an answer that is not a success, or no JSON."""
+    code, message = status, ""
+    if isinstance(content, dict):
+        message = harmless(str(content.get("message", "")), _LONGEST_QUOTE)
+        given = content.get("error_code")
+        code = given if isinstance(given, int) else status
+    if status in _RETRIABLE or status >= 500:
+        return ConnectionLost(f"{url} answered {what} with HTTP status {status}: {message or 'no message'}", sent=True)
+    if 200 <= status < 300:
+        message = "the answer is no JSON"
+    advice = _ADVICE.get(status, "check that url is the address of a schema registry")
+    return SchemaRegistryError(
+        f"{url} refused {what}: {message or 'no message'} (HTTP status {status}, code {code}); {advice}",
+        status=status,
+        code=code,
+        subject=subject,
+    )

@@ -1,0 +1,203 @@
+"""What the serializers and deserializers of all formats have in common: subjects, ids, and their place in a record.
+
+Rule 1: once the schema of a topic is known, ``serialize`` and ``deserialize`` are plain functions without I/O. Until
+then they return a coroutine, which asks the registry.
+
+Rule 2: a serializer keeps no more than what the registry said for each topic. Two tasks may ask for the same topic at
+the same time; the registry's client sends one request for both.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self
+
+from ..arguments import check_function, check_methods, must_be
+from ..errors import ConfigurationError
+from ..types import Header
+from .client import SchemaRegistryClient
+from .schema import Part, RegisteredSchema, Schema, SubjectStrategy
+from .wire import find_header, header, prefix, read_name
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:  # type variables have defaults since Python 3.13; at run time nothing uses them
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+Resolve = Literal["register", "lookup", "latest"]
+IdIn = Literal["prefix", "header"]
+
+Write = Callable[[Any], bytes]
+"""Makes the bytes of an object, without the id of its schema."""
+
+Read = Callable[[bytes, int], Any]
+"""Makes an object of the bytes from a position on."""
+
+
+class _Resolved(NamedTuple):
+    """What a serializer needs for a topic. One of ``prefix`` and ``header`` is used."""
+
+    write: Write
+    prefix: bytes
+    header: Header | None
+
+
+class SchemaSerializer(ABC, Generic[T]):
+    """A serializer that names the schema of its bytes. The base of those for Avro, JSON Schema and Protobuf."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        *,
+        subject: SubjectStrategy,
+        resolve: Resolve,
+        normalize: bool,
+        id_in: IdIn,
+        to_dict: Callable[[T], object] | None = None,
+    ) -> None:
+        check_methods("registry", registry, "register", "lookup", "latest")
+        check_function("subject", subject)
+        if resolve not in ("register", "lookup", "latest"):
+            raise ConfigurationError(must_be("resolve", "'register', 'lookup' or 'latest'", resolve))
+        if id_in not in ("prefix", "header"):
+            raise ConfigurationError(must_be("id_in", "'prefix' or 'header'", id_in))
+        if to_dict is not None:
+            check_function("to_dict", to_dict)
+        self._registry = registry
+        self._subject = subject
+        self._resolve = resolve
+        self._normalize = normalize
+        self._id_in = id_in
+        self._to_dict = to_dict
+        self.part: Part = "value"
+        self.of_topic: dict[str, _Resolved] = {}
+
+    def for_part(self, part: Part) -> Self:
+        """The same serializer for keys or for values. The producer calls this; by default it is for values."""
+        made = copy.copy(self)
+        made.part = part
+        made.of_topic = {}
+        return made
+
+    # Hot: runs for each record.
+    def serialize(self, topic: str, data: T, headers: list[Header]) -> bytes | Awaitable[bytes]:
+        """The bytes to write; a coroutine until the schema of the topic is known."""
+        resolved = self.of_topic.get(topic)
+        if resolved is None:
+            return self._serialize_first(topic, data, headers)
+        return self._serialize(resolved, data, headers)
+
+    def _serialize(self, resolved: _Resolved, data: T, headers: list[Header]) -> bytes:
+        made = resolved.write(data if self._to_dict is None else self._to_dict(data))
+        if resolved.header is None:
+            return resolved.prefix + made
+        headers.append(resolved.header)
+        return made
+
+    async def _serialize_first(self, topic: str, data: T, headers: list[Header]) -> bytes:
+        subject = self._subject(topic, self.part, self._record_name())
+        if not isinstance(subject, str) or not subject:
+            raise ConfigurationError(must_be("the result of subject", "the name of a subject", subject))
+        if self._resolve == "latest":
+            registered = await self._registry.latest(subject)
+        else:
+            schema = await self._schema_to_register()
+            ask = self._registry.register if self._resolve == "register" else self._registry.lookup
+            registered = await ask(subject, schema, normalize=self._normalize)
+        resolved = self.of_topic[topic] = self._resolved(registered, await self._writer(registered.schema))
+        return self._serialize(resolved, data, headers)
+
+    def _resolved(self, registered: RegisteredSchema, write: Write) -> _Resolved:
+        indexes = self._indexes()
+        if self._id_in == "prefix":
+            return _Resolved(write, prefix(registered.schema_id) + indexes, None)
+        if registered.guid is None:
+            raise ConfigurationError(
+                "id_in='header' requires a registry that answers with GUIDs (Confluent Platform 8); use id_in='prefix'"
+            )
+        return _Resolved(write, b"", header(self.part, registered.guid, indexes))
+
+    @abstractmethod
+    def _record_name(self) -> str:
+        """The full name of the record type, for the subject."""
+
+    @abstractmethod
+    async def _schema_to_register(self) -> Schema:
+        """The schema of this serializer."""
+
+    @abstractmethod
+    async def _writer(self, schema: Schema) -> Write:
+        """The function that writes with a schema of the registry."""
+
+    def _indexes(self) -> bytes:
+        """What follows the id: for Protobuf, the path of the message type."""
+        return b""
+
+
+class SchemaDeserializer(ABC, Generic[T]):
+    """A deserializer that finds the schema by the id in a header or in front of the bytes."""
+
+    def __init__(self, registry: SchemaRegistryClient, *, from_dict: Callable[[Any], T] | None) -> None:
+        check_methods("registry", registry, "by_id", "by_guid")
+        if from_dict is not None:
+            check_function("from_dict", from_dict)
+        self._registry = registry
+        self._from_dict = from_dict
+        self.part: Part = "value"
+        self._readers: dict[int | str, Read] = {}
+        """By the id or GUID of the schema that the bytes were written with. Shared by keys and values."""
+
+    def for_part(self, part: Part) -> Self:
+        """The same deserializer for keys or for values. The consumer calls this; by default it is for values."""
+        made = copy.copy(self)
+        made.part = part
+        return made
+
+    # Hot: runs for each record.
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T | Awaitable[T]:
+        """The object; a coroutine until the schema is known. Raises ValueError for bytes without an id."""
+        in_header = find_header(self.part, headers) if headers else None
+        if in_header is None:
+            name, end = read_name(data)
+        else:
+            name, end = read_name(in_header).name, 0
+        read = self._readers.get(name)
+        if read is None:
+            return self._deserialize_first(name, data, end)
+        return self._read(read, data, end)
+
+    async def _deserialize_first(self, name: int | str, data: bytes, start: int) -> T:
+        find = self._registry.by_id(name) if isinstance(name, int) else self._registry.by_guid(name)
+        read = self._readers[name] = await self._reader(await find)
+        return self._read(read, data, start)
+
+    def _read(self, read: Read, data: bytes, start: int) -> T:
+        made: T = read(data, start)
+        return made if self._from_dict is None else self._from_dict(made)
+
+    @abstractmethod
+    async def _reader(self, schema: Schema) -> Read:
+        """The function that reads what was written with a schema. Raises ConfigurationError for another type."""
+
+
+async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:
+    """The schemas that a schema refers to, directly or not, by the names in its text; a schema after those it uses."""
+    found: dict[str, Schema] = {}
+    for reference in schema.references:
+        if reference.name not in found:
+            used = (await registry.by_version(reference.subject, reference.version)).schema
+            found.update(await referenced(registry, used))
+            found[reference.name] = used
+    return found
+
+
+def check_type(schema: Schema, wanted: str, by: str) -> None:
+    """Raise ConfigurationError for a schema of another type."""
+    if schema.type != wanted:
+        raise ConfigurationError(f"{by} requires a schema of type {wanted}, the registry has one of type {schema.type}")

@@ -1,0 +1,98 @@
+"""Confluent's wire format: how a key or value names the schema that it was written with.
+
+A prefix of the bytes is magic byte 0 and the id in 4 bytes, big-endian. A header (Confluent Platform 8) is magic byte 1
+and the GUID in 16 bytes; its name says whether it belongs to the key or to the value. Protobuf adds the path of the
+message type in its file: a count and the indexes as zigzag varints, where the path ``[0]`` is the single byte 0.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..types import Header
+from .schema import Part
+
+HEADER_NAMES: dict[Part, str] = {"key": "__key_schema_id", "value": "__value_schema_id"}
+
+_ID, _GUID = 0, 1
+_ID_END, _GUID_END = 5, 17
+_MOST_INDEXES = 1000
+"""Protobuf compilers refuse types that are nested as deep."""
+
+
+class SchemaName(NamedTuple):
+    """The id or GUID that bytes begin with, and the position after it."""
+
+    name: int | str
+    end: int
+
+
+def prefix(schema_id: int) -> bytes:
+    """The bytes in front of a key or value."""
+    return b"\0" + schema_id.to_bytes(4, "big")
+
+
+def header(part: Part, guid: str, indexes: bytes = b"") -> Header:
+    """The header that takes the place of a prefix."""
+    return Header(HEADER_NAMES[part], b"\1" + uuid.UUID(guid).bytes + indexes)
+
+
+def find_header(part: Part, headers: Sequence[Header]) -> bytes | None:
+    """The content of that header; None if the record has none."""
+    name = HEADER_NAMES[part]
+    return next((value for key, value in headers if key == name), None)
+
+
+def read_name(data: bytes) -> SchemaName:
+    """The schema's id or GUID at the start. Raises ValueError."""
+    if len(data) >= _ID_END and data[0] == _ID:
+        return SchemaName(int.from_bytes(data[1:_ID_END], "big"), _ID_END)
+    if len(data) >= _GUID_END and data[0] == _GUID:
+        return SchemaName(str(uuid.UUID(bytes=data[1:_GUID_END])), _GUID_END)
+    raise ValueError(
+        f"the bytes do not begin with the id of a schema: {data[:_ID_END]!r}; they were not written by a serializer"
+        " of a schema registry"
+    )
+
+
+def write_indexes(path: Sequence[int]) -> bytes:
+    """The path of a message type in its file."""
+    if list(path) == [0]:
+        return b"\0"
+    made = bytearray()
+    for number in (len(path), *path):
+        rest = number << 1  # zigzag of a number >= 0
+        while rest > 0x7F:
+            made.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        made.append(rest)
+    return bytes(made)
+
+
+def read_indexes(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
+    """The path that begins at ``start``, and the position after it. Raises ValueError."""
+    count, end = _varint(data, start)
+    if not 0 <= count <= _MOST_INDEXES:
+        raise ValueError(f"the path of the message type has {count} indexes")
+    if count == 0:
+        return (0,), end
+    path = []
+    for _ in range(count):
+        index, end = _varint(data, end)
+        path.append(index)
+    return tuple(path), end
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise ValueError("the path of the message type is cut short")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
