@@ -310,7 +310,7 @@ _INSTEAD = {
     "key.deserializer": "pass key_deserializer to the consumer",
     "value.deserializer": "pass value_deserializer to the consumer",
     "partitioner.class": "pass partitioner to the producer",
-    "interceptor.classes": "pass interceptors to the producer",
+    "interceptor.classes": "pass interceptors to the producer or the consumer",
     "sasl.kerberos.service.name": "Kerberos (GSSAPI) is not supported; use PLAIN, SCRAM or OAUTHBEARER",
     "sasl.login.callback.handler.class": f"set {_ENDPOINT}, or {_TOKEN_PROVIDER} to a function that returns the token",
     "sasl.client.callback.handler.class": "set sasl.username and sasl.password, as file:/path or env:NAME",

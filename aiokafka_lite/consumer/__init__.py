@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .deserializing import OnDeserializationError
     from .group_side import GroupMetadata
     from .handler import ConsumerGroupHandler
+    from .interceptor import ConsumerInterceptor
     from .iteration import ArrowBatches, Batches, PartitionReader
     from .offsets import OffsetAndTimestamp
     from .position import OnOffsetReset, ResetReason
@@ -33,6 +34,7 @@ _HOMES = {
     "deserializing": ("OnDeserializationError",),
     "group_side": ("GroupMetadata",),
     "handler": ("ConsumerGroupHandler",),
+    "interceptor": ("ConsumerInterceptor",),
     "iteration": ("ArrowBatches", "Batches", "PartitionReader"),
     "offsets": ("OffsetAndTimestamp",),
     "position": ("OnOffsetReset", "ResetReason"),
@@ -50,6 +52,7 @@ __all__ = [
     "ConsumerGroup",
     "ConsumerGroupHandler",
     "ConsumerGroupSession",
+    "ConsumerInterceptor",
     "Deserializer",
     "GroupMetadata",
     "IntDeserializer",

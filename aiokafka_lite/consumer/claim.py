@@ -13,6 +13,7 @@ from ..errors import IllegalStateError, KafkaError
 from ..types import K, Record, TopicPartition, V
 from .deserializing import Deserializing
 from .fetched import Chunk
+from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
 from .reader import NOTHING, YIELD_BUDGET
 from .subscription import Subscription
@@ -33,6 +34,7 @@ class ClaimReader:
         backoff: Backoff,
         *,
         on_room: Callable[[AssignedPartition], None],
+        interceptors: ConsumerInterceptors | None,
     ) -> None:
         self.assigned = assigned
         self.current: Iterator[Record] = NOTHING
@@ -42,6 +44,7 @@ class ClaimReader:
         self._max_size = config.max_decompressed_size
         self._backoff = backoff
         self._on_room = on_room
+        self._interceptors = interceptors
         self._initial: int | None = None
         self._ready = asyncio.Event()
         self._budget = YIELD_BUDGET
@@ -89,7 +92,8 @@ class ClaimReader:
             elif deserializing.iterate(self):
                 return next(self.current)
             elif records := await deserializing.take(self, 1):
-                return cast("Record", records[0])
+                made = cast("list[Record]", records)
+                return made[0] if self._interceptors is None else self._interceptors.on_consume(made)[0]
             await self._ready.wait()
         raise StopAsyncIteration
 
@@ -99,8 +103,11 @@ class ClaimReader:
             return False
         _, chunk = found
         self._budget -= len(chunk)
-        self.current = chunk.iterate()
+        self._fill(chunk.iterate())
         return True
+
+    def _fill(self, records: Iterator[Record]) -> None:
+        self.current = records if self._interceptors is None else self._interceptors.one_by_one(records)
 
     # The source of a ``Deserializing``.
 
@@ -120,7 +127,7 @@ class ClaimReader:
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
         self._budget -= len(values)
-        self.current = chunk.iterate_with(keys, values)
+        self._fill(chunk.iterate_with(keys, values))
 
     def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
         # If the session has ended meanwhile, the next owner of the partition reads these records.

@@ -16,6 +16,7 @@ from ..group.handover import COMMIT_TIMEOUT_AT_CLOSE
 from ..group.offsets import Offsets
 from ..types import OffsetAndMetadata, TopicPartition
 from .group_side import GroupSide
+from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
 from .position import PauseReason
 from .subscription import Subscription
@@ -29,12 +30,25 @@ class CommitOnlyGroup(GroupSide):
     """The offsets of a consumer that is not a member. ``spawn`` starts its tasks."""
 
     def __init__(
-        self, client: Client, subscription: Subscription, config: GroupConfig, *, spawn: Callable[..., object]
+        self,
+        client: Client,
+        subscription: Subscription,
+        config: GroupConfig,
+        *,
+        interceptors: ConsumerInterceptors | None,
+        spawn: Callable[..., object],
     ) -> None:
-        super().__init__(config, subscription)
+        super().__init__(config, subscription, interceptors)
         self._client = client
         self._spawn = spawn
-        self.offsets = Offsets(client, config, client.config, collect=self.collect_marks, on_mark=self.tracker.marked)
+        self.offsets = Offsets(
+            client,
+            config,
+            client.config,
+            collect=self.collect_marks,
+            on_mark=self.tracker.marked,
+            on_commit=self.committed,
+        )
 
     def start(self) -> None:
         if self.config.auto_commit:

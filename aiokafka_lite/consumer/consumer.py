@@ -4,6 +4,7 @@
 - ``positions``: seeks, pauses, lag, offsets by time;
 - ``iteration``: the ways to read;
 - ``member_calls``: the calls about the membership;
+- ``observation_calls``: metrics, health and diagnosis;
 - ``membership`` and ``commit_only``: the two ways to take part in a group.
 """
 
@@ -23,8 +24,7 @@ from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
-from ..config import GroupConfig
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, IllegalStateError
 from ..method_names import CONSUMER, explain
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
@@ -32,14 +32,16 @@ from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .consumer_core import ConsumerCore, MakeGroupSide
 from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
+from .interceptor import ConsumerInterceptor
 from .iteration import Batches, PartitionReader, Records, poll
 from .member_calls import MemberCalls, checked_listener
+from .observation_calls import ObservationCalls
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from .position import OnOffsetReset, Reset
 from .position_wait import PositionWait
 from .positions import Positions
 from .rebalance import RebalanceHandle, RebalanceListener
-from .settings import ConsumerSettings, checked_topics, default_strategies, reading_options
+from .settings import ConsumerSettings, ReadingOptions, checked_topics, default_strategies, reading_options
 
 if TYPE_CHECKING:
     # Imported where a group is used: a consumer without one, as in Spark's workers, does not pay for groups.
@@ -47,14 +49,11 @@ if TYPE_CHECKING:
     from ..cluster.metadata import PartitionView
     from ..group.offsets import CommitResult, Offsets
     from ..group.strategies import AssignmentStrategy
-    from ..net.metrics import BrokerTraffic
-    from .diagnosis import ConsumerDiagnosis
     from .group_side import GroupSide
-    from .metrics import ConsumerMetrics
     from .subscription import Subscription
 
 
-class Consumer(MemberCalls, Component, Generic[K, V]):
+class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
     Give ``topics`` to read all their partitions, also those added later; or call ``assign``. With a ``group_id`` the
@@ -71,6 +70,7 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
     With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records contain
     the deserialized objects; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record that
     they refuse: ``"raise"`` (reading stays at the record until ``seek``), ``"skip"``, ``"raw"``, or a function.
+    ``interceptors`` see the records that are read, in their order, and the offsets that are committed.
 
     ``on_offset_reset`` is called when an offset does not exist any more and ``auto_offset_reset`` has chosen another
     one; if it raises, the next read raises its exception once. ``clock`` returns seconds since the epoch, for a policy
@@ -92,6 +92,7 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
         key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
         value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
         on_deserialization_error: OnDeserializationError = "raise",
+        interceptors: Sequence[ConsumerInterceptor] = (),
         on_offset_reset: OnOffsetReset | None = None,
         connector: Connector | None = None,
         clock: Callable[[], float] = time.time,
@@ -105,6 +106,7 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
             on_deserialization_error=on_deserialization_error,
+            interceptors=interceptors,
             on_offset_reset=on_offset_reset,
             connector=connector,
             runtime=Runtime(clock),
@@ -116,7 +118,7 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
         make_group = None
         if options.group is not None:
             strategies = default_strategies() if strategies is None else strategies
-            make_group = _group_maker(self, self._service, options.group, wanted, strategies, listener)
+            make_group = _group_maker(self, self._service, options, wanted, strategies, listener)
         self._client_id = options.client.client_id
         self._leave_group: bool | None = None
         self._core = ConsumerCore(self._service, options, wanted, make_group)
@@ -146,27 +148,6 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
             self._leave_group = leave_group
         await super().close(timeout)
         self._core.reader.raise_error()
-
-    def metrics(self) -> ConsumerMetrics:
-        """A snapshot of counters and gauges. Asks no broker; costs some microseconds, and some for each partition.
-
-        Call it in the event loop.
-        """
-        return self._core.metrics()
-
-    def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
-
-        A bootstrap address has a negative id. Call it in the event loop.
-        """
-        return self._core.client.traffic()
-
-    def diagnose(self) -> ConsumerDiagnosis:
-        """The state of the consumer, its membership, its connections and its event loop, to print into a bug report.
-
-        Asks no broker and does not wait; lag is by the last answers. Call it in the event loop.
-        """
-        return self._core.diagnose(self._core.coordinator)
 
     # What to read.
 
@@ -407,8 +388,11 @@ class Consumer(MemberCalls, Component, Generic[K, V]):
 
         A batch is returned when that many records are fetched, or after ``timeout`` seconds with those that are; while
         there are none, the iteration waits. Keys and values are bytes: no deserializer is called.
-        ``batches().to_arrow()`` iterates over Arrow record batches.
+        ``batches().to_arrow()`` iterates over Arrow record batches. Raises IllegalStateError for a consumer with
+        interceptors, which see records.
         """
+        if self._core.options.interceptors is not None:
+            raise IllegalStateError("a consumer with interceptors cannot read columns; use another consumer")
         return Batches(self._core, max_records, timeout)
 
 
@@ -436,7 +420,7 @@ def _check_group_arguments(group_id: str | None, topics: object, strategies: obj
 def _group_maker(
     consumer: Consumer[K, V],
     service: Service,
-    config: GroupConfig,
+    options: ReadingOptions,
     topics: tuple[str, ...] | re.Pattern[str],
     strategies: Sequence[AssignmentStrategy | str],
     listener: RebalanceListener | None,
@@ -445,6 +429,8 @@ def _group_maker(
     from .commit_only import CommitOnlyGroup
     from .membership import Membership
 
+    config, interceptors = options.group, options.interceptors
+    assert config is not None
     def make(
         client: Client,
         subscription: Subscription,
@@ -452,7 +438,9 @@ def _group_maker(
         on_callback_error: Callable[[Exception], None],
     ) -> GroupSide:
         if not topics:
-            return CommitOnlyGroup(client, subscription, config, spawn=service.start_child)
+            return CommitOnlyGroup(
+                client, subscription, config, interceptors=interceptors, spawn=service.start_child
+            )
         return Membership(
             client,
             subscription,
@@ -463,6 +451,7 @@ def _group_maker(
             handle=RebalanceHandle(weakref.proxy(consumer)),  # a task holds the handle: rule 4 of aio.service
             on_listener_error=on_callback_error,
             positions=positions,
+            interceptors=interceptors,
             spawn=service.start_child,
         )
 

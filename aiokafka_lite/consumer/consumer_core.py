@@ -53,6 +53,7 @@ class ConsumerCore(ReadingCore):
             self.client.retry_backoff(),
             on_room=self.fetching.wake,
             tracker=None if self.group is None else self.group.tracker,
+            interceptors=options.interceptors,
         )
         self.partition_readers: dict[TopicPartition, ClaimReader] = {}
         """The readers of single partitions, while these are assigned."""
@@ -109,6 +110,7 @@ class ConsumerCore(ReadingCore):
                 self.options.consumer,
                 self.client.retry_backoff(),
                 on_room=self.fetching.wake,
+                interceptors=self.options.interceptors,
             )
             self.subscription.change([assigned], _give_reader)
         return reader

@@ -30,6 +30,7 @@ from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
 from .group_run import GroupRun
 from .handler import ConsumerGroupHandler
+from .interceptor import ConsumerInterceptor
 from .position import OnOffsetReset
 from .settings import ConsumerSettings, checked_topics, default_strategies, reading_options
 
@@ -45,9 +46,9 @@ ERRORS_KEPT = 100
 class ConsumerGroup(Generic[K, V]):
     """A member of a group that works by a handler. Its constructor does no I/O.
 
-    Takes the settings of ``Consumer``, its deserializers and its ``on_offset_reset``. ``await group.consume(topics,
-    handler)`` does everything from joining to leaving; ``async with`` is needed only if another task may close the
-    group.
+    Takes the settings of ``Consumer``, its deserializers, interceptors and ``on_offset_reset``. ``await
+    group.consume(topics, handler)`` does everything from joining to leaving; ``async with`` is needed only if another
+    task may close the group.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class ConsumerGroup(Generic[K, V]):
         key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
         value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
         on_deserialization_error: OnDeserializationError = "raise",
+        interceptors: Sequence[ConsumerInterceptor] = (),
         on_offset_reset: OnOffsetReset | None = None,
         connector: Connector | None = None,
         **settings: Unpack[ConsumerSettings],
@@ -72,6 +74,7 @@ class ConsumerGroup(Generic[K, V]):
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
             on_deserialization_error=on_deserialization_error,
+            interceptors=interceptors,
             on_offset_reset=on_offset_reset,
             connector=connector,
         )

@@ -194,6 +194,10 @@ class GroupCore(ReadingCore):
     def collect_marks(self) -> None:
         pass  # a handler marks by itself
 
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        if self.options.interceptors is not None:
+            self.options.interceptors.on_commit(offsets)
+
     def marked(self, partition: TopicPartition, offset: int) -> None:
         pass  # a session ends when its claims return
 
@@ -214,7 +218,14 @@ class GroupCore(ReadingCore):
 
     async def _begin_session(self, owned: frozenset[TopicPartition]) -> None:
         readers = [
-            ClaimReader(each, self.subscription, self.options.consumer, self._backoff, on_room=self.fetching.wake)
+            ClaimReader(
+                each,
+                self.subscription,
+                self.options.consumer,
+                self._backoff,
+                on_room=self.fetching.wake,
+                interceptors=self.options.interceptors,
+            )
             for each in self.subscription.select(sorted(owned))
         ]
         self.coordinator.offsets.drop_refused()  # marks belong to a session

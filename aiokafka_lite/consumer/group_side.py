@@ -12,6 +12,7 @@ from ..group.offsets import CommitResult, Offsets
 from ..group.topic_watcher import Topics
 from ..types import GroupMetadata as GroupMetadata
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
+from .interceptor import ConsumerInterceptors
 from .poll_tracker import PollTracker
 from .rebalance import RebalanceListener
 from .subscription import Subscription
@@ -27,8 +28,11 @@ class GroupSide:
     has_assignment = False
     """Whether this member has an assignment of the group, which may be empty, and has not lost it."""
 
-    def __init__(self, config: GroupConfig, subscription: Subscription) -> None:
+    def __init__(
+        self, config: GroupConfig, subscription: Subscription, interceptors: ConsumerInterceptors | None
+    ) -> None:
         self.config = config
+        self._interceptors = interceptors
         self.subscription = subscription
         self.tracker = PollTracker(subscription, mark=self._mark, refuse=self._refuse, on_poll=self.on_poll)
         self._warned = False
@@ -105,6 +109,11 @@ class GroupSide:
                 ", ".join(map(str, in_hand)),
             )
         return result
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets are committed."""
+        if self._interceptors is not None:
+            self._interceptors.on_commit(offsets)
 
     def collect_marks(self) -> None:
         """Mark the processed records that are not marked yet."""

@@ -64,7 +64,7 @@ class Records(Generic[K, V]):
                         return next(cursor.current)  # type: ignore[return-value]
                     records = await _until_closed(core, deserializing.take(reader, 1))
                     if records:
-                        return records[0]
+                        return _intercepted(core, records)[0]
                 elif reader.iterate():
                     return next(cursor.current)  # type: ignore[return-value]
                 await _until_closed(core, reader.wait())
@@ -241,16 +241,22 @@ async def poll(
         await asyncio.sleep(0)
     with core.reading():
         if deserializing is not None:
-            return await _poll_deserialized(core, deserializing, max_records, timeout, only)
+            return _intercepted(core, await _poll_deserialized(core, deserializing, max_records, timeout, only))
         records = cast("list[Record[Any, Any]]", reader.take(max_records, only))
         if records:
-            return records
+            return _intercepted(core, records)
         with anyio.move_on_after(timeout):
             while not records:
                 await core.service.while_running(reader.wait(only=only))
                 core.check_something_to_read()  # another task may have unsubscribed
                 records = cast("list[Record[Any, Any]]", reader.take(max_records, only))
-        return records
+        return _intercepted(core, records)
+
+
+def _intercepted(core: ConsumerCore, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+    """The records of a read, passed through the interceptors if there are any."""
+    interceptors = core.options.interceptors
+    return records if interceptors is None else interceptors.on_consume(records)
 
 
 async def _poll_deserialized(

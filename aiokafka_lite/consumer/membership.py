@@ -24,6 +24,7 @@ from ..group.topic_watcher import Topics
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .callbacks import call
 from .group_side import GroupSide
+from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
 from .position import PauseReason
 from .position_wait import PositionWait
@@ -48,9 +49,10 @@ class Membership(GroupSide):
         handle: RebalanceHandle,
         on_listener_error: Callable[[Exception], None],
         positions: PositionWait,
+        interceptors: ConsumerInterceptors | None,
         spawn: Callable[..., anyio.CancelScope],
     ) -> None:
-        super().__init__(config, subscription)
+        super().__init__(config, subscription, interceptors)
         self.marked = self.tracker.marked
         self._topics = topics
         self._listeners = [listener]

@@ -26,6 +26,7 @@ from ..protocol.records.columns import PackedBatch
 from ..types import Record, TopicPartition
 from .columns import Batch, continues, joined, take
 from .fetched import Chunk
+from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
 from .poll_tracker import PollTracker
 from .subscription import Subscription
@@ -62,7 +63,7 @@ class Reader:
     """Takes records from the buffers of a subscription. Owner: the consumer.
 
     ``on_room`` is called with a partition whose buffer has room again. ``tracker``, if the consumer commits for a
-    group, is notified of everything that is handed out.
+    group, is notified of everything that is handed out. ``interceptors`` see the records of iterations.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Reader:
         *,
         on_room: Callable[[AssignedPartition], None],
         tracker: PollTracker | None = None,
+        interceptors: ConsumerInterceptors | None = None,
     ) -> None:
         self._cursor = Cursor()
         self._subscription = subscription
@@ -81,6 +83,7 @@ class Reader:
         self._backoff = backoff
         self._on_room = on_room
         self._tracker = tracker
+        self._interceptors = interceptors
         self._iterated: Chunk | None = None
         self._served: AssignedPartition | None = None  # the partition of the chunk that was returned last
         self._failed: AssignedPartition | None = None  # the partition whose error was raised last
@@ -155,13 +158,17 @@ class Reader:
         if chunk is None:
             return False
         self._begin_iteration(chunk, len(chunk))
-        self._cursor.current = chunk.iterate()
+        self._fill_cursor(chunk.iterate())
         return True
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
         """Give the cursor an iterator over the next records of a peeked chunk, with these keys and values."""
         self._begin_iteration(chunk, len(values))
-        self._cursor.current = chunk.iterate_with(keys, values)
+        self._fill_cursor(chunk.iterate_with(keys, values))
+
+    def _fill_cursor(self, records: Iterator[Record]) -> None:
+        intercepted = self._interceptors
+        self._cursor.current = records if intercepted is None else intercepted.one_by_one(records)
 
     def _begin_iteration(self, chunk: Chunk, count: int) -> None:
         # All records of the chunk count now, because taking them from the cursor is not noticed.

@@ -15,6 +15,7 @@ from ..config import ClientConfig, ClientSettings, ConsumerConfig, GroupConfig, 
 from ..errors import ConfigurationError, InvalidTopic
 from ..net.connector import Connector, check_connector
 from .deserializing import Deserializing, OnDeserializationError
+from .interceptor import ConsumerInterceptor, ConsumerInterceptors
 from .position import OnOffsetReset
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class ReadingOptions:
     connector: Connector | None
     runtime: Runtime
     deserializing: Deserializing | None
+    interceptors: ConsumerInterceptors | None
     on_offset_reset: OnOffsetReset | None
 
 
@@ -64,6 +66,7 @@ def reading_options(
     key_deserializer: object,
     value_deserializer: object,
     on_deserialization_error: OnDeserializationError,
+    interceptors: Iterable[ConsumerInterceptor],
     on_offset_reset: OnOffsetReset | None,
     connector: Connector | None,
     runtime: Runtime | None = None,
@@ -83,6 +86,7 @@ def reading_options(
         connector=connector,
         runtime=runtime or Runtime(),
         deserializing=deserializing,
+        interceptors=ConsumerInterceptors(interceptors) or None,  # None costs nothing per record
         on_offset_reset=on_offset_reset,
     )
 

@@ -130,6 +130,7 @@ class Coordinator:
             is_rebalancing=lambda: self.member.state.is_rebalancing,
             collect=reading.collect_marks,
             on_mark=reading.marked,
+            on_commit=reading.committed,
             on_refused=lambda identity, code: self._post(CommitRefused(identity, code)),
             on_error=on_error,
         )

@@ -68,8 +68,8 @@ class Offsets:
 
     ``identity`` returns the identity to commit under, None while there is no membership. ``is_rebalancing`` returns
     whether that identity is about to change. ``collect`` is called before marked offsets are committed, so that the
-    reader can mark what is processed; ``on_mark`` after each mark and each commit of the user. ``on_refused`` is called
-    with errors about the membership, ``on_error`` with every error.
+    reader can mark what is processed; ``on_mark`` after each mark and each commit of the user; ``on_commit`` with
+    committed offsets. ``on_refused`` is called with errors about the membership, ``on_error`` with every error.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Offsets:
         is_rebalancing: Callable[[], bool] = lambda: False,
         collect: Callable[[], None] = lambda: None,
         on_mark: Callable[[TopicPartition, int], None] = lambda partition, offset: None,
+        on_commit: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] = lambda offsets: None,
         on_refused: Callable[[Identity, ErrorCode], None] = lambda identity, code: None,
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
@@ -92,6 +93,7 @@ class Offsets:
         self._is_rebalancing = is_rebalancing
         self._collect = collect
         self._on_mark = on_mark
+        self._on_commit = on_commit
         self._on_refused = on_refused
         self._on_error = on_error
         self._channel = CoordinatorChannel(client, config.group_id)
@@ -267,6 +269,8 @@ class Offsets:
         late = {each: error for each, error in dropped().items() if each not in attempt.committed}
         result = CommitResult(attempt.committed, {**late, **attempt.refused})
         self._report(result)
+        if result.committed:
+            self._on_commit(result.committed)
         return result
 
     def _report(self, result: CommitResult) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..types import OffsetAndMetadata, TopicPartition
 
 
 class Reading(Protocol):
-    """The reader's side of a membership. Calls come one at a time, except ``stop``, ``idle_for``, ``marked`` and
-    ``collect_marks``.
+    """The reader's side of a membership. Calls come one at a time, except ``stop``, ``idle_for``, ``marked``,
+    ``collect_marks`` and ``committed``.
 
     A partition is revoked in four steps: ``stop``, ``wait_until_done``, ``finish``, ``revoked``. A lost partition has
     two: ``stop`` and ``lost``.
@@ -41,6 +41,9 @@ class Reading(Protocol):
 
     def marked(self, partition: TopicPartition, offset: int) -> None:
         """All records before ``offset`` are processed: the user marked or committed it."""
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets are committed."""
 
     def idle_for(self, now: float) -> float:
         """Seconds since the user last asked for records; 0 while it waits for some. ``now`` is the loop's time."""

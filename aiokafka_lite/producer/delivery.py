@@ -15,9 +15,9 @@ import logging
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 
+from ..aio.callbacks import RAISED, CallbackErrors
 from ..errors import IllegalStateError
 from ..types import RecordMetadata
-from .callbacks import RAISED, CallbackErrors
 
 logger = logging.getLogger(__name__)
 

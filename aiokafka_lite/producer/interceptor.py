@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..aio.callbacks import RAISED, CallbackErrors
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError
 from ..types import RecordMetadata
-from .callbacks import RAISED, CallbackErrors
 from .serializer import Headers
 
 

@@ -9,12 +9,12 @@ from itertools import repeat
 from operator import index
 from typing import NamedTuple
 
+from ..aio.callbacks import RAISED, CallbackErrors
 from ..arguments import is_whole, must_be
 from ..cluster.metadata import ClusterView, TopicView
 from ..compiled import COMPILED, mypyc_attr
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..protocol.records import partition_for_key
-from .callbacks import RAISED, CallbackErrors
 from .partitioner_interface import BrokerLoad, Partitioner
 
 STICKY_BYTES = 32 * 1024

@@ -8,10 +8,10 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Never, Protocol, TypeAlias, TypeVar, cast
 
+from ..aio.callbacks import RAISED
 from ..arguments import check_methods, for_part, must_be
 from ..errors import ConfigurationError, KafkaTimeout, SerializationError
 from ..types import Header
-from .callbacks import RAISED
 
 Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 """Headers of a send: pairs of a name and bytes (or None), or a mapping if no name occurs twice."""

@@ -1,0 +1,78 @@
+"""Interceptors: objects of the user that see each record when it is read, and the offsets that are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..aio.callbacks import RAISED, CallbackErrors
+from ..arguments import check_methods, must_be
+from ..errors import ConfigurationError
+from ..types import OffsetAndMetadata, Record, TopicPartition
+
+
+class ConsumerInterceptor(Protocol):
+    """Sees the records that are read and the offsets that are committed. Runs in the event loop, so it must not block.
+
+    Its exceptions are logged, once per type, and do not affect the records. If there are several interceptors, each
+    receives the records that the one before it returned.
+    """
+
+    def on_consume(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
+        """Return the records to hand out: these, or others in their place, as many as there are.
+
+        Called just before a read returns, with deserialized keys and values: with the list of a ``poll``, and with one
+        record at a time in an iteration. Positions and commits follow the records that were read, not those returned
+        here.
+        """
+        ...
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets of the group are committed, by the program or automatically.
+
+        Not called for offsets that a transaction commits.
+        """
+        ...
+
+
+class ConsumerInterceptors:
+    """The interceptors of a consumer, in their order. Their exceptions are logged here."""
+
+    def __init__(self, interceptors: Iterable[ConsumerInterceptor]) -> None:
+        if not isinstance(interceptors, Iterable):
+            raise ConfigurationError(must_be("interceptors", "a list of interceptors", interceptors))
+        self._interceptors = tuple(interceptors)
+        self._errors = CallbackErrors()
+        for each in self._interceptors:
+            check_methods("interceptor", each, "on_consume", "on_commit")
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def on_consume(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+        """Pass the records of one read through all interceptors."""
+        for each in self._interceptors if records else ():
+            try:
+                changed = list(each.on_consume(records))
+                if len(changed) != len(records) or not all(isinstance(record, Record) for record in changed):
+                    raise TypeError(f"on_consume must return {len(records)} records, got {changed!r:.80}")
+            except RAISED as error:
+                self._errors.log(f"{type(each).__name__}.on_consume", error, f" for records of {records[0].topic!r}")
+            else:
+                records = changed
+        return records
+
+    def one_by_one(self, records: Iterator[Record]) -> Iterator[Record]:
+        """The same records, each passed through all interceptors when it is taken."""
+        return map(self._on_consume_one, records)
+
+    def _on_consume_one(self, record: Record) -> Record:
+        return self.on_consume([record])[0]
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Notify all interceptors of committed offsets."""
+        for each in self._interceptors:
+            try:
+                each.on_commit(offsets)
+            except RAISED as error:
+                self._errors.log(f"{type(each).__name__}.on_commit", error)

@@ -1,0 +1,96 @@
+"""The collector for Prometheus, read back with the parser of ``prometheus_client``."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError
+from aiokafka_lite.metrics.prometheus import KafkaCollector
+from aiokafka_lite.workers import Workers
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def scrape(registry: CollectorRegistry) -> Series:
+    """The scraped values by name and labels."""
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def at(series: Series, name: str, **labels: str) -> float:
+    return series[name, frozenset(labels.items())]
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+async def test_a_scrape_has_what_the_clients_have_done(
+    producer: Producer, consumer: Consumer, registry: CollectorRegistry
+) -> None:
+    KafkaCollector(producer, consumer, registry=registry)
+    series = scrape(registry)
+    assert at(series, "kafka_producer_records_delivered_total", client="shop") == 3
+    member = {"client": "shop-2", "group": "billing"}
+    assert at(series, "kafka_consumer_assigned_partitions", **member) == 2
+    assert at(series, "kafka_consumer_rebalances_total", **member) == 1
+    first = {"client": "shop-2", "topic": "orders", "partition": "0"}
+    assert at(series, "kafka_consumer_partition_records_lag", **first) == 1
+    assert at(series, "kafka_consumer_partition_records_consumed_total", **first) == 2
+    assert at(series, "kafka_client_broker_received_bytes_total", client="shop-2", broker="1") > 0
+
+
+async def test_every_kind_of_client_is_exported(
+    cluster: EmbeddedCluster, producer: Producer, registry: CollectorRegistry
+) -> None:
+    async def handle(record: object) -> None: ...
+
+    workers, group = Workers(handle), ConsumerGroup(cluster.bootstrap_servers, group_id="g")
+    async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+        collector = KafkaCollector(admin, workers, registry=registry)
+        collector.add(group, name="idle")
+        series = scrape(registry)
+        assert at(series, "kafka_client_outages", client="aiokafka-lite") == 0
+        assert at(series, "kafka_workers_records_pending", client="Workers") == 0
+        assert not [labels for _, labels in series if ("client", "idle") in labels]
+        collector.remove(admin)
+        assert not [name for name, _ in scrape(registry) if name.startswith("kafka_client")]
+
+
+async def test_a_scrape_in_another_thread_reads_the_clients_in_their_loop(
+    producer: Producer, registry: CollectorRegistry
+) -> None:
+    KafkaCollector(producer, registry=registry)
+    series = await asyncio.to_thread(scrape, registry)
+    assert at(series, "kafka_producer_records_delivered_total", client="shop") == 3
+
+
+async def test_a_collector_keeps_no_client_alive(cluster: EmbeddedCluster, registry: CollectorRegistry) -> None:
+    producer = Producer(cluster.bootstrap_servers, connector=cluster.connector)
+    KafkaCollector(producer, registry=registry)
+    assert scrape(registry)
+    del producer
+    gc.collect()
+    assert not scrape(registry)
+
+
+def test_a_collector_must_be_made_in_an_event_loop(registry: CollectorRegistry) -> None:
+    with pytest.raises(IllegalStateError, match="must be made in the event loop of the clients"):
+        KafkaCollector(registry=registry)
+
+
+async def test_what_has_no_metrics_is_refused(registry: CollectorRegistry) -> None:
+    with pytest.raises(ConfigurationError, match=r"client must be an object with metrics\(\), got 'shop'"):
+        KafkaCollector("shop", registry=registry)  # type: ignore[arg-type]
