@@ -259,6 +259,10 @@ class BrokerSettings:
         """The value, in seconds, of a setting that is in milliseconds."""
         return self.number(name) / 1000
 
+    def resource(self, kind: int, name: str) -> Mapping[str, str]:
+        """The settings of a group, or of a subscription of client metrics; ``kind`` is the number of the type."""
+        return self._settings.resource(kind, name)
+
     def enabled(self, name: str) -> bool:
         return self.value(name).strip().lower() == "true"
 

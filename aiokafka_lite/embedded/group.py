@@ -74,6 +74,8 @@ class Group:
     ``pending`` are ids that were given to new members, which have to join with them (KIP-394).
     """
 
+    type = "classic"
+
     def __init__(
         self,
         group_id: str,
@@ -103,6 +105,10 @@ class Group:
 
     def __repr__(self) -> str:
         return f"<Group {self.group_id} {self.state.name} generation={self.generation} members={len(self.members)}>"
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
 
     # Joining.
 

@@ -13,36 +13,26 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
-import logging
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 
 from ..errors import ErrorCode
 from .configs import BrokerSettings
+from .consumer_group import ConsumerGroup, GroupRefusal, HeartbeatAnswer, MemberHeartbeat
+from .consumer_group_members import JOIN
 from .coordinator_log import Rows
 from .group import Group, GroupState
-from .group_log import CommittedOffset, GroupLog, encode_group, encode_offset
-from .group_members import JoiningMember, JoinResult, Member, SyncResult
-from .group_records import GroupMetadataValue, group_key, offset_key
+from .group_log import CommittedOffset, GroupLog, encode_offset
+from .group_members import JoiningMember, JoinResult, SyncResult
+from .group_records import offset_key
+from .hosted_groups import AnyGroup, HostedGroup, HostedGroups, tombstones
 from .metadata_view import MetadataView
 from .replica_manager import ReplicaManager
+from .resource_configs import group_number
 from .topics import PartitionKey
 from .transactional_offsets import TransactionalOffsets
 
-logger = logging.getLogger(__name__)
-
 NEVER = 0
-
-
-@dataclass(slots=True)
-class _Hosted:
-    """A group, its offsets, and when it became empty: milliseconds, -1 while it has members."""
-
-    group: Group
-    offsets: dict[PartitionKey, CommittedOffset]
-    empty_since: int
 
 
 class GroupCoordinator:
@@ -62,10 +52,10 @@ class GroupCoordinator:
         self.log = GroupLog(metadata, replica_manager, now_ms)
         self._settings = settings
         self._now_ms = now_ms
-        self._random = random
         self.transactional = TransactionalOffsets(self.log, self._store)
         self._led: dict[int, int] = {}  # partition of the offsets topic → leader epoch at which it was loaded
-        self._hosted: dict[str, _Hosted] = {}
+        self._metadata = metadata
+        self._hosted = HostedGroups(self.log, metadata, settings, now_ms, random)
 
     def __repr__(self) -> str:
         return f"<GroupCoordinator node={self._node_id} partitions={len(self._led)} groups={len(self._hosted)}>"
@@ -103,29 +93,7 @@ class GroupCoordinator:
         for producer_id, pending in found.pending.items():
             for (group_id, topic, number), committed in pending.items():
                 self.transactional.add(index, producer_id, group_id, {(topic, number): committed})
-        for (group_id, topic, number), committed in found.offsets.items():
-            hosted = self._host(group_id)
-            hosted.offsets[topic, number] = committed
-            hosted.empty_since = -1
-        for group_id, metadata in found.groups.items():
-            hosted = self._host(group_id)
-            _restore(hosted.group, metadata)
-            # The group has been empty since this was written, not since this node loaded it.
-            hosted.empty_since = -1 if metadata.members else metadata.current_state_timestamp
-
-    def _host(self, group_id: str) -> _Hosted:
-        hosted = self._hosted.get(group_id)
-        if hosted is None:
-            group = Group(
-                group_id,
-                call_later=asyncio.get_running_loop().call_later,
-                new_id=lambda: str(uuid.UUID(bytes=self._random.randbytes(16), version=4)),
-                initial_delay=self._settings.seconds("group.initial.rebalance.delay.ms"),
-                max_size=self._settings.number("group.max.size"),
-                persist=self._persist,
-            )
-            hosted = self._hosted[group_id] = _Hosted(group, {}, self._now_ms())
-        return hosted
+        self._hosted.load(found)
 
     # Membership.
 
@@ -142,10 +110,12 @@ class GroupCoordinator:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
-        hosted = self._host(group_id)
-        result = hosted.group.join(request, require_member_id=require_member_id)
-        if hosted.group.members:
-            hosted.empty_since = -1
+        group = self._hosted.classic(group_id)
+        if group is None:
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        result = group.join(request, require_member_id=require_member_id)
+        if group.members:
+            self._hosted[group_id].empty_since = -1
         return result
 
     def sync(
@@ -173,7 +143,10 @@ class GroupCoordinator:
         return error if group is None else group.heartbeat(member_id, instance_id, generation)
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """One member of LeaveGroup."""
+        """One member of LeaveGroup, which can also remove a static member of a consumer group."""
+        hosted = self._hosted.get(group_id)
+        if hosted is not None and isinstance(hosted.group, ConsumerGroup) and instance_id is not None and not member_id:
+            return hosted.group.remove_static(instance_id)
         group, error = self._find(group_id)
         return error if group is None else group.leave(member_id, instance_id)
 
@@ -182,9 +155,38 @@ class GroupCoordinator:
         hosted = self._hosted.get(group_id)
         if error is not ErrorCode.NONE:
             return None, error
-        if hosted is None:
+        if hosted is None or not isinstance(hosted.group, Group):
             return None, ErrorCode.UNKNOWN_MEMBER_ID
         return hosted.group, ErrorCode.NONE
+
+    def consumer_heartbeat(
+        self, group_id: str, request: MemberHeartbeat, may_describe: Callable[[str], bool]
+    ) -> HeartbeatAnswer:
+        """ConsumerGroupHeartbeat. The first member creates the group. Raises GroupRefusal."""
+        group = self._consumer_group(group_id, joins=request.epoch == JOIN)
+        if not request.member_id:
+            request = request._replace(member_id=self._hosted.new_id())
+        answer = group.heartbeat(request, may_describe)
+        self._hosted.put(group)
+        return answer
+
+    def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatAnswer:
+        """ConsumerGroupHeartbeat of a member that leaves. Raises GroupRefusal."""
+        return self._consumer_group(group_id, joins=False).leave(member_id, instance_id, epoch)
+
+    def _consumer_group(self, group_id: str, *, joins: bool) -> ConsumerGroup:
+        error = self.check(group_id)
+        if error is not ErrorCode.NONE:
+            raise GroupRefusal(error, "this broker is not the coordinator of the group")
+        return self._hosted.consumer(group_id, joins=joins)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """The interval of heartbeats in a consumer group."""
+        return group_number(self._settings, group_id, "consumer.heartbeat.interval.ms")
+
+    def assignors(self) -> list[str]:
+        """The names of the assignors that members of consumer groups may choose, the default first."""
+        return self._hosted.assignors()
 
     # Offsets.
 
@@ -194,25 +196,33 @@ class GroupCoordinator:
         member_id: str,
         instance_id: str | None,
         generation: int,
+        partitions: Iterable[PartitionKey],
         *,
-        names_missing: bool = False,
+        knows_epochs: bool = False,
         transactional: bool = False,
     ) -> ErrorCode:
         """Whether to accept a commit: from a member of this generation, or, if there are no members, from any client.
 
-        With ``names_missing`` (OffsetCommit v9) a missing group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
-        A ``transactional`` commit without a member is always accepted: older producers do not name it (KIP-447).
+        A client that ``knows_epochs`` (OffsetCommit v9) can be a member of a consumer group, and a missing group is
+        GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION. A ``transactional`` commit without a member is always
+        accepted: older producers do not name it (KIP-447).
         """
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error
         hosted = self._hosted.get(group_id)
         if hosted is None and generation >= 0:
-            return ErrorCode.GROUP_ID_NOT_FOUND if names_missing else ErrorCode.ILLEGAL_GENERATION
+            return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         if hosted is None:
-            hosted = self._host(group_id)
+            hosted = self._hosted.host(group_id)
             hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
+        if isinstance(group, ConsumerGroup):
+            if generation >= 0 and member_id in group.members and not knows_epochs and not transactional:
+                return ErrorCode.UNSUPPORTED_VERSION
+            topics = self._metadata.topics
+            owned = [(topics[name].topic_id, number) for name, number in partitions if name in topics]
+            return group.check_commit(member_id, instance_id, generation, owned, transactional=transactional)
         if generation < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.NONE
         if transactional and generation < 0 and not member_id and instance_id is None:
@@ -236,13 +246,20 @@ class GroupCoordinator:
         return error
 
     def _store(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
-        hosted = self._host(group_id)
+        hosted = self._hosted.host(group_id)
         for key, committed in offsets.items():
             known = hosted.offsets.get(key)
             if known is None or known.log_offset < committed.log_offset:
                 hosted.offsets[key] = committed
         if hosted.empty_since == NEVER:
             hosted.empty_since = self._now_ms()
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether a client may fetch the offsets of a group. Only members of consumer groups can be refused."""
+        hosted = self._hosted.get(group_id)
+        if hosted is None or not isinstance(hosted.group, ConsumerGroup):
+            return ErrorCode.NONE
+        return hosted.group.check_fetch(member_id, epoch)
 
     def committed(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
         """The committed offsets of a group that have not expired."""
@@ -252,9 +269,9 @@ class GroupCoordinator:
         self._expire_offsets(hosted)
         return hosted.offsets
 
-    def _expire_offsets(self, hosted: _Hosted) -> None:
+    def _expire_offsets(self, hosted: HostedGroup) -> None:
         """Offsets expire ``offsets.retention.minutes`` after the group lost its last member (KIP-211)."""
-        if hosted.group.state is not GroupState.EMPTY:
+        if not hosted.group.is_empty:
             return
         now = self._now_ms()
         retention = self._settings.number("offsets.retention.minutes") * 60_000
@@ -268,7 +285,7 @@ class GroupCoordinator:
                 expired.append(key)
         self._drop_offsets(hosted, expired)
 
-    def _drop_offsets(self, hosted: _Hosted, keys: Sequence[PartitionKey]) -> None:
+    def _drop_offsets(self, hosted: HostedGroup, keys: Sequence[PartitionKey]) -> None:
         for key in keys:
             del hosted.offsets[key]
         if keys:
@@ -298,26 +315,27 @@ class GroupCoordinator:
         alive = {group.group_id for group in self.groups()}
         for group_id in [each for each in self._hosted if each not in alive]:
             group = self._hosted[group_id].group
-            if group.pending:
+            if isinstance(group, Group) and group.pending:
                 continue
             del self._hosted[group_id]
             group.close(ErrorCode.UNKNOWN_MEMBER_ID)
-            if group.generation > 0:
-                self.log.append(group_id, [(group_key(group_id), None)])
+            rows = tombstones(group)
+            if rows:
+                self.log.append(group_id, rows)
 
     # Administration.
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[AnyGroup]:
         """The groups of this node. A group that lost its last member and offset stays in the list for some minutes."""
         found = []
         recently = self._now_ms() - self._settings.number("offsets.retention.check.interval.ms")
         for hosted in self._hosted.values():
             self._expire_offsets(hosted)
-            if hosted.group.state is not GroupState.EMPTY or hosted.offsets or hosted.empty_since > recently:
+            if not hosted.group.is_empty or hosted.offsets or hosted.empty_since > recently:
                 found.append(hosted.group)
         return found
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> AnyGroup | None:
         return next((group for group in self.groups() if group.group_id == group_id), None)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
@@ -328,37 +346,10 @@ class GroupCoordinator:
         group = self.group(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY:
+        if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         hosted = self._hosted.pop(group_id)
         group.close(ErrorCode.UNKNOWN_MEMBER_ID)
         ends: Rows = [(offset_key(group_id, *key), None) for key in hosted.offsets]
         self.transactional.remove(group_id, self.transactional.pending(group_id))
-        return (await self.log.write(group_id, [*ends, (group_key(group_id), None)]))[0]
-
-    # The log.
-
-    def _persist(self, group: Group) -> None:
-        now = self._now_ms()
-        hosted = self._hosted.get(group.group_id)
-        if hosted is not None and not group.members:
-            hosted.empty_since = now
-        self.log.append(group.group_id, [(group_key(group.group_id), encode_group(group, now))])
-
-
-def _restore(group: Group, metadata: GroupMetadataValue) -> None:
-    members = [
-        Member(
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            member.session_timeout / 1000,
-            member.rebalance_timeout / 1000,
-            metadata.protocol_type,
-            ((metadata.protocol or "", member.subscription),),
-            assignment=member.assignment,
-        )
-        for member in metadata.members
-    ]
-    group.restore(metadata.generation, metadata.leader, metadata.protocol, members)
+        return (await self.log.write(group_id, [*ends, *tombstones(group)]))[0]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
+from .consumer_group_records import read_consumer_key
 from .coordinator_log import WRITE_ERRORS, CoordinatorLog, Rows
 from .group import Group
 from .group_records import (
@@ -52,10 +53,14 @@ OffsetKey = tuple[str, str, int]
 
 @dataclass(slots=True)
 class GroupRecords:
-    """What a partition of the log holds: offsets, groups, and by producer id the offsets of open transactions."""
+    """What a partition of the log holds: offsets, groups, and by producer id the offsets of open transactions.
+
+    Consumer groups are records by kind and member, which the group itself reads.
+    """
 
     offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
+    consumer_groups: dict[str, dict[tuple[int, str], Buffer]] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, CommittedOffset]] = field(default_factory=dict)
 
 
@@ -137,6 +142,15 @@ def _replay(
     offsets: dict[OffsetKey, CommittedOffset],
     found: GroupRecords,
 ) -> None:
+    consumer = read_consumer_key(key)
+    if consumer is not None:
+        kind, group_id, member_id = consumer
+        records = found.consumer_groups.setdefault(group_id, {})
+        if value is None:
+            records.pop((kind, member_id), None)
+        else:
+            records[kind, member_id] = value
+        return
     about = read_key(key)
     if isinstance(about, GroupMetadataKey):
         if value is None:

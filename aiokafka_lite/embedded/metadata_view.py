@@ -14,6 +14,8 @@ class MetadataView:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.brokers: Mapping[int, Registration] = {}
+        self.version = 0
+        """Grows with each change of a topic."""
         self._names: dict[bytes, str] = {}
 
     def topic_name(self, topic_id: bytes) -> str | None:
@@ -31,9 +33,11 @@ class MetadataView:
         return registration is not None and registration.alive
 
     def put(self, topic: Topic) -> None:
+        self.version += 1
         self.topics[topic.name] = topic
         self._names[topic.topic_id] = topic.name
 
     def remove(self, topic: Topic) -> None:
+        self.version += 1
         del self.topics[topic.name]
         self._names.pop(topic.topic_id, None)

@@ -10,7 +10,7 @@ from ..arguments import must_be
 from ..errors import ErrorCode
 from .broker_keys import BROKER_KEYS
 from .config_keys import ConfigKey, ConfigType, InvalidConfig, check_configs
-from .configs import ClusterSettings, ConfigSource, Layers, Synonym, broker_synonyms
+from .configs import BrokerSettings, ClusterSettings, ConfigSource, Layers, Synonym, broker_synonyms
 
 CLIENT_METRICS = 16
 GROUP = 32
@@ -30,7 +30,14 @@ GROUP_KEYS: dict[str, ConfigKey] = {
     ),
     "share.renew.acknowledge.enable": ConfigKey(ConfigType.BOOLEAN, "true"),
 }
-"""The settings of a group. This broker has only groups of the classic protocol, on which none of them acts."""
+"""The settings of a group. Those of streams groups act on nothing here."""
+
+
+def group_number(settings: BrokerSettings, group_id: str, name: str) -> int:
+    """A setting of a group that is a number; without an own value, the setting of the broker."""
+    own = settings.resource(GROUP, group_id)
+    return int(own[name]) if name in own else settings.number(f"group.{name}")
+
 
 CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
     "interval.ms": ConfigKey(ConfigType.INT, "300000"),

@@ -1,7 +1,8 @@
 """The API versions that a broker offers, and those of Kafka's releases, so that a broker can act as any release.
 
 The versions are read from each release's own ``ApiKeys`` class. APIs between brokers are left out, except
-WriteTxnMarkers (27), with which admin clients abort hanging transactions.
+WriteTxnMarkers (27), with which admin clients abort hanging transactions, and those of consumer groups in 3.9, where
+they are a preview that is off by default.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _RELEASES = {
         0:0-11 1:0-17 2:0-9 3:0-12 8:0-9 9:0-9 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-5 16:0-5 17:0-1 18:0-4 19:0-7
         20:0-6 21:0-2 22:0-5 23:0-4 24:0-5 25:0-4 26:0-4 27:0-1 28:0-4 29:0-3 30:0-3 31:0-3 32:0-4 33:0-2 34:0-2 35:0-4
         36:0-2 37:0-3 38:0-3 39:0-2 40:0-2 41:0-3 42:0-2 43:0-2 44:0-1 45:0-0 46:0-0 47:0-0 48:0-1 49:0-1 50:0-0
-        51:0-0 55:0-2 57:0-1 60:0-1 61:0-0 64:0-0 65:0-0 66:0-1 68:0-0 69:0-0 71:0-0 72:0-0 74:0-0 75:0-0 80:0-0
+        51:0-0 55:0-2 57:0-1 60:0-1 61:0-0 64:0-0 65:0-0 66:0-1 71:0-0 72:0-0 74:0-0 75:0-0 80:0-0
         81:0-0
     """,
     "4.0.1": """

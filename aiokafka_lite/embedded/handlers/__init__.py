@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     api_versions,
     cluster_admin,
     configs,
+    consumer_groups,
     coordinator,
     delegation_tokens,
     fetch,

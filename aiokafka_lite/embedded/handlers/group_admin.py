@@ -3,7 +3,8 @@
 - DescribeGroups describes a missing group as DEAD; from v6 on with GROUP_ID_NOT_FOUND. v3 adds the operations that the
   client is allowed, v4 static members.
 - With ACLs, ListGroups shows the groups that the client may describe; all of them if it may describe the cluster.
-- ListGroups v4 filters by state, v5 by type. All groups here have the type "classic".
+- ListGroups v4 filters by state, v5 by type: "classic" or "consumer".
+- DescribeGroups takes a consumer group for a missing one, as ConsumerGroupDescribe takes a classic group.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from ...protocol.messages import (
 from ..authorizer import Resource
 from ..group import Group, GroupState
 from ..handling import RequestContext, handles
-
-CLASSIC = "classic"
 
 
 @handles(DescribeGroupsRequest)
@@ -56,11 +55,12 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     if described.error_code != ErrorCode.NONE:
         return described
     group = context.broker.groups.group(group_id)
-    if group is None:
+    if not isinstance(group, Group):
         described.group_state = GroupState.DEAD.wire_name
         if context.version >= DescribeGroupsRequest.GROUP_ID_NOT_FOUND:
+            problem = "not found" if group is None else "is not a classic group"
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
+            described.error_message = f"Group {group_id} {problem}."
         return described
     _fill(described, group)
     return described
@@ -96,11 +96,11 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state.wire_name,
-                group_type=CLASSIC,
+                group_type=group.type,
             )
             for group in context.broker.groups.groups()
             if (not states or group.state.wire_name.lower() in states)
-            and (not types or CLASSIC in types)
+            and (not types or group.type in types)
             and (shows_all or context.allows_group(AclOperation.DESCRIBE, group.group_id))
         ],
     )

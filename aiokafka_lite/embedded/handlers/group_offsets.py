@@ -37,9 +37,10 @@ from ...protocol.messages import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.schema import ZERO_UUID
-from ..group import Group, GroupState
+from ..consumer_group import ConsumerGroup
 from ..group_log import CommittedOffset
 from ..handling import RequestContext, handles
+from ..hosted_groups import AnyGroup
 from ..topics import PartitionKey
 
 MAX_METADATA = 4096
@@ -93,12 +94,18 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
 
 
 def _check_group(context: RequestContext, request: OffsetCommitRequest) -> ErrorCode:
+    by_id = context.version >= OffsetCommitRequest.TOPIC_IDS
     return context.broker.groups.check_commit(
         request.group_id,
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
-        names_missing=context.version >= OffsetCommitRequest.GROUP_ID_NOT_FOUND,
+        [
+            (context.topic(topic, AclOperation.READ, by_id=by_id)[0], partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ],
+        knows_epochs=context.version >= OffsetCommitRequest.GROUP_ID_NOT_FOUND,
     )
 
 
@@ -191,7 +198,9 @@ def _all_of(context: RequestContext, committed: Mapping[PartitionKey, CommittedO
 
 
 def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, stable: bool) -> OffsetFetchResponseGroup:
-    error = _check_fetch(context, group.group_id)
+    error = _check_fetch(context, group.group_id) or context.broker.groups.check_fetch(
+        group.group_id, group.member_id, group.member_epoch
+    )
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
     committed = context.broker.groups.committed(group.group_id)
@@ -279,13 +288,15 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
 _AFTER_VERSION = 2
 
 
-def _subscribed(group: Group, asked: set[str]) -> set[str] | None:
+def _subscribed(group: AnyGroup, asked: set[str]) -> set[str] | None:
     """The topics that members subscribe to; None if their topics are unknown.
 
     As in Kafka, only the topics are read, as in version 0: some clients claim v1 and write no more than v0 has. If even
     that fails, every topic that is ``asked`` about counts.
     """
-    if group.state is GroupState.EMPTY:
+    if isinstance(group, ConsumerGroup):
+        return group.subscribed_topics()
+    if group.is_empty:
         return set()
     if group.protocol_type != "consumer":
         return None

@@ -91,7 +91,12 @@ async def _commit(
     if error is not ErrorCode.NONE:
         return _FOR_MEMBERS.get(error, error)
     error = groups.check_commit(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id, transactional=True
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        list(offsets),
+        transactional=True,
     )
     if error is not ErrorCode.NONE or not offsets:
         return error

@@ -271,6 +271,23 @@ ROWS = [
     Row(m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), NO_GROUP, ((Op.READ, GROUP),)),
     Row(m.LeaveGroupRequest(group_id="g", members=[]), NO_GROUP, ((Op.READ, GROUP),)),
     Row(m.DescribeGroupsRequest(groups=["g"]), NO_GROUP, ((Op.DESCRIBE, GROUP),)),
+    Row(
+        m.ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=10000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        ),
+        NO_GROUP,
+        ((Op.READ, GROUP), (Op.DESCRIBE, TOPIC)),
+    ),
+    Row(
+        m.ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False),
+        NO_GROUP,
+        ((Op.DESCRIBE, GROUP),),
+    ),
     Row(m.ListGroupsRequest(), None, ()),
     Row(m.DeleteGroupsRequest(groups_names=["g"]), NO_GROUP, ((Op.DELETE, GROUP),)),
     Row(COMMIT, NO_GROUP, ((Op.READ, GROUP), (Op.READ, TOPIC)), version=9),

@@ -1,0 +1,502 @@
+"""One consumer group of the protocol in which the coordinator assigns (KIP-848): epochs, targets, and fencing.
+
+The group decides; it neither answers requests nor stores anything. A member sends heartbeats only, and all that the
+group has to say is in their answers.
+
+Rules of this file:
+
+ 1. The group epoch grows when a subscription changes, when a member leaves, and when the topics of the members or
+    their partitions change.
+ 2. A heartbeat that finds the assignment older than the group computes the target of all members, at most once in
+    ``consumer.assignment.interval.ms``. The assignment then has the epoch of the group.
+ 3. Each member moves to its target by its own heartbeats (``consumer_group_members``), and has the epoch of the
+    assignment when it has revoked what it must.
+ 4. A heartbeat with another epoch than the member's is fenced. One exception: the previous epoch, from a member that
+    lists no more than it has, is a member that did not get the last answer.
+ 5. A static member that leaves for a while (epoch -2) keeps its partitions until its session expires, and a new member
+    with its instance id takes them over.
+ 6. Nothing changes if a request is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from ..errors import ErrorCode
+from ..protocol.codec import Buffer, decode_versioned, encode_versioned
+from .consumer_group_members import JOIN, LEAVE_STATIC, ConsumerMember, MemberState
+from .consumer_group_records import (
+    CURRENT,
+    GROUP,
+    MEMBER,
+    TARGET,
+    TARGET_EPOCH,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    consumer_key,
+    encode_current,
+    encode_subscription,
+    encode_target,
+    read_current,
+    read_subscription,
+    read_target,
+)
+from .coordinator_log import Rows
+from .metadata_view import MetadataView
+from .server_assignors import ASSIGNORS, Subscriber, TopicIdPartition
+from .topic_patterns import InvalidPattern, topic_pattern
+
+NO_TARGET: frozenset[TopicIdPartition] = frozenset()
+
+
+class ConsumerGroupState(Enum):
+    """The state of a group. It follows from the epochs, so there are no transitions."""
+
+    EMPTY = "no members; the group may still have offsets"
+    ASSIGNING = "the assignment is older than the group; the next heartbeat renews it"
+    RECONCILING = "members move to their targets"
+    STABLE = "all members have their targets"
+
+    @property
+    def wire_name(self) -> str:
+        """The name in ConsumerGroupDescribe and ListGroups."""
+        return self.name.title()
+
+
+class GroupRefusal(Exception):
+    """A request to a group is refused: the error code, and the text for the client."""
+
+    def __init__(self, error: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+        self.text = text
+
+
+class MemberHeartbeat(NamedTuple):
+    """The content of a ConsumerGroupHeartbeat request. None is a value that did not change; the timeout in seconds."""
+
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout: float | None = None
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: frozenset[TopicIdPartition] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has all values, as after an error: the answer then has the assignment."""
+        subscribes = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout is not None and subscribes and self.owned is not None
+
+
+class HeartbeatAnswer(NamedTuple):
+    """The epoch of a member, and its partitions if they changed."""
+
+    member_id: str
+    epoch: int
+    assignment: frozenset[TopicIdPartition] | None = None
+
+
+class ConsumerGroup:
+    """A consumer group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
+
+    ``setting`` gives a setting of this group as a number. ``persist`` takes the records that changed. ``assignors``
+    are the names that members may choose, the default first.
+    """
+
+    type = protocol_type = "consumer"
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        metadata: MetadataView,
+        setting: Callable[[str], int],
+        assignors: Collection[str],
+        max_size: int,
+        call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
+        now_ms: Callable[[], int],
+        persist: Callable[[Rows], None],
+    ) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, frozenset[TopicIdPartition]] = {}
+        self._metadata = metadata
+        self._setting = setting
+        self._assignors = tuple(assignors)
+        self._max_size = max_size
+        self._call_later = call_later
+        self._now_ms = now_ms
+        self._persist = persist
+        self._assigned_at = 0
+        self._metadata_hash = 0
+        self._matched: dict[str, frozenset[str]] = {}  # regular expression → topics
+        self._matched_version = -1
+        self._stored: dict[tuple[int, str], bytes] = {}  # the records in the log, by kind and member
+
+    def __repr__(self) -> str:
+        return f"<ConsumerGroup {self.group_id} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members ask for, or the default."""
+        wanted = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
+        return wanted.most_common(1)[0][0] if wanted else self._assignors[0]
+
+    # Heartbeats.
+
+    def heartbeat(self, request: MemberHeartbeat, may_describe: Callable[[str], bool]) -> HeartbeatAnswer:
+        """A member joins, or is alive. ``may_describe``: regular expressions match only these topics.
+
+        Raises GroupRefusal.
+        """
+        if len(self.members) >= self._max_size and request.member_id not in self.members:
+            text = f"The consumer group has reached its maximum capacity of {self._max_size} members."
+            raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+        member = self._find_for(request)
+        if request.regex and all(each.regex != request.regex for each in self.members.values()):
+            _check_pattern(request.regex)
+        returns = member.epoch == LEAVE_STATIC
+        if returns:
+            self._replace(member, request.member_id)
+        self.members.setdefault(member.member_id, member)
+        changed = _update(member, request)
+        self._refresh(may_describe, changed=changed or self.epoch == 0)
+        assigns = self.epoch > self.assignment_epoch and self._may_assign()
+        if assigns:
+            self._assign()
+        before = member.assigned.keys()
+        if not member.is_reconciled(self.assignment_epoch) or changed:
+            self._reconcile(member, request.owned)
+        self._restart_session(member)
+        self._save(*self.members.values() if returns or assigns else (member,))
+        answer = HeartbeatAnswer(member.member_id, member.epoch)
+        if request.epoch == JOIN or request.is_full or member.assigned.keys() != before:
+            return answer._replace(assignment=frozenset(member.assigned))
+        return answer
+
+    def _find_for(self, request: MemberHeartbeat) -> ConsumerMember:
+        """The member of a heartbeat; a new one if it joins. Another member if that has the instance id and is away."""
+        if request.instance_id is None:
+            member = self.members.get(request.member_id)
+            if member is None and request.epoch != JOIN:
+                raise self._unknown(request.member_id)
+        else:
+            member = self._static_member(request.instance_id)
+            if request.epoch != JOIN:
+                member = self._owner(request.instance_id, request.member_id)
+            elif member is not None and member.epoch != LEAVE_STATIC:
+                raise GroupRefusal(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group "
+                    f"because the instance id is owned by {member.member_id} member.",
+                )
+        if member is None:
+            return ConsumerMember(request.member_id)
+        if request.epoch != JOIN:
+            _check_epoch(member, request)
+        return member
+
+    def _static_member(self, instance_id: str) -> ConsumerMember | None:
+        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+
+    def _owner(self, instance_id: str, member_id: str) -> ConsumerMember:
+        """The member with an instance id. Raises GroupRefusal if it is another one than ``member_id``."""
+        member = self._static_member(instance_id)
+        if member is None:
+            raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise GroupRefusal(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+            )
+        return member
+
+    def _unknown(self, member_id: str) -> GroupRefusal:
+        text = f"Member {member_id} is not a member of group {self.group_id}."
+        return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
+
+    def _replace(self, member: ConsumerMember, member_id: str) -> None:
+        """A static member is back under a new id: it takes over everything of the old one."""
+        del self.members[member.member_id]
+        if member.member_id in self.targets:
+            self.targets[member_id] = self.targets.pop(member.member_id)
+        member.member_id, member.epoch, member.previous_epoch = member_id, JOIN, JOIN
+
+    # Topics.
+
+    def _refresh(self, may_describe: Callable[[str], bool], *, changed: bool) -> None:
+        """Look at the topics of all members. A new epoch begins if they changed, or if a subscription ``changed``."""
+        patterns = {member.regex for member in self.members.values() if member.regex}
+        if self._matched_version != self._metadata.version or patterns != self._matched.keys():
+            self._matched_version = self._metadata.version
+            self._matched = {each: self._match(each, may_describe) for each in sorted(patterns)}
+        metadata_hash = self._hash()
+        if changed or metadata_hash != self._metadata_hash:
+            self.epoch += 1
+            self._metadata_hash = metadata_hash
+
+    def _match(self, regex: str, may_describe: Callable[[str], bool]) -> frozenset[str]:
+        pattern = topic_pattern(regex)
+        return frozenset(name for name in self._metadata.topics if pattern.fullmatch(name) and may_describe(name))
+
+    def topics_of(self, member: ConsumerMember) -> set[str]:
+        """The names of the topics that a member subscribes to, also of those that do not exist."""
+        return {*member.topics, *self._matched.get(member.regex or "", ())}
+
+    def subscribed_topics(self) -> set[str]:
+        """The names of the topics that any member subscribes to."""
+        return {name for member in self.members.values() for name in self.topics_of(member)}
+
+    def _topic_ids(self, member: ConsumerMember) -> set[bytes]:
+        known = (self._metadata.topics.get(name) for name in self.topics_of(member))
+        return {topic.topic_id for topic in known if topic is not None}
+
+    def _partition_counts(self) -> dict[bytes, int]:
+        """The number of partitions of each topic of a member, by the id of the topic, in the order of names."""
+        known = [self._metadata.topics.get(name) for name in sorted(self.subscribed_topics())]
+        return {topic.topic_id: len(topic.partitions) for topic in known if topic is not None}
+
+    def _hash(self) -> int:
+        """A number that changes with the topics of members and with their partitions; 0 without topics."""
+        counts = self._partition_counts()
+        if not counts:
+            return 0
+        text = repr(sorted(counts.items()))
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+    # The assignment.
+
+    def _may_assign(self) -> bool:
+        interval = self._setting("consumer.assignment.interval.ms")
+        return self._assigned_at == 0 or interval == 0 or self._now_ms() >= self._assigned_at + interval
+
+    def _assign(self) -> None:
+        subscribers = {
+            member_id: Subscriber(self._topic_ids(member), self.targets.get(member_id, NO_TARGET))
+            for member_id, member in self.members.items()
+        }
+        found = ASSIGNORS[self.assignor](subscribers, self._partition_counts())
+        self.targets = {member_id: frozenset(partitions) for member_id, partitions in found.items()}
+        self.assignment_epoch = self.epoch
+        self._assigned_at = self._now_ms()
+
+    def _reconcile(self, member: ConsumerMember, owned: Collection[TopicIdPartition] | None) -> None:
+        others = [each for each in self.members.values() if each is not member]
+        changed = member.reconcile(
+            self.assignment_epoch,
+            self.targets.get(member.member_id, NO_TARGET),
+            self._topic_ids(member),
+            owned,
+            lambda partition: not any(other.has(partition) for other in others),
+        )
+        if not changed:
+            return
+        member.stop_revocation()
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            epoch = member.epoch
+            member.revocation = self._call_later(member.rebalance_timeout, lambda: self._end_revocation(member, epoch))
+
+    def _end_revocation(self, member: ConsumerMember, epoch: int) -> None:
+        if member.epoch == epoch:
+            self._fence(member)
+
+    # Leaving.
+
+    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatAnswer:
+        """A member leaves, with epoch -1, or -2 if it is static and will be back. Raises GroupRefusal."""
+        if instance_id is not None:
+            member = self._owner(instance_id, member_id)
+        elif member_id in self.members:
+            member = self.members[member_id]
+        else:
+            raise self._unknown(member_id)
+        if instance_id is not None and epoch == LEAVE_STATIC:
+            member.stop_revocation()
+            member.epoch = LEAVE_STATIC
+            member.revoking = {}
+            member.assigned = dict.fromkeys(member.assigned, 0)
+            self._save(member)
+        else:
+            self._fence(member)
+        return HeartbeatAnswer(member_id, epoch)
+
+    def remove_static(self, instance_id: str) -> ErrorCode:
+        """An operator removes a static member."""
+        member = self._static_member(instance_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self._fence(member)
+        return ErrorCode.NONE
+
+    def _restart_session(self, member: ConsumerMember) -> None:
+        member.stop_session()
+        timeout = self._setting("consumer.session.timeout.ms") / 1000
+        member.session = self._call_later(timeout, lambda: self._fence(member))
+
+    def _fence(self, member: ConsumerMember) -> None:
+        """Remove a member. Its partitions are free at once."""
+        member.stop()
+        del self.members[member.member_id]
+        self.targets.pop(member.member_id, None)
+        self.epoch += 1
+        self._metadata_hash = self._hash()
+        self._save(*self.members.values())
+
+    def close(self, error: ErrorCode) -> None:
+        """End the group on this node. No request waits for a consumer group, so no request gets the ``error``."""
+        for member in self.members.values():
+            member.stop()
+
+    # Offsets.
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        partitions: Collection[TopicIdPartition],
+        *,
+        transactional: bool,
+    ) -> ErrorCode:
+        """Whether to accept a commit of offsets.
+
+        A member may also commit with an earlier epoch, for partitions that it has had since (KIP-1251).
+        """
+        if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if epoch == member.epoch:
+            return ErrorCode.NONE
+        may_commit = epoch < member.epoch and all(member.may_commit(each, epoch) for each in partitions)
+        if may_commit:
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether a client may fetch the committed offsets: any client may that is no member."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # The log.
+
+    def _save(self, *changed: ConsumerMember) -> None:
+        """Write the records that differ from the stored ones: of the group, and of the members that ``changed``."""
+        group = ConsumerGroupMetadataValue(epoch=self.epoch, metadata_hash=self._metadata_hash)
+        target = ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=self.assignment_epoch, assignment_timestamp=self._assigned_at
+        )
+        records = {(GROUP, ""): encode_versioned(group, 0), (TARGET_EPOCH, ""): encode_versioned(target, 0)}
+        for member in changed:
+            name = member.member_id
+            records[MEMBER, name] = encode_subscription(member)
+            records[TARGET, name] = encode_target(self.targets.get(name, NO_TARGET))
+            records[CURRENT, name] = encode_current(member)
+        ended = [(kind, name) for kind, name in self._stored if name and name not in self.members]
+        written = {key: value for key, value in records.items() if self._stored.get(key) != value}
+        for key in ended:
+            del self._stored[key]
+        self._stored.update(written)
+        rows: list[tuple[bytes, bytes | None]] = [(self._key(key), None) for key in ended]
+        rows += [(self._key(key), value) for key, value in written.items()]
+        if rows:
+            self._persist(rows)
+
+    def _key(self, record: tuple[int, str]) -> bytes:
+        return consumer_key(record[0], self.group_id, record[1])
+
+    def tombstones(self) -> list[tuple[bytes, bytes | None]]:
+        """The rows that delete the group from the log."""
+        return [(self._key(record), None) for record in self._stored]
+
+    def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
+        """Load what another coordinator stored, by kind and member. All sessions restart."""
+        self._stored = {record: bytes(value) for record, value in records.items()}
+        for (kind, member_id), value in records.items():
+            if kind == GROUP:
+                group = decode_versioned(ConsumerGroupMetadataValue, value)[0]
+                self.epoch, self._metadata_hash = group.epoch, group.metadata_hash
+            elif kind == TARGET_EPOCH:
+                target = decode_versioned(ConsumerGroupTargetAssignmentMetadataValue, value)[0]
+                self.assignment_epoch, self._assigned_at = target.assignment_epoch, target.assignment_timestamp
+            elif kind == MEMBER:
+                self.members[member_id] = read_subscription(member_id, value)
+        for (kind, member_id), value in records.items():
+            if kind == TARGET and member_id in self.members:
+                self.targets[member_id] = frozenset(read_target(value))
+            elif kind == CURRENT and member_id in self.members:
+                read_current(self.members[member_id], value)
+        for member in self.members.values():
+            self._restart_session(member)
+
+
+def _check_pattern(regex: str) -> None:
+    try:
+        topic_pattern(regex)
+    except InvalidPattern as error:
+        text = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
+        raise GroupRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
+
+
+def _check_epoch(member: ConsumerMember, request: MemberHeartbeat) -> None:
+    if request.epoch == member.epoch:
+        return
+    is_subset = request.owned is not None and request.owned <= member.assigned.keys()
+    if request.epoch < member.epoch and request.epoch == member.previous_epoch and is_subset:
+        return
+    size = "greater" if request.epoch > member.epoch else "smaller"
+    raise GroupRefusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({request.epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _update(member: ConsumerMember, request: MemberHeartbeat) -> bool:
+    """Take over the values of a heartbeat. True if the subscription changed."""
+    topics = member.topics if request.topics is None else tuple(sorted(set(request.topics)))
+    regex = member.regex if request.regex is None else request.regex
+    changed = topics != member.topics or (regex or None) != (member.regex or None)
+    member.topics, member.regex = topics, regex
+    member.client_id, member.client_host = request.client_id, request.client_host
+    if request.instance_id is not None:
+        member.instance_id = request.instance_id
+    if request.rack_id is not None:
+        member.rack_id = request.rack_id
+    if request.rebalance_timeout is not None:
+        member.rebalance_timeout = request.rebalance_timeout
+    if request.assignor is not None:
+        member.assignor = request.assignor
+    return changed

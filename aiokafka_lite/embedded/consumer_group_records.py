@@ -1,0 +1,209 @@
+"""The records of consumer groups in ``__consumer_offsets`` (KIP-848), in Kafka's own format.
+
+A group has a record of its epoch, one of the epoch of its assignment, and three for each member: its subscription, its
+target, and its present partitions. The version of a key is the number of its kind. The last value of a key counts; a
+null value deletes the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..protocol.codec import Buffer, decode_versioned, encode_versioned
+from ..protocol.schema import Message, array, int8, int32, int64, message, string, struct, uuid
+from .consumer_group_members import ConsumerMember, MemberState
+from .server_assignors import TopicIdPartition
+
+GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
+"""The kinds of records: the versions of their keys."""
+KINDS = (GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT)
+_OF_GROUPS = (GROUP, TARGET_EPOCH)
+
+
+@message(key=-1, versions=(3, 6))
+class ConsumerGroupKey(Message):
+    """The key of a record of a group: versions 3 and 6."""
+
+    group: str = string()
+
+
+@message(key=-1, versions=(5, 8))
+class ConsumerGroupMemberKey(Message):
+    """The key of a record of a member: versions 5, 7 and 8."""
+
+    group: str = string()
+    member_id: str = string()
+
+
+@message(key=-1, versions=(0, 0), flexible=0)
+class ConsumerGroupMetadataValue(Message):
+    """The epoch of a group. The hash changes with the topics of its members, and their partitions."""
+
+    epoch: int = int32()
+    metadata_hash: int = int64(default=0, tag=0)
+
+
+@message(key=-1, versions=(0, 0), flexible=0)
+class ConsumerGroupMemberMetadataValue(Message):
+    """A member and its subscription. The timeout is in milliseconds."""
+
+    instance_id: str | None = string(nullable="0+")
+    rack_id: str | None = string(nullable="0+")
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string)
+    subscribed_topic_regex: str | None = string(nullable="0+")
+    rebalance_timeout_ms: int = int32(default=-1)
+    server_assignor: str | None = string(nullable="0+")
+
+
+@message(key=-1, versions=(0, 0), flexible=0)
+class ConsumerGroupTargetAssignmentMetadataValue(Message):
+    """The epoch of a group's assignment, and when it was computed, in milliseconds."""
+
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(default=0, tag=0)
+
+
+@struct
+class TargetTopicPartitions:
+    """Partitions of one topic."""
+
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+
+
+@message(key=-1, versions=(0, 0), flexible=0)
+class ConsumerGroupTargetAssignmentMemberValue(Message):
+    """The target of a member."""
+
+    topic_partitions: list[TargetTopicPartitions] = array(TargetTopicPartitions)
+
+
+@struct
+class CurrentTopicPartitions:
+    """Partitions of one topic, and for each the member epoch at which it was assigned."""
+
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+    assignment_epochs: list[int] | None = array(int32, nullable="0+", default=None, tag=0)
+
+
+@message(key=-1, versions=(0, 0), flexible=0)
+class ConsumerGroupCurrentMemberAssignmentValue(Message):
+    """The epochs, the state and the partitions of a member."""
+
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: list[CurrentTopicPartitions] = array(CurrentTopicPartitions)
+    partitions_pending_revocation: list[CurrentTopicPartitions] = array(CurrentTopicPartitions)
+
+
+def read_consumer_key(key: Buffer) -> tuple[int, str, str] | None:
+    """The kind, the group and the member of a key; None for other records."""
+    kind = int.from_bytes(bytes(key[:2]), "big", signed=True)
+    if kind in _OF_GROUPS:
+        return kind, decode_versioned(ConsumerGroupKey, key)[0].group, ""
+    if kind in KINDS:
+        read = decode_versioned(ConsumerGroupMemberKey, key)[0]
+        return kind, read.group, read.member_id
+    return None
+
+
+def consumer_key(kind: int, group: str, member_id: str = "") -> bytes:
+    """The key of a record; ``member_id`` is for the kinds of members."""
+    if kind in _OF_GROUPS:
+        return encode_versioned(ConsumerGroupKey(group=group), kind)
+    return encode_versioned(ConsumerGroupMemberKey(group=group, member_id=member_id), kind)
+
+
+def by_topic_id(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
+    """The numbers of the partitions of each topic, in order."""
+    found: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        found.setdefault(topic_id, []).append(number)
+    return found
+
+
+def encode_subscription(member: ConsumerMember) -> bytes:
+    """The value that stores a member's subscription."""
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=round(member.rebalance_timeout * 1000),
+        server_assignor=member.assignor,
+    )
+    return encode_versioned(value, 0)
+
+
+def encode_target(partitions: Iterable[TopicIdPartition]) -> bytes:
+    """The value that stores the target of a member."""
+    topics = [TargetTopicPartitions(topic_id=each, partitions=found) for each, found in by_topic_id(partitions).items()]
+    return encode_versioned(ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics), 0)
+
+
+def encode_current(member: ConsumerMember) -> bytes:
+    """The value that stores what a member has."""
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_with_epochs(member.assigned),
+        partitions_pending_revocation=_with_epochs(member.revoking),
+    )
+    return encode_versioned(value, 0)
+
+
+def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> list[CurrentTopicPartitions]:
+    return [
+        CurrentTopicPartitions(
+            topic_id=topic_id,
+            partitions=numbers,
+            assignment_epochs=[partitions[topic_id, number] for number in numbers],
+        )
+        for topic_id, numbers in by_topic_id(partitions).items()
+    ]
+
+
+def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
+    """A member with its stored subscription."""
+    read = decode_versioned(ConsumerGroupMemberMetadataValue, value)[0]
+    return ConsumerMember(
+        member_id,
+        read.instance_id,
+        read.rack_id,
+        read.client_id,
+        read.client_host,
+        read.rebalance_timeout_ms / 1000,
+        tuple(read.subscribed_topic_names),
+        read.subscribed_topic_regex,
+        read.server_assignor,
+    )
+
+
+def read_target(value: Buffer) -> set[TopicIdPartition]:
+    """A stored target."""
+    read = decode_versioned(ConsumerGroupTargetAssignmentMemberValue, value)[0]
+    return {(topic.topic_id, number) for topic in read.topic_partitions for number in topic.partitions}
+
+
+def read_current(member: ConsumerMember, value: Buffer) -> None:
+    """Restore what a member had."""
+    read = decode_versioned(ConsumerGroupCurrentMemberAssignmentValue, value)[0]
+    member.epoch, member.previous_epoch = read.member_epoch, read.previous_member_epoch
+    member.state = MemberState(read.state)
+    member.assigned = _from_epochs(read.assigned_partitions)
+    member.revoking = _from_epochs(read.partitions_pending_revocation)
+
+
+def _from_epochs(topics: Iterable[CurrentTopicPartitions]) -> dict[TopicIdPartition, int]:
+    return {
+        (topic.topic_id, number): 0 if topic.assignment_epochs is None else topic.assignment_epochs[place]
+        for topic in topics
+        for place, number in enumerate(topic.partitions)
+    }

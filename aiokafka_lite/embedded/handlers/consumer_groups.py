@@ -1,0 +1,202 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups whose coordinator assigns (KIP-848). ``consumer_group`` has
+the rules.
+
+- ConsumerGroupHeartbeat v0 may leave the member id to the coordinator; since v1 a member brings its own (KIP-1082), and
+  may subscribe by a regular expression, which matches only topics that it may describe.
+- ConsumerGroupDescribe v1 says of each member which protocol it has (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...acls import AclOperation, AclResourceType
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    ConsumerGroupDescribeAssignment,
+    ConsumerGroupDescribeGroup,
+    ConsumerGroupDescribeMember,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeTopicPartitions,
+    ConsumerGroupHeartbeatAssignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from ..authorizer import Resource
+from ..consumer_group import ConsumerGroup, GroupRefusal, MemberHeartbeat
+from ..consumer_group_members import JOIN, LEAVE, LEAVE_STATIC
+from ..consumer_group_records import by_topic_id
+from ..handling import RequestContext, handles
+from ..server_assignors import TopicIdPartition
+
+CONSUMER_PROTOCOL = 1
+"""The type of a member in ConsumerGroupDescribe."""
+
+
+@handles(ConsumerGroupHeartbeatRequest)
+def consumer_group_heartbeat(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    groups = context.broker.groups
+    try:
+        _check_permissions(context, request)
+        _check_request(request, groups.assignors(), context.version)
+        if request.member_epoch in (LEAVE, LEAVE_STATIC):
+            left = groups.consumer_leave(
+                request.group_id, request.member_id, request.instance_id, request.member_epoch
+            )
+            return ConsumerGroupHeartbeatResponse(
+                error_code=ErrorCode.NONE,
+                member_id=left.member_id,
+                member_epoch=left.epoch,
+                heartbeat_interval_ms=0,
+            )
+        answer = groups.consumer_heartbeat(
+            request.group_id,
+            _heartbeat(context, request),
+            lambda name: context.allows_topic(AclOperation.DESCRIBE, name),
+        )
+    except GroupRefusal as refusal:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=refusal.error, error_message=refusal.text, member_epoch=0, heartbeat_interval_ms=0
+        )
+    return ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE,
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=groups.heartbeat_interval_ms(request.group_id),
+        assignment=None
+        if answer.assignment is None
+        else ConsumerGroupHeartbeatAssignment(
+            topic_partitions=[
+                ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
+                for topic_id, numbers in by_topic_id(answer.assignment).items()
+            ]
+        ),
+    )
+
+
+def _check_permissions(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
+    if not context.allows_group(AclOperation.READ, request.group_id):
+        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+    if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in request.subscribed_topic_names or ()):
+        raise GroupRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+
+
+def _check_request(request: ConsumerGroupHeartbeatRequest, assignors: list[str], version: int) -> None:
+    """Raise GroupRefusal, with Kafka's texts, for a request that is invalid in every group."""
+    joins = request.member_epoch == JOIN
+    needs_id = version >= ConsumerGroupHeartbeatRequest.MEMBER_CHOOSES_ID or not joins
+    without_topics = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
+    problems = {
+        "MemberId can't be empty.": needs_id and not request.member_id.strip(),
+        "GroupId can't be empty.": not request.group_id.strip(),
+        "InstanceId can't be empty.": request.instance_id is not None and not request.instance_id.strip(),
+        "RackId can't be empty.": request.rack_id is not None and not request.rack_id.strip(),
+        "RebalanceTimeoutMs must be provided in first request.": joins and request.rebalance_timeout_ms == -1,
+        "TopicPartitions must be empty when (re-)joining.": joins and request.topic_partitions != [],
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.": (
+            joins and without_topics
+        ),
+        "InstanceId can't be null.": request.member_epoch == LEAVE_STATIC and request.instance_id is None,
+        "MemberEpoch is invalid.": request.member_epoch < LEAVE_STATIC,
+    }
+    for text, applies in problems.items():
+        if applies:
+            raise GroupRefusal(ErrorCode.INVALID_REQUEST, text)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        supported = f"Supported assignors: {', '.join(assignors)}."
+        text = f"ServerAssignor {request.server_assignor} is not supported. {supported}"
+        raise GroupRefusal(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+
+
+def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> MemberHeartbeat:
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    return MemberHeartbeat(
+        request.member_id,
+        request.member_epoch,
+        context.client_id,
+        context.client.client_host,
+        request.instance_id,
+        request.rack_id,
+        None if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms / 1000,
+        None if names is None else tuple(names),
+        request.subscribed_topic_regex,
+        request.server_assignor,
+        None if owned is None else frozenset((each.topic_id, number) for each in owned for number in each.partitions),
+    )
+
+
+@handles(ConsumerGroupDescribeRequest)
+def consumer_group_describe(
+    context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    described = [_describe(context, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == ErrorCode.NONE:
+                resource = Resource(AclResourceType.GROUP, group.group_id)
+                group.authorized_operations = context.allowed_operations(resource)
+    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=described)
+
+
+def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGroup:
+    described = ConsumerGroupDescribeGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+    if not context.allows_group(AclOperation.DESCRIBE, group_id):
+        described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return described
+    described.error_code = context.broker.groups.check(group_id)
+    if described.error_code != ErrorCode.NONE:
+        return described
+    group = context.broker.groups.group(group_id)
+    if not isinstance(group, ConsumerGroup):
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        problem = "not found" if group is None else "is not a consumer group"
+        described.error_message = f"Group {group_id} {problem}."
+        return described
+    if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in group.subscribed_topics()):
+        described.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        described.error_message = "The group has described topic(s) that the client is not authorized to describe."
+        return described
+    described.group_state = group.state.wire_name
+    described.group_epoch, described.assignment_epoch = group.epoch, group.assignment_epoch
+    described.assignor_name = group.assignor
+    described.members = [
+        ConsumerGroupDescribeMember(
+            member_id=member_id,
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            member_epoch=member.epoch,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=list(member.topics),
+            subscribed_topic_regex=member.regex or "",
+            assignment=_assignment(context, member.assigned),
+            target_assignment=_assignment(context, group.targets.get(member_id, ())),
+            member_type=CONSUMER_PROTOCOL,
+        )
+        for member_id, member in group.members.items()
+    ]
+    return described
+
+
+def _assignment(context: RequestContext, partitions: Iterable[TopicIdPartition]) -> ConsumerGroupDescribeAssignment:
+    """Partitions of topics that exist."""
+    topic_name = context.broker.metadata.topic_name
+    return ConsumerGroupDescribeAssignment(
+        topic_partitions=[
+            ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
+            for topic_id, numbers in by_topic_id(partitions).items()
+            if (name := topic_name(topic_id)) is not None
+        ]
+    )

@@ -1,0 +1,181 @@
+"""The groups in the memory of a coordinator, with their offsets: how they are made, stored, and change their type.
+
+A group id belongs to one group, which has one type. An empty group changes its type with the first member of another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from ..errors import ErrorCode
+from .configs import BrokerSettings
+from .consumer_group import ConsumerGroup, GroupRefusal
+from .coordinator_log import Rows
+from .group import Group
+from .group_log import CommittedOffset, GroupLog, GroupRecords, encode_group
+from .group_members import Member
+from .group_records import GroupMetadataValue, group_key
+from .metadata_view import MetadataView
+from .resource_configs import group_number
+from .server_assignors import ASSIGNORS
+from .topics import PartitionKey
+
+AnyGroup = Group | ConsumerGroup
+
+
+@dataclass(slots=True)
+class HostedGroup:
+    """A group, its offsets, and when it became empty: milliseconds, -1 while it has members."""
+
+    group: AnyGroup
+    offsets: dict[PartitionKey, CommittedOffset]
+    empty_since: int
+
+
+class HostedGroups(dict[str, HostedGroup]):
+    """The groups by id. Owner: the GroupCoordinator."""
+
+    def __init__(
+        self, log: GroupLog, metadata: MetadataView, settings: BrokerSettings, now_ms: Callable[[], int], random: Random
+    ) -> None:
+        super().__init__()
+        self._log = log
+        self._metadata = metadata
+        self._settings = settings
+        self._now_ms = now_ms
+        self._random = random
+
+    def new_id(self) -> str:
+        """A random id of a member."""
+        return str(uuid.UUID(bytes=self._random.randbytes(16), version=4))
+
+    def load(self, found: GroupRecords) -> None:
+        """Restore the groups and offsets of a partition of the log."""
+        for (group_id, topic, number), committed in found.offsets.items():
+            hosted = self.host(group_id)
+            hosted.offsets[topic, number] = committed
+            hosted.empty_since = -1
+        for group_id, metadata in found.groups.items():
+            hosted = self.host(group_id)
+            assert isinstance(hosted.group, Group)
+            _restore(hosted.group, metadata)
+            # The group has been empty since this was written, not since this node loaded it.
+            hosted.empty_since = -1 if metadata.members else metadata.current_state_timestamp
+        for group_id, records in found.consumer_groups.items():
+            if records:
+                hosted = self.host(group_id)
+                hosted.group, hosted.empty_since = self._consumer_group(group_id), -1
+                hosted.group.restore(records)
+
+    def host(self, group_id: str) -> HostedGroup:
+        """The group of this id. If there is none, an empty classic group, as the first commit of offsets makes."""
+        hosted = self.get(group_id)
+        if hosted is None:
+            hosted = self[group_id] = HostedGroup(self._classic_group(group_id), {}, self._now_ms())
+        return hosted
+
+    def classic(self, group_id: str) -> Group | None:
+        """The group for a classic member that joins; None if it has members of another type."""
+        hosted = self.host(group_id)
+        if isinstance(hosted.group, ConsumerGroup):
+            if not hosted.group.is_empty:
+                return None
+            self._replace(hosted, self._classic_group(group_id))
+        assert isinstance(hosted.group, Group)
+        return hosted.group
+
+    def consumer(self, group_id: str, *, joins: bool) -> ConsumerGroup:
+        """The group for a heartbeat of a consumer protocol member; a new one, not hosted yet, if the member ``joins``.
+
+        Raises GroupRefusal.
+        """
+        hosted = self.get(group_id)
+        if hosted is not None and isinstance(hosted.group, ConsumerGroup):
+            return hosted.group
+        if joins and (hosted is None or hosted.group.is_empty):
+            return self._consumer_group(group_id)
+        if hosted is None:
+            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+    def put(self, group: ConsumerGroup) -> None:
+        """Host a group that has got its first member."""
+        hosted = self.host(group.group_id)
+        if hosted.group is not group:
+            self._replace(hosted, group)
+            hosted.empty_since = -1
+
+    def _replace(self, hosted: HostedGroup, group: AnyGroup) -> None:
+        old, hosted.group = hosted.group, group
+        old.close(ErrorCode.UNKNOWN_MEMBER_ID)
+        rows = tombstones(old)
+        if rows:
+            self._log.append(group.group_id, rows)
+
+    def _classic_group(self, group_id: str) -> Group:
+        return Group(
+            group_id,
+            call_later=asyncio.get_running_loop().call_later,
+            new_id=self.new_id,
+            initial_delay=self._settings.seconds("group.initial.rebalance.delay.ms"),
+            max_size=self._settings.number("group.max.size"),
+            persist=self._persist,
+        )
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(
+            group_id,
+            metadata=self._metadata,
+            setting=lambda name: group_number(self._settings, group_id, name),
+            assignors=[each for each in self.assignors() if each in ASSIGNORS],
+            max_size=self._settings.number("group.consumer.max.size"),
+            call_later=asyncio.get_running_loop().call_later,
+            now_ms=self._now_ms,
+            persist=lambda rows: self._persist_consumer(group_id, rows),
+        )
+
+    def assignors(self) -> list[str]:
+        """The names of the assignors that members may choose, the default first."""
+        return [each.strip() for each in self._settings.value("group.consumer.assignors").split(",")]
+
+    def _persist(self, group: Group) -> None:
+        now = self._now_ms()
+        hosted = self.get(group.group_id)
+        if hosted is not None and not group.members:
+            hosted.empty_since = now
+        self._log.append(group.group_id, [(group_key(group.group_id), encode_group(group, now))])
+
+    def _persist_consumer(self, group_id: str, rows: Rows) -> None:
+        hosted = self.get(group_id)
+        if hosted is not None and isinstance(hosted.group, ConsumerGroup):
+            hosted.empty_since = self._now_ms() if hosted.group.is_empty else -1
+        self._log.append(group_id, rows)
+
+
+def tombstones(group: AnyGroup) -> list[tuple[bytes, bytes | None]]:
+    """The rows that delete a group from the log."""
+    if isinstance(group, ConsumerGroup):
+        return group.tombstones()
+    return [(group_key(group.group_id), None)] if group.generation > 0 else []
+
+
+def _restore(group: Group, metadata: GroupMetadataValue) -> None:
+    members = [
+        Member(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout / 1000,
+            member.rebalance_timeout / 1000,
+            metadata.protocol_type,
+            ((metadata.protocol or "", member.subscription),),
+            assignment=member.assignment,
+        )
+        for member in metadata.members
+    ]
+    group.restore(metadata.generation, metadata.leader, metadata.protocol, members)

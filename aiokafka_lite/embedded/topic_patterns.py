@@ -1,0 +1,41 @@
+"""Regular expressions of subscriptions. Kafka takes RE2's syntax, so what RE2 lacks is refused here too."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_MISSING_IN_RE2 = {
+    r"\(\?(?:<?[=!]|>|\(|#|P[=>])": "invalid or unsupported Perl syntax",
+    r"\\[1-9]": "invalid escape sequence",
+    r"\\Z": "invalid escape sequence",
+    r"(?:[*+?]|\{\d+(?:,\d*)?\})[*+]": "invalid nested repetition operator",
+}
+"""Constructs of Python's patterns that RE2 refuses, and its description of the error."""
+_LITERALS = re.compile(r"\\\W|\[\^?\]?(?:\\.|[^\]\\])*\]")
+_DESCRIPTIONS = {
+    "unterminated character set": "missing closing ]",
+    "missing ), unterminated subpattern": "missing closing )",
+    "unbalanced parenthesis": "unexpected )",
+    "nothing to repeat": "missing argument to repetition operator",
+    "multiple repeat": "invalid nested repetition operator",
+    "bad escape (end of pattern)": "trailing backslash at end of expression",
+}
+
+
+class InvalidPattern(ValueError):
+    """The pattern is not valid in RE2's syntax. The text is RE2's description of the error."""
+
+
+@lru_cache(maxsize=256)
+def topic_pattern(text: str) -> re.Pattern[str]:
+    """Compile a pattern. A topic matches if the whole name does. Raises InvalidPattern."""
+    try:
+        compiled = re.compile(text)
+    except re.error as error:
+        raise InvalidPattern(_DESCRIPTIONS.get(error.msg, "invalid escape sequence")) from None
+    bare = _LITERALS.sub("-", text)
+    for construct, description in _MISSING_IN_RE2.items():
+        if re.search(construct, bare):
+            raise InvalidPattern(description)
+    return compiled
