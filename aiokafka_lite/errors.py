@@ -371,6 +371,17 @@ class CommitFailed(KafkaError):
         super().__init__("; ".join(f"{partition}: {error}" for partition, error in refused.items()))
 
 
+class AcknowledgementFailed(KafkaError):
+    """Records of a share group were not acknowledged. The brokers deliver them again.
+
+    ``refused`` has the error of each partition.
+    """
+
+    def __init__(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
+        self.refused = refused
+        super().__init__("; ".join(f"{partition}: {error}" for partition, error in refused.items()))
+
+
 _SUBCLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,

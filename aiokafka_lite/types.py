@@ -113,6 +113,24 @@ class Record(NamedTuple, Generic[K, V]):
     leader_epoch: int | None = None
 
 
+class ShareRecord(NamedTuple, Generic[K, V]):
+    """A record that a ``ShareConsumer`` returns: a ``Record`` with the number of its deliveries.
+
+    ``delivery_count`` is 1 for the first delivery to any consumer of the group.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key: K | None
+    value: V | None
+    headers: tuple[Header, ...]
+    leader_epoch: int | None
+    delivery_count: int
+
+
 class RecordMetadata(NamedTuple):
     """The place of an acknowledged record. A NamedTuple for the same reason as ``Record``.
 

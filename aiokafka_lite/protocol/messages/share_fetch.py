@@ -210,6 +210,8 @@ class ShareAcknowledgeRequestTopic:
 class ShareAcknowledgeRequest(Request[ShareAcknowledgeResponse]):
     """Acknowledge records at the leader of their partitions, without reading. It needs a share session."""
 
+    RENEW = since(2, kafka="4.2")
+
     group_id: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+")
     share_session_epoch: int = int32()

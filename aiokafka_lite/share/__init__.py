@@ -1,0 +1,23 @@
+"""Share groups (KIP-932): ``ShareConsumer``, its results and its metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import lazy
+
+if TYPE_CHECKING:
+    from .consumer import ShareConsumer
+    from .metrics import ShareConsumerMetrics
+    from .results import AcknowledgementResult, OnAcknowledged
+
+_HOMES = {
+    "consumer": ("ShareConsumer",),
+    "metrics": ("ShareConsumerMetrics",),
+    "results": ("AcknowledgementResult", "OnAcknowledged"),
+}
+
+__all__ = ["AcknowledgementResult", "OnAcknowledged", "ShareConsumer", "ShareConsumerMetrics"]
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+    __getattr__ = lazy.attributes(__name__, _HOMES)

@@ -1,0 +1,268 @@
+"""``ShareConsumer``: the public class. ``core`` has the parts, ``in_flight`` the states of a record."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, Unpack
+
+from ..aio.deadline import deadline
+from ..aio.runtime import Runtime
+from ..aio.service import Component
+from ..arguments import check_timeout, check_wait, must_be, whole
+from ..consumer.deserializer import Deserializer
+from ..errors import IllegalStateError
+from ..net.connector import Connector
+from ..types import K, ShareRecord, TopicPartition, V
+from .acknowledgements import AcknowledgeType
+from .core import ShareCore
+from .deserializing import OnShareDeserializationError
+from .results import AcknowledgementResult, OnAcknowledged
+from .settings import ShareConsumerSettings, share_options
+
+if TYPE_CHECKING:
+    from ..net.traffic import BrokerTraffic
+    from .metrics import ShareConsumerMetrics
+
+
+class ShareConsumer(Component, Generic[K, V]):
+    """Reads records of topics as a member of a share group (KIP-932), and acknowledges each record by itself.
+
+    Several consumers of a group may read one partition. A broker locks each record that it delivers, for the group's
+    ``share.record.lock.duration.ms`` (30 seconds by default). ``accept`` ends the delivery of a record, ``release``
+    makes it available again, ``reject`` drops it, ``renew`` begins its lock again. A record is delivered again when its
+    lock expires or its consumer dies; after ``share.delivery.count.limit`` deliveries (5 by default) it is archived.
+    Records are not in order across redeliveries.
+
+    With ``acknowledgement_mode="implicit"``, the next read accepts all records that the reads before returned and that
+    are not acknowledged otherwise, and so does ``commit``. With ``"explicit"``, a read raises IllegalStateError while a
+    returned record is not acknowledged. ``close`` releases what is not acknowledged, in both modes.
+
+    ``on_acknowledged`` is called with a partition, offsets, and None or the error that refused their acknowledgements;
+    if it raises, the next read raises its exception once. ``on_deserialization_error`` decides about a record that the
+    deserializers refuse: ``"raise"`` releases it and raises DeserializationError once, ``"reject"`` rejects it,
+    ``"raw"`` returns its bytes. A damaged batch is rejected, and the read raises CorruptRecord once.
+
+    Use it in ``async with``, or between ``start()`` and ``close()``. One task reads; any task may acknowledge. A
+    cancelled read returns no record and accepts none but those of earlier reads. Requires Kafka 4.2, or 4.1 with the
+    feature ``share.version=1``.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str | Iterable[str],
+        group_id: str,
+        key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
+        value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,
+        on_deserialization_error: OnShareDeserializationError = "raise",
+        on_acknowledged: OnAcknowledged | None = None,
+        connector: Connector | None = None,
+        clock: Callable[[], float] = time.time,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None:
+        super().__init__()
+        options = share_options(
+            topics,
+            bootstrap_servers,
+            group_id,
+            settings,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            on_deserialization_error=on_deserialization_error,
+            on_acknowledged=on_acknowledged,
+            connector=connector,
+            runtime=Runtime(clock),
+        )
+        self._options = options
+        self._is_explicit = options.share.acknowledgement_mode == "explicit"
+        self._is_reading = False
+        self._core = ShareCore(self._service, options)
+
+    def __repr__(self) -> str:
+        return f"<ShareConsumer {self._options.client.client_id} {self.state.name} {self._core.membership.member!r}>"
+
+    async def _on_start(self) -> None:
+        await self._core.start()
+
+    async def _on_close(self) -> None:
+        await self._core.close()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send the acknowledgements, release all other records, leave the group, within ``timeout`` seconds (3 by
+        default).
+
+        The last read's records are released, also in implicit mode: call ``commit`` first if they are processed. Raises
+        the exception that ended the consumer before, if there is one, or an error that no read has raised.
+        """
+        check_timeout(timeout)
+        await super().close(timeout)
+        self._core.raise_failure()
+
+    # Reading.
+
+    def __aiter__(self) -> ShareConsumer[K, V]:
+        """Iterate over records until the consumer is closed. Each step is a read of one record."""
+        self._service.check()
+        return self
+
+    async def __anext__(self) -> ShareRecord[K, V]:
+        while True:
+            records = await self._read(1, None)
+            if records:
+                return records[0]
+
+    async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[ShareRecord[K, V]]:
+        """Up to ``max_records`` acquired records; if there are none, wait ``timeout`` seconds for some.
+
+        Raises IllegalStateError in explicit mode while a returned record is not acknowledged, and while another task
+        reads; AuthorizationError, DeserializationError, CorruptRecord, each once.
+        """
+        whole("max_records", max_records, low=1)
+        check_wait(timeout)
+        return await self._read(max_records, timeout)
+
+    async def _read(self, max_records: int, timeout: float | None) -> list[ShareRecord[K, V]]:
+        self._service.check()
+        with self._reading():
+            self._settle_last_read()
+            self._core.raise_failure()
+            if self._core.in_flight.next(asyncio.get_running_loop().time()) is None and not (
+                await self._service.while_running(self._core.wait_ready(timeout))
+            ):
+                return []
+            self._core.raise_failure()
+            return await self._core.take(max_records)
+
+    def _settle_last_read(self) -> None:
+        """Accept the records of the last read, or refuse to read on in explicit mode."""
+        if not self._is_explicit:
+            self._core.accept_returned()
+        elif (left := self._core.in_flight.unacknowledged()) is not None:
+            partition, offset = left
+            raise IllegalStateError(
+                f"offset {offset} of {partition} is not acknowledged: call accept(), release() or reject() for each "
+                'record before the next read, or use acknowledgement_mode="implicit"'
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        if self._is_reading:
+            raise IllegalStateError("another task reads from this share consumer: give each task its own consumer")
+        self._is_reading = True
+        try:
+            yield
+        finally:
+            self._is_reading = False
+
+    # Acknowledging.
+
+    def accept(self, record: ShareRecord[K, V]) -> None:
+        """The record is processed. The broker is informed with the next fetch, within half a second, or by ``commit``.
+
+        Raises IllegalStateError if this consumer has not returned the record, or if it is acknowledged already.
+        """
+        self._acknowledge(record, AcknowledgeType.ACCEPT)
+
+    def release(self, record: ShareRecord[K, V]) -> None:
+        """Make the record available to the consumers of the group again, this one included. Otherwise as ``accept``."""
+        self._acknowledge(record, AcknowledgeType.RELEASE)
+
+    def reject(self, record: ShareRecord[K, V]) -> None:
+        """Never deliver the record again: it cannot be processed. Otherwise as ``accept``."""
+        self._acknowledge(record, AcknowledgeType.REJECT)
+
+    async def renew(self, record: ShareRecord[K, V], *, timeout: float | None = None) -> float:
+        """Begin the acquisition lock of the record again (KIP-1222), and return its length in seconds.
+
+        The record remains to be acknowledged. Raises UnsupportedVersion before Kafka 4.2, KafkaTimeout after
+        ``timeout`` seconds (``api_timeout`` by default), IllegalStateError as ``accept``, and BrokerError if the lock
+        had expired.
+        """
+        check_timeout(timeout)
+        self._service.check()
+        bound = self._bound(timeout)
+        with deadline(bound, lambda: f"the lock of {_place(record)} was not renewed within {bound:g} s"):
+            return await self._service.while_running(self._core.renew(_checked(record)))
+
+    def commit_nowait(self) -> None:
+        """Send the acknowledgements at once, without waiting. In implicit mode, accept all returned records first.
+
+        ``on_acknowledged`` gets the results, and so does the next ``commit``.
+        """
+        self._service.check()
+        self._flush()
+
+    async def commit(self, *, timeout: float | None = None) -> AcknowledgementResult:
+        """Send the acknowledgements, and wait for their results. In implicit mode, accept all returned records first.
+
+        The result covers everything since the last ``commit``. Refused records are in it and in the log, not an
+        exception: ``raise_for_refused()`` raises them. Raises KafkaTimeout after ``timeout`` seconds (``api_timeout``
+        by default); then, and if the call is cancelled, the acknowledgements are still sent.
+        """
+        check_timeout(timeout)
+        self._service.check()
+        bound = self._bound(timeout)
+        promises = self._flush()
+        with deadline(bound, lambda: f"acknowledgements had no results within {bound:g} s"):
+            await self._service.while_running(_all(promises))
+        return self._core.take_result()
+
+    def _flush(self) -> list[asyncio.Future[None]]:
+        if not self._is_explicit:
+            self._core.accept_returned()
+        return self._core.flush()
+
+    def _acknowledge(self, record: ShareRecord[K, V], kind: AcknowledgeType) -> None:
+        self._service.check()
+        self._core.acknowledge(_checked(record), kind)
+
+    def _bound(self, timeout: float | None) -> float:
+        return self._options.client.api_timeout if timeout is None else timeout
+
+    # The state.
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that this consumer reads. Other members may read them too."""
+        return self._core.assignment
+
+    @property
+    def member_id(self) -> str:
+        """The id of this member, which it has chosen itself."""
+        return self._core.membership.member.member_id
+
+    @property
+    def acquisition_lock_timeout(self) -> float | None:
+        """The seconds for which a broker locks a record for this consumer; None before the first record."""
+        return self._core.lock_timeout
+
+    def metrics(self) -> ShareConsumerMetrics:
+        """The counters of this consumer so far, and its state now."""
+        from .metrics import snapshot
+
+        return snapshot(self._core)
+
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+
+        A bootstrap address has a negative id. Call it in the event loop.
+        """
+        return self._core.client.traffic()
+
+
+async def _all(promises: list[asyncio.Future[None]]) -> None:
+    for promise in promises:
+        await asyncio.shield(promise)
+
+
+def _checked(record: object) -> ShareRecord[Any, Any]:
+    if not isinstance(record, ShareRecord):
+        raise TypeError(must_be("record", "a record that this consumer returned", record))
+    return record
+
+
+def _place(record: object) -> str:
+    return f"{record.topic}-{record.partition} at offset {record.offset}" if isinstance(record, ShareRecord) else "it"

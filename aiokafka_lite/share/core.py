@@ -1,0 +1,290 @@
+"""The parts of one ``ShareConsumer``: the client, the membership, the fetchers, and the records in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from ..aio.service import Service
+from ..cluster.client import Client
+from ..cluster.metadata import ClusterView
+from ..errors import ErrorCode, KafkaError
+from ..types import TopicPartition
+from .acknowledgements import AcknowledgeType
+from .counters import Counters
+from .fetcher import BrokerShareFetcher
+from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
+from .member import ShareMember
+from .membership import Membership
+from .results import AcknowledgementResult
+from .session import TopicIdPartition
+from .settings import ShareOptions
+
+logger = logging.getLogger(__name__)
+
+_COUNTED = {
+    AcknowledgeType.ACCEPT: "accepted",
+    AcknowledgeType.RELEASE: "released",
+    AcknowledgeType.REJECT: "rejected",
+}
+
+
+class ShareCore:
+    """Owner: the ``ShareConsumer`` that ``service`` belongs to. ``on_callback_error`` gets exceptions of the user."""
+
+    def __init__(self, service: Service, options: ShareOptions) -> None:
+        self.options = options
+        self.client = Client(options.client, connector=options.connector, runtime=options.runtime)
+        self.in_flight = InFlight()
+        self.counters = Counters()
+        self.lock_timeout: float | None = None
+        """The seconds of the last acquisition lock; None before the first record."""
+        self.membership = Membership(
+            self.client,
+            ShareMember(
+                options.share.group_id,
+                _member_id(options.runtime.random),
+                options.topics,
+                options.client.client_rack or None,
+            ),
+            on_assignment=self._reassign,
+        )
+        self._service = service
+        self._fetchers: dict[int, BrokerShareFetcher] = {}
+        self._wants_records = False
+        self._ready = asyncio.Event()
+        self._failures: list[Exception] = []  # that the next reads raise
+        self._acknowledged: dict[TopicPartition, int] = {}  # since the last commit
+        self._refused: dict[TopicPartition, KafkaError] = {}
+        self._missing: frozenset[str] = frozenset()
+        self._is_running = False
+
+    # The lifetime.
+
+    async def start(self) -> None:
+        """Connect, and begin to join the group. Raises as ``Client.start``."""
+        await self._service.attach(self.client.service)
+        self.client.add_topics(self.options.topics)
+        self.client.on_view_change(self._view_changed)
+        self._is_running = True
+        self._service.start_child(self.membership.run, name="share group member")
+
+    async def close(self) -> None:
+        """Acknowledge what the user has acknowledged, release everything else, close the sessions, leave the group."""
+        fetchers = list(self._fetchers.values())
+        self._is_running = False
+        async with anyio.create_task_group() as closing:
+            for fetcher in fetchers:
+                closing.start_soon(fetcher.close)
+        self.in_flight.release_all()
+        async with anyio.create_task_group() as finishing:
+            for fetcher in fetchers:
+                finishing.start_soon(fetcher.finish)
+        await self.membership.leave()
+
+    # Assignment: partitions go to the fetchers of their leaders.
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The assigned partitions whose names are known."""
+        names = self._topic_names()
+        return tuple(
+            sorted(
+                TopicPartition(names[key.topic_id], key.partition)
+                for key in self.membership.member.assignment
+                if key.topic_id in names
+            )
+        )
+
+    def _topic_names(self) -> dict[bytes, str]:
+        topics = self.client.view.topics
+        return {topics[name].topic_id: name for name in self.options.topics if name in topics}
+
+    def _view_changed(self, view: ClusterView) -> None:
+        missing = frozenset(
+            name
+            for name in self.options.topics
+            if name in view.topics and view.topics[name].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        for name in sorted(missing - self._missing):
+            logger.warning("share group %s: topic %s does not exist", self.options.share.group_id, name)
+        self._missing = missing
+        self._reassign()
+
+    def _reassign(self) -> None:
+        if not self._is_running:
+            return
+        view, names = self.client.view, self._topic_names()
+        wanted: dict[int, dict[TopicIdPartition, TopicPartition]] = {}
+        unknown = False
+        for key in sorted(self.membership.member.assignment):
+            name = names.get(key.topic_id)
+            partition = None if name is None else view.topics[name].partition(key.partition)
+            if name is None or partition is None or partition.leader is None:
+                unknown = True
+            else:
+                wanted.setdefault(partition.leader, {})[key] = TopicPartition(name, key.partition)
+        if unknown:
+            self.client.request_refresh(self.options.topics)
+        for node_id in [*self._fetchers, *(each for each in wanted if each not in self._fetchers)]:
+            self._fetcher(node_id).want(wanted.get(node_id, {}))
+
+    def _fetcher(self, node_id: int) -> BrokerShareFetcher:
+        fetcher = self._fetchers.get(node_id)
+        if fetcher is None:
+            fetcher = self._fetchers[node_id] = BrokerShareFetcher(
+                node_id,
+                self.client,
+                self.options.share,
+                self.membership.member.member_id,
+                self.in_flight,
+                self.counters,
+                wants_records=lambda: self._wants_records and not self.in_flight.buffered,
+                on_records=self._on_records,
+                on_settled=self._on_settled,
+                on_failure=self.raise_once,
+            )
+            self._service.start_child(fetcher.run, name=f"share fetcher of broker {node_id}")
+        return fetcher
+
+    # Reading.
+
+    def raise_once(self, error: Exception) -> None:
+        """The next read raises this error."""
+        self._failures.append(error)
+        self._ready.set()
+
+    def raise_failure(self) -> None:
+        """Raise the oldest error that no read has raised."""
+        if self._failures:
+            raise self._failures.pop(0)
+
+    async def wait_ready(self, timeout: float | None) -> bool:
+        """Wait until a record is buffered or an error must be raised, for ``timeout`` seconds. False if neither is."""
+        now = asyncio.get_running_loop().time()
+        if self._failures or self.in_flight.next(now) is not None:
+            return True
+        self._wants_records = True
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+        if timeout == 0:
+            return False  # the records that come are for a later read
+        try:
+            with anyio.move_on_after(timeout):
+                while not (self._failures or self.in_flight.next(asyncio.get_running_loop().time()) is not None):
+                    self._ready.clear()
+                    await self._ready.wait()
+                return True
+        finally:
+            self._wants_records = False
+        return False
+
+    async def take(self, max_records: int) -> list[AnyShareRecord]:
+        """Return buffered records to the user, up to ``max_records``. Cancelled, it returns none of them.
+
+        Raises DeserializationError, when the records before the failed one are returned.
+        """
+        loop = asyncio.get_running_loop()
+        records: list[AnyShareRecord] = []
+        deserializing = self.options.deserializing
+        found = self.in_flight.peek(max_records, loop.time())
+        if deserializing is None:
+            for acquisition, some in found:
+                self.in_flight.take(acquisition, len(some))
+                records += some
+            return records
+        made = [(acquisition, some, await deserializing.run(some)) for acquisition, some in found]
+        # Nothing is awaited from here on: either all of these records are returned, or none.
+        failed = False
+        for acquisition, some, result in made:
+            if acquisition.lost is not None or failed:
+                continue
+            for raw, record in zip(some, result.records):
+                if record is None:
+                    acquisition.settle_unread(raw, AcknowledgeType.REJECT)
+                    self.notify_acknowledged(acquisition)
+                else:
+                    self.in_flight.take(acquisition, 1)
+                    records.append(record)
+            if result.failure is not None:
+                acquisition.settle_unread(some[len(result.records)], AcknowledgeType.RELEASE)
+                self.notify_acknowledged(acquisition)
+                self.raise_once(result.failure)
+                failed = True
+        if not records:
+            self.raise_failure()
+        return records
+
+    def _on_records(self, lock_timeout: float) -> None:
+        self.lock_timeout = lock_timeout
+        self._wants_records = False
+        self._ready.set()
+
+    # Acknowledging.
+
+    def acknowledge(self, record: AnyShareRecord, kind: AcknowledgeType) -> None:
+        """Acknowledge a returned record. Raises IllegalStateError if it is not in flight."""
+        self.notify_acknowledged(self.in_flight.acknowledge(record, kind))
+
+    def accept_returned(self) -> None:
+        """Accept all records that were returned and not acknowledged."""
+        if self.in_flight.accept_returned():
+            for fetcher in self._fetchers.values():
+                if self.in_flight.has_acknowledged(fetcher.node_id):
+                    fetcher.acknowledged()
+
+    def notify_acknowledged(self, acquisition: Acquisition) -> None:
+        self._fetchers[acquisition.node_id].acknowledged()
+
+    async def renew(self, record: AnyShareRecord) -> float:
+        """Begin the lock of a returned record again. Returns the seconds of the new lock."""
+        acquisition = self.in_flight.find(record)
+        return await self._fetchers[acquisition.node_id].renew(acquisition, record.offset)
+
+    def flush(self) -> list[asyncio.Future[None]]:
+        """Send all acknowledgements at once. The promises are kept when they have results."""
+        return [fetcher.flush() for fetcher in self._fetchers.values()]
+
+    def take_result(self) -> AcknowledgementResult:
+        """The results since the last call."""
+        result = AcknowledgementResult(self._acknowledged, self._refused)
+        self._acknowledged, self._refused = {}, {}
+        return result
+
+    def _on_settled(self, settled: Acknowledgements) -> None:
+        offsets, partition = settled.offsets, settled.acquisition.partition
+        if not offsets:
+            return
+        if settled.error is None:
+            self._acknowledged[partition] = self._acknowledged.get(partition, 0) + len(offsets)
+            for kind in settled.types.values():
+                if kind in _COUNTED:
+                    name = _COUNTED[kind]
+                    setattr(self.counters, name, getattr(self.counters, name) + 1)
+        else:
+            self._refused[partition] = settled.error
+            self.counters.refused += len(offsets)
+            logger.warning(
+                "share group %s: %d records of %s were not acknowledged, and are delivered again: %s",
+                *(self.options.share.group_id, len(offsets), partition, settled.error),
+            )
+        if self.options.on_acknowledged is not None:
+            try:
+                self.options.on_acknowledged(partition, offsets, settled.error)
+            except Exception as error:  # noqa: BLE001 - a callback may raise anything, and the user gets it
+                self.raise_once(error)
+
+
+def _member_id(random: Callable[[], float]) -> str:
+    """A random UUID as Kafka writes it: 22 characters of base64. A leading dash would look like an option of a tool."""
+    while True:
+        data = bytearray(int(random() * 256) for _ in range(16))
+        data[6] = data[6] & 0x0F | 0x40
+        data[8] = data[8] & 0x3F | 0x80
+        text = base64.urlsafe_b64encode(bytes(data)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,23 @@
+"""Counters of a share consumer. Counting is per answer, never per record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """What one share consumer has done so far. ``metrics`` documents the fields for users."""
+
+    fetch_requests: int = 0
+    acknowledge_requests: int = 0
+    records_acquired: int = 0
+    records_redelivered: int = 0
+    bytes_fetched: int = 0
+    accepted: int = 0
+    released: int = 0
+    rejected: int = 0
+    renewed: int = 0
+    refused: int = 0
+    sessions_opened: int = 0
+    sessions_lost: int = 0

@@ -1,0 +1,511 @@
+"""One broker's share fetcher: acquires records at that broker, one request at a time, and acknowledges them.
+
+Rules of this file:
+
+1. One request at a time: the epochs of a share session count the requests in their order.
+2. Records are fetched only while a read waits and nothing is buffered: acquired records are locked, and no other
+   consumer can have them.
+3. Acknowledgements go with the next fetch, or alone after ``ACKNOWLEDGE_AFTER`` seconds, or at once when a commit
+   waits for them. Renewals never go with a fetch: the broker would not fetch.
+4. Each request passes through the session: ``fetch`` or ``acknowledge`` before it, then exactly one of ``answered`` and
+   ``lost``. A lost session takes its acquired records with it, and fails their acknowledgements.
+5. No failure is retried at once. An empty answer that comes too soon counts as a failure.
+6. ``_wake`` is cleared before the decision, and nothing is awaited until the decision is made: no event is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+
+from ..aio.retry import is_retriable
+from ..cluster.client import Client
+from ..config import ShareConfig
+from ..errors import (
+    BrokerError,
+    ConnectionLost,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    ProtocolError,
+    UnsupportedVersion,
+    error_for,
+)
+from ..net.connection import Connection, Purpose
+from ..protocol.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchResponse,
+    ShareFetchResponsePartition,
+)
+from ..types import TopicPartition
+from .acknowledgements import AcknowledgeType
+from .acquired import AcquiredRecords
+from .counters import Counters
+from .in_flight import Acknowledgements, Acquisition, InFlight
+from .requests import acknowledge_request, fetch_request, may_acknowledge_again, may_fetch_again
+from .session import FINAL, ShareSession, TopicIdPartition
+
+logger = logging.getLogger(__name__)
+
+ACKNOWLEDGE_AFTER = 0.5
+"""Seconds that an acknowledgement waits for the next fetch before a request of its own carries it."""
+
+FINAL_TIMEOUT = 1.0
+"""Seconds for the request that sends the last acknowledgements and closes the session."""
+
+
+@dataclass(slots=True)
+class Renewal:
+    """A record whose acquisition lock shall begin again, and the promise of the new lock's length in seconds."""
+
+    acquisition: Acquisition
+    offset: int
+    promise: asyncio.Future[float]
+
+    def fail(self, error: KafkaError) -> None:
+        if not self.promise.done():
+            self.promise.set_exception(error)
+
+
+class BrokerShareFetcher:
+    """Acquires and acknowledges records at one broker. Owner: the ``ShareCore``, which runs it as a task.
+
+    ``wants_records`` returns whether a read waits. ``on_records`` is called when records were acquired, ``on_settled``
+    with each result of acknowledgements, ``on_failure`` with an error that the next read raises.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        client: Client,
+        config: ShareConfig,
+        member_id: str,
+        in_flight: InFlight,
+        counters: Counters,
+        *,
+        wants_records: Callable[[], bool],
+        on_records: Callable[[float], None],
+        on_settled: Callable[[Acknowledgements], None],
+        on_failure: Callable[[KafkaError], None],
+    ) -> None:
+        self.node_id = node_id
+        self.lock_timeout: float | None = None
+        """The seconds of the last acquisition lock; None before the first one."""
+        self._client = client
+        self._config = config
+        self._member_id = member_id
+        self._in_flight = in_flight
+        self._counters = counters
+        self._wants_records = wants_records
+        self._on_records = on_records
+        self._on_settled = on_settled
+        self._on_failure = on_failure
+        self._session = ShareSession()
+        self._wanted: Mapping[TopicIdPartition, TopicPartition] = {}
+        self._names: dict[TopicIdPartition, TopicPartition] = {}
+        self._renewals: list[Renewal] = []
+        self._flushes: list[asyncio.Future[None]] = []  # that wait for the next request
+        self._sent_flushes: list[asyncio.Future[None]] = []  # that wait for the request under way
+        self._carries_acknowledgements = False  # the request under way does
+        self._due: float | None = None
+        self._closing = False
+        self._stopped = asyncio.Event()
+        self._stopped.set()
+        self._wake = asyncio.Event()
+        self._backoff = client.retry_backoff(at_most=max(config.fetch_max_wait, 0.1))
+        self._place = f"fetching from broker {node_id}"
+
+    def __repr__(self) -> str:
+        return f"<BrokerShareFetcher node={self.node_id} epoch={self._session.epoch} partitions={len(self._wanted)}>"
+
+    # Called by the owner.
+
+    def want(self, partitions: Mapping[TopicIdPartition, TopicPartition]) -> None:
+        """Fetch these partitions from now on, and no others."""
+        self._wanted = partitions
+        self._names.update(partitions)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something has changed that may be a reason to send a request."""
+        self._wake.set()
+
+    def acknowledged(self) -> None:
+        """There are new acknowledgements for this broker."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().time() + ACKNOWLEDGE_AFTER
+            self.wake()
+
+    def flush(self) -> asyncio.Future[None]:
+        """Send all acknowledgements at once. The promise is kept when they have results."""
+        promise: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._in_flight.has_acknowledged(self.node_id):
+            self._flushes.append(promise)
+            self.wake()
+        elif self._carries_acknowledgements:
+            self._sent_flushes.append(promise)
+        else:
+            promise.set_result(None)
+        return promise
+
+    def renew(self, acquisition: Acquisition, offset: int) -> asyncio.Future[float]:
+        """Begin the lock of a record again. The promise is the new lock's length in seconds."""
+        promise: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._renewals.append(Renewal(acquisition, offset, promise))
+        self.wake()
+        return promise
+
+    # The task.
+
+    async def run(self) -> None:
+        """Fetch and acknowledge until closed, or until nothing of this broker is wanted or in flight."""
+        self._stopped.clear()
+        try:
+            while not self._closing:
+                self._wake.clear()
+                now = asyncio.get_running_loop().time()
+                if self._must_acknowledge(now):
+                    await self._acknowledge()
+                elif self._wanted and self._wants_records():
+                    await self._fetch()
+                elif self._is_idle:
+                    await self._end_session([])
+                    if self._is_idle:
+                        self._client.outages.forget(self._place)
+                        return
+                else:
+                    with anyio.CancelScope() as waiting:
+                        if self._due is not None:
+                            waiting.deadline = self._due
+                        await self._wake.wait()
+        finally:
+            self._stopped.set()
+
+    async def close(self) -> None:
+        """Send no more fetches, and wait for the request under way: it may acquire records, at the latest after
+        ``fetch_max_wait``."""
+        self._closing = True
+        self.wake()
+        await self._stopped.wait()
+
+    async def finish(self) -> None:
+        """Send the last acknowledgements with the request that closes the session. Call it after ``close``."""
+        to_send = self._take()
+        await self._end_session(to_send)
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self._wanted or self._renewals or self._flushes or self._in_flight.holds_records_of(self.node_id))
+
+    def _must_acknowledge(self, now: float) -> bool:
+        if self._renewals:
+            return True
+        if not self._in_flight.has_acknowledged(self.node_id):
+            self._due = None
+            self._settle_flushes(self._flushes)
+            return False
+        if self._due is None:
+            self._due = now + ACKNOWLEDGE_AFTER
+        return bool(self._flushes) or now >= self._due or not self._session.is_open
+
+    def _take(self) -> list[Acknowledgements]:
+        """The acknowledgements of the next request."""
+        to_send, failed = self._in_flight.take_acknowledged(self.node_id, asyncio.get_running_loop().time())
+        for each in failed:
+            self._on_settled(each)
+        self._due = None
+        self._sent_flushes, self._flushes = self._flushes, []
+        self._carries_acknowledgements = bool(to_send)
+        return to_send
+
+    def _settled(self) -> None:
+        """The request is over: its acknowledgements have results, or wait for the next request."""
+        self._carries_acknowledgements = False
+        if self._in_flight.has_acknowledged(self.node_id):
+            self._flushes += self._sent_flushes
+            self._sent_flushes = []
+        else:
+            self._settle_flushes(self._sent_flushes)
+
+    @staticmethod
+    def _settle_flushes(flushes: list[asyncio.Future[None]]) -> None:
+        for promise in flushes:
+            if not promise.done():
+                promise.set_result(None)
+        flushes.clear()
+
+    # Requests.
+
+    async def _connect(self) -> Connection:
+        return await self._client.broker(self.node_id).connection(Purpose.FETCH)
+
+    async def _fetch(self) -> None:
+        loop = asyncio.get_running_loop()
+        timeout = self._client.config.request_timeout + self._config.fetch_max_wait
+        to_send: list[Acknowledgements] = []
+        try:
+            connection = await self._connect()
+            to_send = self._take()
+            foreign = [each for each in to_send if each.acquisition.key not in self._wanted]
+            if foreign:
+                # A fetch would add their partitions to the session again.
+                await self._send_acknowledgements(connection, to_send, [])
+                return
+            if not self._session.is_open:
+                self._counters.sessions_opened += 1
+            wanted = dict(self._wanted)
+            request = fetch_request(
+                self._config.group_id, self._member_id, self._session.fetch(wanted), self._config, to_send
+            )
+            began = loop.time()
+            self._counters.fetch_requests += 1
+            response = await connection.send(request, timeout=timeout)
+        except KafkaError as error:
+            await self._failed(error, to_send)
+            return
+        code = ErrorCode.of(response.error_code)
+        if not self._session_continues(code, response.error_message, to_send):
+            await asyncio.sleep(self._backoff.next())
+            return
+        self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
+        some, refused = self._apply(response, to_send, began)
+        self._settled()
+        if some:
+            self._backoff.reset()
+            self._on_records(response.acquisition_lock_timeout_ms / 1000)
+        elif refused or (not to_send and loop.time() - began < self._config.fetch_max_wait / 2):
+            await asyncio.sleep(self._backoff.next())
+
+    async def _acknowledge(self) -> None:
+        to_send: list[Acknowledgements] = []
+        renewals: list[Renewal] = []
+        try:
+            connection = await self._connect()
+            to_send = self._take()
+            renewals = self._take_renewals(connection)
+            if to_send or renewals:
+                await self._send_acknowledgements(connection, to_send, renewals)
+            else:
+                self._settled()
+        except KafkaError as error:
+            for renewal in renewals:
+                renewal.fail(error)
+            await self._failed(error, to_send)
+
+    async def _send_acknowledgements(
+        self, connection: Connection, to_send: list[Acknowledgements], renewals: Sequence[Renewal]
+    ) -> None:
+        began = asyncio.get_running_loop().time()
+        with_renewals = [
+            *to_send,
+            *(Acknowledgements(each.acquisition, {each.offset: AcknowledgeType.RENEW}) for each in renewals),
+        ]
+        request = acknowledge_request(
+            self._config.group_id, self._member_id, self._session.acknowledge(), with_renewals
+        )
+        self._counters.acknowledge_requests += 1
+        response = await connection.send(request, timeout=self._client.config.request_timeout)
+        code = ErrorCode.of(response.error_code)
+        if not self._session_continues(code, response.error_message, to_send):
+            for renewal in renewals:
+                renewal.fail(renewal.acquisition.lost or error_for(code, "renewing an acquisition lock"))
+            await asyncio.sleep(self._backoff.next())
+            return
+        results = self._results(response)
+        again = [each for each in to_send if not self._settle(each, results)]
+        self._apply_renewals(renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
+        self._settled()
+        if again:
+            await asyncio.sleep(self._backoff.next())
+        else:
+            self._backoff.reset()
+
+    async def _end_session(self, to_send: list[Acknowledgements]) -> None:
+        """Close the session with a request that carries these acknowledgements. Never raises a KafkaError."""
+        error: KafkaError | None = ConnectionLost(f"broker {self.node_id} did not answer in time", sent=True)
+        results: Mapping[TopicIdPartition, KafkaError | None] = {}
+        if self._session.is_open:
+            request = acknowledge_request(self._config.group_id, self._member_id, FINAL, to_send)
+            with anyio.move_on_after(FINAL_TIMEOUT):
+                try:
+                    connection = await self._connect()
+                    response = await connection.send(request, timeout=FINAL_TIMEOUT)
+                    code = ErrorCode.of(response.error_code)
+                    error = None if code is ErrorCode.NONE else error_for(code, response.error_message or "")
+                    results = self._results(response)
+                except KafkaError as failure:
+                    error = failure
+                    logger.debug("could not close the share session with broker %s: %s", self.node_id, failure)
+        for each in to_send:
+            self._on_settled(replace(each, error=error or results.get(each.acquisition.key)))
+        self._session.lost()
+        self._settled()
+
+    async def _failed(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
+        """A request was not answered. Raises the error if no retry can cure it."""
+        self._lose(error, sent)
+        if not is_retriable(error):
+            raise error
+        self._client.outages.report(
+            logger, self._place, error, "fetching from broker %s failed; retrying: %s", self.node_id, error
+        )
+        self._client.request_refresh()
+        await asyncio.sleep(self._backoff.next())
+
+    def _lose(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
+        """The session is lost, and with it all acquired records (rule 4)."""
+        if self._session.is_open:
+            self._counters.sessions_lost += 1
+        self._session.lost()
+        self._in_flight.lose(self.node_id, error)
+        for each in sent:
+            self._on_settled(replace(each, error=error))
+        for each in self._take():
+            self._on_settled(replace(each, error=error))
+        for renewal in self._renewals:
+            renewal.fail(error)
+        self._renewals.clear()
+        self._settled()
+
+    def _session_continues(self, code: ErrorCode, message: str | None, sent: Sequence[Acknowledgements]) -> bool:
+        """Whether the answer may be applied. Raises an error that no retry can cure."""
+        continues = self._session.answered(code)
+        if code is ErrorCode.NONE:
+            return True
+        details = f" ({message})" if message else ""
+        error = error_for(code, f"broker {self.node_id} refused a request of its share session{details}")
+        if continues:
+            for each in sent:
+                self._on_settled(replace(each, error=error))
+            self._settled()
+            if not may_fetch_again(error):
+                raise error
+        else:
+            logger.info("broker %s ended the share session: %s", self.node_id, code.name)
+            self._lose(error, sent)
+        return False
+
+    # Answers.
+
+    def _apply(self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float) -> tuple[bool, bool]:
+        """Apply an answer. Returns whether records were acquired, and whether a partition was refused."""
+        self.lock_timeout = response.acquisition_lock_timeout_ms / 1000
+        some = refused = False
+        results: dict[TopicIdPartition, KafkaError | None] = {}
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, data.partition_index)
+                name = self._names.get(key)
+                if name is None:
+                    raise ProtocolError(f"broker {self.node_id} answered for a partition that was not requested: {key}")
+                results[key] = self._error(name, data.acknowledge_error_code, data.acknowledge_error_message)
+                leader = data.current_leader
+                if leader.leader_id >= 0 and leader.leader_epoch > 0:
+                    self._client.update_leader(name, leader.leader_id, leader.leader_epoch, response.node_endpoints)
+                error = self._error(name, data.error_code, data.error_message)
+                if error is not None:
+                    refused = True
+                    self._client.request_refresh([name.topic])
+                    if not may_fetch_again(error):
+                        self._on_failure(error)
+                elif data.acquired_records:
+                    some = self._acquire(name, key, data, began + self.lock_timeout) or some
+        for each in sent:
+            refused = not self._settle(each, results) or refused
+        return some, refused
+
+    def _acquire(
+        self, name: TopicPartition, key: TopicIdPartition, data: ShareFetchResponsePartition, expires_at: float
+    ) -> bool:
+        records = data.records or b""
+        acquired = AcquiredRecords(
+            name,
+            records,
+            data.acquired_records,
+            check_crc=self._config.check_crcs,
+            max_size=self._config.max_decompressed_size,
+        )
+        if acquired.failure is not None:
+            self._on_failure(acquired.failure)
+        acquisition = Acquisition(name, key, self.node_id, expires_at, acquired.records)
+        acquisition.acknowledged.update(acquired.settled)
+        self._in_flight.add(acquisition)
+        self._counters.records_acquired += len(acquired.records)
+        self._counters.bytes_fetched += len(records)
+        if data.acquired_records[0].delivery_count > 1 or data.acquired_records[-1].delivery_count > 1:
+            self._counters.records_redelivered += sum(record.delivery_count > 1 for record in acquired.records)
+        return bool(acquired.records) or acquired.failure is not None
+
+    def _settle(self, sent: Acknowledgements, results: Mapping[TopicIdPartition, KafkaError | None]) -> bool:
+        """Apply the result of acknowledgements. Returns False if they have to be sent again."""
+        key = sent.acquisition.key
+        error = results.get(key)
+        if key not in results:
+            error = ProtocolError(f"broker {self.node_id} did not answer for {sent.acquisition.partition}")
+        if isinstance(error, BrokerError) and may_acknowledge_again(error):
+            self._in_flight.put_back(sent)
+            return False
+        self._on_settled(replace(sent, error=error))
+        return True
+
+    def _take_renewals(self, connection: Connection) -> list[Renewal]:
+        """The renewals of the next request. Those that would be refused fail here."""
+        now = asyncio.get_running_loop().time()
+        renewals, self._renewals = self._renewals, []
+        to_send: list[Renewal] = []
+        for each in renewals:
+            failure = each.acquisition.failure(now)
+            if failure is None:
+                try:
+                    connection.versions.require(ShareAcknowledgeRequest.RENEW, "renew()")
+                except UnsupportedVersion as error:
+                    failure = error
+            if failure is None and each.offset not in each.acquisition.returned:
+                failure = IllegalStateError(
+                    f"offset {each.offset} of {each.acquisition.partition} was acknowledged before its lock was renewed"
+                )
+            if failure is None:
+                to_send.append(each)
+            else:
+                each.fail(failure)
+        return to_send
+
+    def _apply_renewals(
+        self,
+        renewals: Sequence[Renewal],
+        results: Mapping[TopicIdPartition, KafkaError | None],
+        began: float,
+        lock_timeout: float,
+    ) -> None:
+        for each in renewals:
+            error = results.get(each.acquisition.key)
+            if error is not None:
+                each.fail(error)
+                continue
+            self._counters.renewed += 1
+            self._in_flight.renewed(each.acquisition, each.offset, began + lock_timeout)
+            if not each.promise.done():
+                each.promise.set_result(lock_timeout)
+
+    def _results(self, response: ShareAcknowledgeResponse) -> Mapping[TopicIdPartition, KafkaError | None]:
+        results: dict[TopicIdPartition, KafkaError | None] = {}
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, data.partition_index)
+                name = self._names.get(key)
+                if name is not None:
+                    results[key] = self._error(name, data.error_code, data.error_message)
+        return results
+
+    def _error(self, name: TopicPartition, code: int, message: str | None) -> BrokerError | None:
+        if code == ErrorCode.NONE:
+            return None
+        details = f" ({message})" if message else ""
+        return error_for(
+            code, f"{name} at broker {self.node_id} for share group {self._config.group_id!r}{details}", at=name
+        )

@@ -1,0 +1,157 @@
+"""A member of a share group (KIP-932): a state machine that decides and does nothing else.
+
+A member has one kind of request, ShareGroupHeartbeat: epoch 0 joins, the last known epoch keeps the member alive, -1
+leaves. The answer brings the assignment. There is no rebalance in which members wait for one another: several members
+may read one partition, so an assignment takes effect at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from ..aio.retry import is_retriable
+from ..errors import BrokerError, ErrorCode, KafkaError, error_for
+from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ..protocol.state import next_state
+from .session import TopicIdPartition
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+
+DEFAULT_INTERVAL = 5.0
+"""Seconds between heartbeats until the coordinator has answered with its own interval."""
+
+
+class ShareMemberState(Enum):
+    """The states of a member of a share group."""
+
+    JOINING = "Heartbeats with epoch 0 are sent until the coordinator answers with an epoch."
+    STABLE = "Heartbeats are sent at the interval of the coordinator. Each answer may bring another assignment."
+    FENCED = "The coordinator does not know the member any more. The next heartbeat joins again."
+    LEAVING = "A heartbeat with epoch -1 is sent once."
+    LEFT = "The member has left, or the time for it is over."
+    FAILED = "The coordinator refused the member, and a retry cannot help."
+
+
+class ShareMemberEvent(Enum):
+    """The events of a member of a share group."""
+
+    JOINED = "The coordinator answered with an epoch."
+    FENCED = "The coordinator does not know the member or its epoch."
+    REFUSED = "The coordinator answered with an error that is not retriable."
+    CLOSE = "The user closes the consumer."
+    LEFT = "The heartbeat with epoch -1 was answered, failed, or took too long."
+
+
+_S, _E = ShareMemberState, ShareMemberEvent
+
+TRANSITIONS: dict[ShareMemberState, dict[ShareMemberEvent, ShareMemberState]] = {
+    _S.JOINING: {_E.JOINED: _S.STABLE, _E.FENCED: _S.FENCED, _E.REFUSED: _S.FAILED, _E.CLOSE: _S.LEAVING},
+    _S.STABLE: {_E.JOINED: _S.STABLE, _E.FENCED: _S.FENCED, _E.REFUSED: _S.FAILED, _E.CLOSE: _S.LEAVING},
+    _S.FENCED: {_E.JOINED: _S.STABLE, _E.FENCED: _S.FENCED, _E.REFUSED: _S.FAILED, _E.CLOSE: _S.LEFT},
+    _S.LEAVING: {_E.LEFT: _S.LEFT},
+    _S.LEFT: {},
+    _S.FAILED: {_E.CLOSE: _S.FAILED},
+}
+
+_HINTS = {
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers limit the group by group.share.max.size",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs READ on the group",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs DESCRIBE and READ on the topics",
+    ErrorCode.GROUP_ID_NOT_FOUND: "a group of another type has this id; use another group_id",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "a group of another type has this id; use another group_id",
+    ErrorCode.UNSUPPORTED_VERSION: "share groups are off in this cluster: set its feature share.version to 1",
+}
+
+
+class ShareMember:
+    """One member. Owner: the ``Membership``, which sends ``heartbeat()`` and passes on each answer.
+
+    ``member_id`` is chosen by the client and stays the same for its lifetime.
+    """
+
+    def __init__(self, group_id: str, member_id: str, topics: Sequence[str], rack: str | None = None) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.topics = tuple(sorted(topics))
+        self.rack = rack
+        self.state = ShareMemberState.JOINING
+        self.epoch = JOIN_EPOCH
+        self.heartbeat_interval = DEFAULT_INTERVAL
+        self.assignment: frozenset[TopicIdPartition] = frozenset()
+
+    def __repr__(self) -> str:
+        return (
+            f"<ShareMember {self.member_id} of {self.group_id} {self.state.name} epoch={self.epoch} "
+            f"partitions={len(self.assignment)}>"
+        )
+
+    @property
+    def is_stable(self) -> bool:
+        return self.state is ShareMemberState.STABLE
+
+    def heartbeat(self) -> ShareGroupHeartbeatRequest:
+        """The next request. Topics and rack are sent when the member joins; the coordinator remembers them."""
+        if self.state is ShareMemberState.LEAVING:
+            return ShareGroupHeartbeatRequest(
+                group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
+            )
+        joins = not self.is_stable
+        return ShareGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=JOIN_EPOCH if joins else self.epoch,
+            rack_id=self.rack if joins else None,
+            subscribed_topic_names=list(self.topics) if joins else None,
+        )
+
+    def answered(self, response: ShareGroupHeartbeatResponse) -> KafkaError | None:
+        """Apply an answer. Returns the error to report; the state is FAILED if a retry cannot help.
+
+        An answer to an earlier state changes nothing: a member that leaves takes no assignment.
+        """
+        if self.state in (ShareMemberState.LEAVING, ShareMemberState.LEFT, ShareMemberState.FAILED):
+            return None
+        code = ErrorCode.of(response.error_code)
+        if code is ErrorCode.NONE:
+            self.epoch = response.member_epoch
+            self.heartbeat_interval = max(response.heartbeat_interval_ms, 1) / 1000
+            if response.assignment is not None:
+                self.assignment = frozenset(
+                    TopicIdPartition(topic.topic_id, number)
+                    for topic in response.assignment.topic_partitions
+                    for number in topic.partitions
+                )
+            self._advance(ShareMemberEvent.JOINED)
+            return None
+        error = self._error(code, response.error_message)
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            self.epoch, self.assignment = JOIN_EPOCH, frozenset()
+            self._advance(ShareMemberEvent.FENCED)
+        elif not is_retriable_by_member(error):
+            self._advance(ShareMemberEvent.REFUSED)
+        return error
+
+    def close(self) -> None:
+        """The user closes the consumer: leave, if the coordinator may know the member."""
+        if self.state in TRANSITIONS and ShareMemberEvent.CLOSE in TRANSITIONS[self.state]:
+            self._advance(ShareMemberEvent.CLOSE)
+
+    def left(self) -> None:
+        """The request to leave is over."""
+        self._advance(ShareMemberEvent.LEFT)
+
+    def _error(self, code: ErrorCode, message: str | None) -> KafkaError:
+        details = "; ".join(text for text in (message, _HINTS.get(code)) if text)
+        return error_for(
+            code, f"ShareGroupHeartbeat of group {self.group_id!r} was refused" + (f" ({details})" if details else "")
+        )
+
+    def _advance(self, event: ShareMemberEvent) -> None:
+        self.state = next_state(TRANSITIONS, self.state, event)
+
+
+def is_retriable_by_member(error: KafkaError) -> bool:
+    """``is_retriable``, and UNKNOWN_SERVER_ERROR too: brokers answer so while they fail over."""
+    return is_retriable(error) or (isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,119 @@
+"""The heartbeats of a member of a share group: one task, which joins, stays alive, and joins again when fenced.
+
+Rule 1: Only this task calls the member, except for ``close``. There is one request at a time.
+Rule 2: Heartbeats run while the user processes records. A share group needs no ``max_poll_interval``: a record whose
+        consumer is stuck is delivered again when its acquisition lock expires.
+Rule 3: A member without partitions sends its next heartbeats early. The coordinator assigns partitions only after it
+        has initialized their state, so the answer to the first heartbeat of a group never has any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from ..aio.retry import Backoff
+from ..cluster.client import Client
+from ..cluster.coordinator_channel import CoordinatorChannel
+from ..errors import ErrorCode, KafkaError, UnsupportedVersion
+from ..net.connection import Purpose
+from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ..protocol.versions import VersionTable
+from .member import ShareMember, ShareMemberState, is_retriable_by_member
+
+logger = logging.getLogger(__name__)
+
+EARLY = 0.1
+"""Seconds until the next heartbeat of a member without partitions; doubled up to the interval (rule 3)."""
+
+LEAVE_TIMEOUT = 1.0
+"""Seconds for the request to leave when the consumer closes. Without it the session of the member times out."""
+
+
+class Membership:
+    """Drives one ``ShareMember``. Owner: the ``ShareCore``.
+
+    ``on_assignment`` is called when the assigned partitions change. An error that is not retriable ends ``run``.
+    """
+
+    def __init__(self, client: Client, member: ShareMember, *, on_assignment: Callable[[], None]) -> None:
+        self.member = member
+        self.heartbeats = 0
+        self._client = client
+        self._on_assignment = on_assignment
+        self._channel = CoordinatorChannel(client, member.group_id)
+        self._place = f"share group {member.group_id}"
+        self._closing = asyncio.Event()
+
+    async def run(self) -> None:
+        """Send heartbeats until ``leave``. Raises the error that refuses the member for good."""
+        backoff = self._client.retry_backoff()
+        early = Backoff(EARLY, self.member.heartbeat_interval, jitter=0.0)
+        while not self._closing.is_set():
+            if await self._beat():
+                backoff.reset()
+                pause = self.member.heartbeat_interval
+                if self.member.assignment:
+                    early.reset()
+                else:
+                    pause = min(pause, early.next())
+            else:
+                pause = backoff.next()
+            with anyio.move_on_after(pause):
+                await self._closing.wait()
+
+    async def leave(self) -> None:
+        """Leave the group, within ``LEAVE_TIMEOUT`` seconds. Never raises a KafkaError."""
+        self._closing.set()
+        self.member.close()
+        if self.member.state is not ShareMemberState.LEAVING:
+            return
+        with anyio.move_on_after(LEAVE_TIMEOUT):
+            try:
+                await self._send(self.member.heartbeat())
+            except KafkaError as error:
+                logger.debug("%r could not leave its group: %s", self.member, error)
+        self.member.left()
+
+    async def _beat(self) -> bool:
+        """One heartbeat. Returns False if the next one should follow after a backoff."""
+        member = self.member
+        before, was = member.assignment, member.state
+        try:
+            response, node_id = await self._send(member.heartbeat())
+        except KafkaError as error:
+            self._report(error)
+            if not is_retriable_by_member(error):
+                raise
+            return False
+        self.heartbeats += 1
+        failure = member.answered(response)
+        self._channel.record([ErrorCode.of(response.error_code)], node_id)
+        if member.state is not was:
+            logger.info("%r moved from %s", member, was.name)
+        if member.assignment != before:
+            self._on_assignment()
+        if failure is not None:
+            self._report(failure)
+            if member.state is ShareMemberState.FAILED:
+                raise failure
+            return False
+        self._client.outages.recovered(logger, self._place, "%r: heartbeats succeeded", member)
+        return True
+
+    async def _send(self, request: ShareGroupHeartbeatRequest) -> tuple[ShareGroupHeartbeatResponse, int]:
+        def build(versions: VersionTable) -> ShareGroupHeartbeatRequest:
+            if versions.maximum(ShareGroupHeartbeatRequest) is None:
+                raise UnsupportedVersion(
+                    f"share groups require Kafka 4.2 or newer, or 4.1 with share.version=1, and {versions.peer} has not"
+                )
+            return request
+
+        return await self._channel.send(build, purpose=Purpose.GROUP, timeout=self._client.config.request_timeout)
+
+    def _report(self, error: KafkaError) -> None:
+        # INFO, not WARNING: a coordinator that moves answers with errors as a matter of course.
+        self._client.outages.report(logger, self._place, error, "%r: %s", self.member, error, level=logging.INFO)

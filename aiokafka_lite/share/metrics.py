@@ -1,0 +1,70 @@
+"""Snapshots of a share consumer's counters. Imported at the first snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .core import ShareCore
+
+
+@dataclass(frozen=True, slots=True)
+class ShareConsumerMetrics:
+    """A share consumer at one moment. Counters begin at 0 with the consumer.
+
+    ``member_state`` is the name of a state in docs/states.md. ``records_buffered`` are acquired and not returned to the
+    user, ``records_in_flight`` returned and not acknowledged. ``records_redelivered`` counts acquired records with a
+    delivery count above 1, ``records_expired`` those whose lock expired before the user got them. ``accepted``,
+    ``released`` and ``rejected`` count records by the type of the acknowledgement that a broker has confirmed,
+    ``renewed`` renewed locks, ``refused`` records whose acknowledgement failed. ``acquisition_lock_timeout`` is in
+    seconds, None before the first record.
+    """
+
+    member_state: str
+    member_epoch: int
+    partitions_assigned: int
+    heartbeats: int
+    records_buffered: int
+    records_in_flight: int
+    records_acquired: int
+    records_redelivered: int
+    records_expired: int
+    bytes_fetched: int
+    accepted: int
+    released: int
+    rejected: int
+    renewed: int
+    refused: int
+    fetch_requests: int
+    acknowledge_requests: int
+    sessions_opened: int
+    sessions_lost: int
+    acquisition_lock_timeout: float | None
+
+
+def snapshot(core: ShareCore) -> ShareConsumerMetrics:
+    """The metrics of one consumer now."""
+    counters, member, in_flight = core.counters, core.membership.member, core.in_flight
+    return ShareConsumerMetrics(
+        member_state=member.state.name,
+        member_epoch=member.epoch,
+        partitions_assigned=len(member.assignment),
+        heartbeats=core.membership.heartbeats,
+        records_buffered=in_flight.buffered,
+        records_in_flight=in_flight.returned,
+        records_acquired=counters.records_acquired,
+        records_redelivered=counters.records_redelivered,
+        records_expired=in_flight.expired,
+        bytes_fetched=counters.bytes_fetched,
+        accepted=counters.accepted,
+        released=counters.released,
+        rejected=counters.rejected,
+        renewed=counters.renewed,
+        refused=counters.refused,
+        fetch_requests=counters.fetch_requests,
+        acknowledge_requests=counters.acknowledge_requests,
+        sessions_opened=counters.sessions_opened,
+        sessions_lost=counters.sessions_lost,
+        acquisition_lock_timeout=core.lock_timeout,
+    )

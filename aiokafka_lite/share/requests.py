@@ -1,0 +1,109 @@
+"""The requests of one share session, and what error codes in their answers ask for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..aio.retry import is_retriable
+from ..config import ShareConfig
+from ..errors import BrokerError, ErrorCode
+from ..protocol.messages import (
+    ShareAcknowledgementBatch,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeRequestPartition,
+    ShareAcknowledgeRequestTopic,
+    ShareFetchRequest,
+    ShareFetchRequestForgottenTopic,
+    ShareFetchRequestPartition,
+    ShareFetchRequestTopic,
+)
+from .acknowledgements import AcknowledgeType, acknowledgement_batches
+from .in_flight import Acknowledgements
+from .session import ShareSessionRequest, TopicIdPartition
+
+_RECORD_LIMIT = 1  # the ``share_acquire_mode`` of acquire_mode="record_limit"
+
+_LOST_WITH_LEADER = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INVALID_RECORD_STATE,
+)
+
+
+def fetch_request(
+    group_id: str,
+    member_id: str,
+    session: ShareSessionRequest,
+    config: ShareConfig,
+    acknowledged: Sequence[Acknowledgements],
+) -> ShareFetchRequest:
+    """The next ShareFetch. It names the partitions that are added, and those with acknowledgements."""
+    batches = _batches(acknowledged)
+    by_topic: dict[bytes, list[ShareFetchRequestPartition]] = {}
+    for key in dict.fromkeys((*session.add, *batches)):
+        by_topic.setdefault(key.topic_id, []).append(
+            ShareFetchRequestPartition(partition_index=key.partition, acknowledgement_batches=batches.get(key, []))
+        )
+    forgotten: dict[bytes, list[int]] = {}
+    for key in session.forget:
+        forgotten.setdefault(key.topic_id, []).append(key.partition)
+    return ShareFetchRequest(
+        group_id=group_id,
+        member_id=member_id,
+        share_session_epoch=session.epoch,
+        max_wait_ms=round(config.fetch_max_wait * 1000),
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=config.fetch_max_bytes,
+        max_records=config.max_fetch_records,
+        batch_size=config.max_fetch_records,
+        share_acquire_mode=_RECORD_LIMIT if config.acquire_mode == "record_limit" else 0,
+        topics=[ShareFetchRequestTopic(topic_id=each, partitions=parts) for each, parts in by_topic.items()],
+        forgotten_topics_data=[
+            ShareFetchRequestForgottenTopic(topic_id=each, partitions=numbers) for each, numbers in forgotten.items()
+        ],
+    )
+
+
+def acknowledge_request(
+    group_id: str, member_id: str, epoch: int, acknowledged: Sequence[Acknowledgements]
+) -> ShareAcknowledgeRequest:
+    """The next ShareAcknowledge; with the epoch FINAL it also ends the session."""
+    by_topic: dict[bytes, list[ShareAcknowledgeRequestPartition]] = {}
+    for key, batches in _batches(acknowledged).items():
+        by_topic.setdefault(key.topic_id, []).append(
+            ShareAcknowledgeRequestPartition(partition_index=key.partition, acknowledgement_batches=batches)
+        )
+    return ShareAcknowledgeRequest(
+        group_id=group_id,
+        member_id=member_id,
+        share_session_epoch=epoch,
+        is_renew_ack=any(AcknowledgeType.RENEW in each.types.values() for each in acknowledged),
+        topics=[ShareAcknowledgeRequestTopic(topic_id=each, partitions=parts) for each, parts in by_topic.items()],
+    )
+
+
+def _batches(
+    acknowledged: Iterable[Acknowledgements],
+) -> Mapping[TopicIdPartition, list[ShareAcknowledgementBatch]]:
+    by_key: dict[TopicIdPartition, dict[int, AcknowledgeType]] = {}
+    for each in acknowledged:
+        by_key.setdefault(each.acquisition.key, {}).update(each.types)
+    return {key: acknowledgement_batches(types) for key, types in by_key.items()}
+
+
+def may_acknowledge_again(error: BrokerError) -> bool:
+    """Whether the broker may apply a refused acknowledgement later: the records are still acquired.
+
+    As ``is_retriable``, except after a change of the leader: the new leader makes all acquired records available.
+    """
+    return is_retriable(error) and error.code not in _LOST_WITH_LEADER
+
+
+def may_fetch_again(error: BrokerError) -> bool:
+    """Whether a partition that was refused may be fetched later.
+
+    As ``is_retriable``, and UNKNOWN_SERVER_ERROR too: brokers answer so while they fail over.
+    """
+    return is_retriable(error) or error.code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_ID)

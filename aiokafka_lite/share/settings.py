@@ -1,0 +1,96 @@
+"""The settings of a share consumer: keyword arguments, sorted into the validated configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from ..aio.runtime import Runtime
+from ..arguments import check_function, must_be
+from ..cluster.bootstrap import parse_bootstrap_servers
+from ..config import AcknowledgementMode, AcquireMode, ClientConfig, ClientSettings, ShareConfig
+from ..consumer.settings import checked_topics
+from ..errors import ConfigurationError
+from ..net.connector import Connector, check_connector
+from .deserializing import OnShareDeserializationError, ShareDeserializing
+from .results import OnAcknowledged
+
+
+class ShareConsumerSettings(ClientSettings, total=False):
+    """The settings of ``ShareConsumer``: the fields of its configurations."""
+
+    allow_auto_create_topics: bool
+    acknowledgement_mode: AcknowledgementMode
+    acquire_mode: AcquireMode
+    max_fetch_records: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait: float
+    check_crcs: bool
+    max_decompressed_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOptions:
+    """The checked arguments of a ``ShareConsumer``. Made by ``share_options``."""
+
+    topics: tuple[str, ...]
+    client: ClientConfig
+    share: ShareConfig
+    connector: Connector | None
+    runtime: Runtime
+    deserializing: ShareDeserializing | None
+    on_acknowledged: OnAcknowledged | None
+
+
+def share_options(
+    topics: tuple[str, ...],
+    bootstrap_servers: str | Iterable[str],
+    group_id: str,
+    settings: Mapping[str, object],
+    *,
+    key_deserializer: object,
+    value_deserializer: object,
+    on_deserialization_error: OnShareDeserializationError,
+    on_acknowledged: OnAcknowledged | None,
+    connector: Connector | None,
+    runtime: Runtime,
+) -> ShareOptions:
+    """Check the settings and sort them. Raises ConfigurationError."""
+    given: dict[str, object] = dict(settings)
+    kinds = (ClientConfig, ShareConfig)
+    of_client, of_share = (
+        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds
+    )
+    if given:
+        from ..setting_names import unknown_setting  # here, because most programs have no wrong name
+
+        raise unknown_setting(next(iter(given)), {each.name for kind in kinds for each in fields(kind)})
+    names = checked_topics(topics)
+    assert isinstance(names, tuple)
+    if not names:
+        raise ConfigurationError('topics are required: ShareConsumer("orders", group_id=..., ...)')
+    client = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
+    parse_bootstrap_servers(client.servers)
+    share = ShareConfig(group_id=group_id, **of_share)  # type: ignore[arg-type]
+    if share.fetch_max_wait >= client.request_timeout:
+        limit = f"less than request_timeout={client.request_timeout!r}"
+        raise ConfigurationError(must_be("fetch_max_wait", limit, share.fetch_max_wait))
+    if share.fetch_max_bytes >= client.max_response_size:
+        limit = f"less than max_response_size={client.max_response_size}"
+        raise ConfigurationError(must_be("fetch_max_bytes", limit, share.fetch_max_bytes))
+    check_connector(connector)
+    if on_acknowledged is not None:
+        check_function("on_acknowledged", on_acknowledged)
+    deserializing: ShareDeserializing | None = None
+    if key_deserializer is not None or value_deserializer is not None or on_deserialization_error != "raise":
+        deserializing = ShareDeserializing(key_deserializer, value_deserializer, on_deserialization_error)
+    return ShareOptions(
+        topics=names,
+        client=client,
+        share=share,
+        connector=connector,
+        runtime=runtime,
+        deserializing=deserializing,
+        on_acknowledged=on_acknowledged,
+    )
