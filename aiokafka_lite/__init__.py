@@ -1,7 +1,8 @@
 """An asyncio-native Apache Kafka client, and an embedded Kafka broker for tests.
 
 The names here are what most programs need. The rest is in ``aiokafka_lite.admin``, ``.producer``, ``.consumer``,
-``.group`` (assignment strategies), ``.errors``, ``.types``, ``.config``, ``.metrics``, ``.embedded`` and ``.testing``.
+``.group`` (assignment strategies), ``.share``, ``.errors``, ``.types``, ``.config``, ``.metrics``, ``.embedded`` and
+``.testing``.
 Each name is imported at its first use, so ``import aiokafka_lite`` itself costs next to nothing.
 """
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     )
     from aiokafka_lite.embedded import EmbeddedCluster
     from aiokafka_lite.errors import (
+        AcknowledgementFailed,
         BrokerError,
         BufferFull,
         CommitFailed,
@@ -55,7 +57,16 @@ if TYPE_CHECKING:
         Serializer,
         StrSerializer,
     )
-    from aiokafka_lite.types import GroupMetadata, Header, OffsetAndMetadata, Record, RecordMetadata, TopicPartition
+    from aiokafka_lite.share import AcknowledgementResult, ShareConsumer
+    from aiokafka_lite.types import (
+        GroupMetadata,
+        Header,
+        OffsetAndMetadata,
+        Record,
+        RecordMetadata,
+        ShareRecord,
+        TopicPartition,
+    )
     from aiokafka_lite.workers import FailureTopics, Workers
 
 __version__ = VERSION
@@ -77,6 +88,7 @@ _HOMES = {
     ),
     "embedded": ("EmbeddedCluster",),
     "errors": (
+        "AcknowledgementFailed",
         "BrokerError",
         "BufferFull",
         "CommitFailed",
@@ -102,12 +114,23 @@ _HOMES = {
         "Serializer",
         "StrSerializer",
     ),
-    "types": ("GroupMetadata", "Header", "OffsetAndMetadata", "Record", "RecordMetadata", "TopicPartition"),
+    "share": ("AcknowledgementResult", "ShareConsumer"),
+    "types": (
+        "GroupMetadata",
+        "Header",
+        "OffsetAndMetadata",
+        "Record",
+        "RecordMetadata",
+        "ShareRecord",
+        "TopicPartition",
+    ),
     "workers": ("FailureTopics", "Workers"),
 }
 
 __all__ = [
     "COMPILED",
+    "AcknowledgementFailed",
+    "AcknowledgementResult",
     "Admin",
     "BrokerError",
     "BufferFull",
@@ -147,6 +170,8 @@ __all__ = [
     "RecordMetadata",
     "SerializationError",
     "Serializer",
+    "ShareConsumer",
+    "ShareRecord",
     "StrDeserializer",
     "StrSerializer",
     "TopicPartition",

@@ -16,73 +16,27 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypedDict
 
-from .arguments import INT32_MAX, INT64_MAX, is_whole, must_be, text
+from .arguments import INT32_MAX, INT64_MAX, is_whole
 from .errors import ConfigurationError
 from .security import MECHANISMS, SECURITY_PROTOCOLS, Secret, TokenProvider, is_oauth_extension, is_pem, tls_context
+from .setting_checks import LONGEST_TIMER
+from .setting_checks import filled as _name
+from .setting_checks import one_of as _one_of
+from .setting_checks import pauses as _pauses
+from .setting_checks import seconds as _seconds
+from .setting_checks import string as _text
+from .setting_checks import switch as _switch
+from .setting_checks import whole as _whole
+from .setting_checks import wrong as _wrong
 from .types import Compression, IsolationLevel
 
 KIB = 1024
 MIB = 1024 * KIB
 
-LONGEST = INT32_MAX / 1000
-"""Seconds, 24.8 days: the longest time that requests can carry, as milliseconds."""
-
-LONGEST_TIMER = INT64_MAX / 1000
-"""The same for times that are not sent in requests. Java's client allows this number of milliseconds."""
-
-SHORTEST_PAUSE = 0.001
-"""Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
-
 Acks = Literal[0, 1, -1, "all"]
 OffsetReset = str | timedelta
 """``"earliest"``, ``"latest"``, ``"none"``, or how far back: a timedelta, or Java's form, ``"by_duration:PT1H"``."""
 IsolationName = Literal["read_committed", "read_uncommitted"]
-
-
-def _wrong(name: str, what: str, value: object) -> ConfigurationError:
-    return ConfigurationError(must_be(name, what, value))
-
-
-def _seconds(settings: object, *names: str, zero: bool = True, most: float = LONGEST) -> None:
-    """Each is a finite number of seconds up to ``most``, and above zero unless ``zero`` allows it."""
-    for name in names:
-        value = getattr(settings, name)
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or value < 0 or (value == 0 and not zero):
-            raise _wrong(name, f"a number of seconds {'>=' if zero else '>'} 0", value)
-        if value > most:
-            what = f"at most {int(most):,} seconds"
-            raise ConfigurationError(f"{must_be(name, what, value)}; is it in milliseconds?")
-
-
-def _whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None:
-    value = getattr(settings, name)
-    if not is_whole(value) or not low <= value <= high:
-        raise _wrong(name, f"a whole number from {low} to {high}", value)
-
-
-def _pauses(settings: object, name: str) -> None:
-    """A backoff: the first pause, and the longest one under the same name with ``_max``."""
-    longest = f"{name}_max"
-    _seconds(settings, name, longest, most=LONGEST_TIMER)
-    for each in (name, longest):
-        if getattr(settings, each) < SHORTEST_PAUSE:
-            raise _wrong(each, f"a number of seconds >= {SHORTEST_PAUSE:g}", getattr(settings, each))
-    value, maximum = getattr(settings, name), getattr(settings, longest)
-    if value > maximum:
-        raise _wrong(name, f"at most {longest}={maximum!r}", value)
-
-
-def _one_of(settings: object, name: str, allowed: Iterable[object]) -> None:
-    value, choices = getattr(settings, name), tuple(allowed)
-    if not any(type(value) is type(choice) and value == choice for choice in choices):
-        raise _wrong(name, f"one of {', '.join(map(repr, choices))}", value)
-
-
-def _switch(settings: object, name: str) -> None:
-    value = getattr(settings, name)
-    if not isinstance(value, bool):
-        raise _wrong(name, "True or False", value)
 
 
 _DURATION = re.compile(
@@ -100,19 +54,6 @@ def _duration(value: OffsetReset) -> float | None:
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return total if math.isfinite(total) else None
-
-
-def _text(settings: object, name: str) -> None:
-    try:
-        text(name, getattr(settings, name))
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(str(error)) from None
-
-
-def _name(settings: object, name: str) -> None:
-    _text(settings, name)
-    if not getattr(settings, name):
-        raise _wrong(name, "a string that is not empty", "")
 
 
 def _servers(given: object) -> tuple[str, ...]:
@@ -587,48 +528,3 @@ class GroupConfig:
         """
         limit = self.time_to_rebalance
         return max(limit / 2, limit - self.heartbeat_interval)
-
-
-AcknowledgementMode = Literal["implicit", "explicit"]
-AcquireMode = Literal["batch_optimized", "record_limit"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareConfig:
-    """How a share consumer reads and acknowledges records (KIP-932).
-
-    The start of a new group, the isolation level, the acquisition lock and the limit of deliveries are settings of the
-    group at the brokers (``share.auto.offset.reset`` and others).
-    """
-
-    group_id: str
-    """The name of the share group."""
-    acknowledgement_mode: AcknowledgementMode = "implicit"
-    """``"implicit"``: the next read accepts the records that were returned and not acknowledged. ``"explicit"``: the
-    user acknowledges each record before the next read."""
-    acquire_mode: AcquireMode = "batch_optimized"
-    """``"batch_optimized"``: brokers acquire whole batches, so a fetch may return more than ``max_fetch_records``.
-    ``"record_limit"``: never more (KIP-1206, Kafka 4.2; older brokers ignore it)."""
-    max_fetch_records: int = 500
-    """The records that one fetch acquires at one broker. Java's share consumer takes ``max.poll.records``."""
-    fetch_min_bytes: int = 1
-    """Bytes that a broker collects before it responds to a fetch."""
-    fetch_max_bytes: int = 50 * MIB
-    """The maximum number of bytes in one response, less than ``max_response_size``."""
-    fetch_max_wait: float = 0.5
-    """Seconds that a broker waits for ``fetch_min_bytes``. Acknowledgements to this broker wait as long."""
-    check_crcs: bool = True
-    """Whether the checksums of batches are verified."""
-    max_decompressed_size: int = 128 * MIB
-    """The most bytes that one batch may decompress to. A larger one is CorruptRecord."""
-
-    def __post_init__(self) -> None:
-        _name(self, "group_id")
-        _one_of(self, "acknowledgement_mode", ("implicit", "explicit"))
-        _one_of(self, "acquire_mode", ("batch_optimized", "record_limit"))
-        _whole(self, "max_fetch_records", 1)
-        _whole(self, "fetch_min_bytes", 0)
-        _whole(self, "fetch_max_bytes", 1)
-        _whole(self, "max_decompressed_size", 1)
-        _seconds(self, "fetch_max_wait")
-        _switch(self, "check_crcs")

@@ -81,6 +81,13 @@ MACHINES = [
         "A member of a group, under the classic protocol. It releases revoked partitions before it joins again.",
     ),
     Machine(
+        "Member of a share group",
+        "aiokafka_lite.share.member",
+        "TRANSITIONS",
+        "JOINING",
+        "A member of a share group (KIP-932). An assignment takes effect at once: members may share a partition.",
+    ),
+    Machine(
         "Broker of the embedded cluster",
         "aiokafka_lite.embedded.node",
         "TRANSITIONS",

@@ -21,6 +21,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
 from aiokafka_lite.config import KIB, MIB, ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig  # noqa: E402
+from aiokafka_lite.share.config import ShareConfig  # noqa: E402
 
 PAGE = ROOT / "docs" / "settings.md"
 
@@ -29,6 +30,7 @@ CONFIGURATIONS: list[tuple[type, str, str]] = [
     (ProducerConfig, "Producer", ""),
     (ConsumerConfig, "Consumer", "`Consumer` and `ConsumerGroup` take these."),
     (GroupConfig, "Group", "`ConsumerGroup`, and `Consumer` with a `group_id`, take these."),
+    (ShareConfig, "Share group", "`ShareConsumer` takes these."),
 ]
 
 
@@ -103,13 +105,16 @@ JAVA: dict[str, Java] = {
     "rebalance_timeout": Java(None),
     "auto_commit": Java("enable.auto.commit", SAME),
     "auto_commit_interval": Java("auto.commit.interval.ms", SAME),
+    "acknowledgement_mode": Java("share.acknowledgement.mode", SAME),
+    "acquire_mode": Java("share.acquire.mode", SAME),
+    "max_fetch_records": Java("max.poll.records", SAME),
 }
 
 MEANING_OF_NONE = {
     "ssl_context": "made from the next settings",
     "ssl_cafile": "the system's certificates",
     "transactional_id": "no transactions",
-    "idempotence": "on with `acks=\"all\"` and `retries` above 0",
+    "idempotence": 'on with `acks="all"` and `retries` above 0',
     "compression_level": "the codec's own",
     "fetch_memory": "`fetch_max_bytes` from each broker",
     "rebalance_timeout": "`max_poll_interval`",
@@ -121,7 +126,7 @@ HEAD = """# Settings
 All settings are keyword arguments of the clients. Times are in seconds, sizes in bytes. A wrong setting raises
 `ConfigurationError` in the constructor, which names the setting, what is allowed, and the given value. Java's names and
 defaults are those of Kafka 4.3; a default in **bold** differs from this client's. This page is made from
-`aiokafka_lite/config.py` by `docs/list_settings.py`; change those, not the page.
+`aiokafka_lite/config.py` and `share/config.py` by `docs/list_settings.py`; change those, not the page.
 """
 
 

@@ -34,7 +34,6 @@ from ..arguments import must_be
 from ..cluster.client import Client
 from ..cluster.coordinators import CoordinatorKey, CoordinatorKind
 from ..cluster.topics import check_topic_name
-from ..config import LONGEST
 from ..errors import (
     BrokerError,
     ConnectionLost,
@@ -48,6 +47,7 @@ from ..errors import (
 from ..net.broker import Broker, Purpose
 from ..protocol.schema import Request, Since
 from ..protocol.versions import VersionTable
+from ..setting_checks import LONGEST
 from ..types import TopicPartition
 from .results import Results
 

@@ -12,8 +12,8 @@ import random as _random
 from collections.abc import Callable
 
 from ..arguments import must_be
-from ..config import SHORTEST_PAUSE
 from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
+from ..setting_checks import SHORTEST_PAUSE
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from ..cluster.metrics import ClientMetrics
 from ..consumer.metrics import ConsumerMetrics, GroupMetrics, MemberMetrics, PartitionMetrics, RequestMetrics
 from ..net.metrics import BrokerTraffic, LatencyMetrics
 from ..producer.metrics import BrokerMetrics, ProducerMetrics, TransactionMetrics
+from ..share.metrics import ShareConsumerMetrics
 from ..workers import WorkersMetrics
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "PartitionMetrics",
     "ProducerMetrics",
     "RequestMetrics",
+    "ShareConsumerMetrics",
     "TransactionMetrics",
     "WorkersMetrics",
 ]

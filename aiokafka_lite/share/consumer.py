@@ -23,7 +23,7 @@ from .results import AcknowledgementResult, OnAcknowledged
 from .settings import ShareConsumerSettings, share_options
 
 if TYPE_CHECKING:
-    from ..net.traffic import BrokerTraffic
+    from ..net.metrics import BrokerTraffic
     from .metrics import ShareConsumerMetrics
 
 
@@ -241,9 +241,9 @@ class ShareConsumer(Component, Generic[K, V]):
 
     def metrics(self) -> ShareConsumerMetrics:
         """The counters of this consumer so far, and its state now."""
-        from .metrics import snapshot
+        from .metrics import share_consumer_metrics
 
-        return snapshot(self._core)
+        return share_consumer_metrics(self._core)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.

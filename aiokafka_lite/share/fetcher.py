@@ -18,36 +18,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
-from ..config import ShareConfig
 from ..errors import (
-    BrokerError,
     ConnectionLost,
     ErrorCode,
     IllegalStateError,
     KafkaError,
-    ProtocolError,
     UnsupportedVersion,
     error_for,
 )
 from ..net.connection import Connection, Purpose
 from ..protocol.messages import (
     ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    ShareFetchResponse,
-    ShareFetchResponsePartition,
 )
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
-from .acquired import AcquiredRecords
+from .answers import Renewal, Results, ShareAnswers
+from .config import ShareConfig
 from .counters import Counters
 from .in_flight import Acknowledgements, Acquisition, InFlight
-from .requests import acknowledge_request, fetch_request, may_acknowledge_again, may_fetch_again
+from .requests import acknowledge_request, fetch_request, may_fetch_again
 from .session import FINAL, ShareSession, TopicIdPartition
 
 logger = logging.getLogger(__name__)
@@ -57,19 +52,6 @@ ACKNOWLEDGE_AFTER = 0.5
 
 FINAL_TIMEOUT = 1.0
 """Seconds for the request that sends the last acknowledgements and closes the session."""
-
-
-@dataclass(slots=True)
-class Renewal:
-    """A record whose acquisition lock shall begin again, and the promise of the new lock's length in seconds."""
-
-    acquisition: Acquisition
-    offset: int
-    promise: asyncio.Future[float]
-
-    def fail(self, error: KafkaError) -> None:
-        if not self.promise.done():
-            self.promise.set_exception(error)
 
 
 class BrokerShareFetcher:
@@ -94,8 +76,6 @@ class BrokerShareFetcher:
         on_failure: Callable[[KafkaError], None],
     ) -> None:
         self.node_id = node_id
-        self.lock_timeout: float | None = None
-        """The seconds of the last acquisition lock; None before the first one."""
         self._client = client
         self._config = config
         self._member_id = member_id
@@ -104,10 +84,11 @@ class BrokerShareFetcher:
         self._wants_records = wants_records
         self._on_records = on_records
         self._on_settled = on_settled
-        self._on_failure = on_failure
+        self._answers = ShareAnswers(
+            node_id, client, config, in_flight, counters, on_settled=on_settled, on_failure=on_failure
+        )
         self._session = ShareSession()
         self._wanted: Mapping[TopicIdPartition, TopicPartition] = {}
-        self._names: dict[TopicIdPartition, TopicPartition] = {}
         self._renewals: list[Renewal] = []
         self._flushes: list[asyncio.Future[None]] = []  # that wait for the next request
         self._sent_flushes: list[asyncio.Future[None]] = []  # that wait for the request under way
@@ -128,7 +109,7 @@ class BrokerShareFetcher:
     def want(self, partitions: Mapping[TopicIdPartition, TopicPartition]) -> None:
         """Fetch these partitions from now on, and no others."""
         self._wanted = partitions
-        self._names.update(partitions)
+        self._answers.names.update(partitions)
         self.wake()
 
     def wake(self) -> None:
@@ -265,15 +246,15 @@ class BrokerShareFetcher:
             began = loop.time()
             self._counters.fetch_requests += 1
             response = await connection.send(request, timeout=timeout)
+            code = ErrorCode.of(response.error_code)
+            if not self._session_continues(code, response.error_message, to_send):
+                await asyncio.sleep(self._backoff.next())
+                return
+            some, refused = self._answers.fetched(response, to_send, began)
         except KafkaError as error:
             await self._failed(error, to_send)
             return
-        code = ErrorCode.of(response.error_code)
-        if not self._session_continues(code, response.error_message, to_send):
-            await asyncio.sleep(self._backoff.next())
-            return
         self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
-        some, refused = self._apply(response, to_send, began)
         self._settled()
         if some:
             self._backoff.reset()
@@ -316,9 +297,9 @@ class BrokerShareFetcher:
                 renewal.fail(renewal.acquisition.lost or error_for(code, "renewing an acquisition lock"))
             await asyncio.sleep(self._backoff.next())
             return
-        results = self._results(response)
-        again = [each for each in to_send if not self._settle(each, results)]
-        self._apply_renewals(renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
+        results = self._answers.results(response)
+        again = [each for each in to_send if not self._answers.settle(each, results)]
+        self._answers.renewed(renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
         self._settled()
         if again:
             await asyncio.sleep(self._backoff.next())
@@ -328,7 +309,7 @@ class BrokerShareFetcher:
     async def _end_session(self, to_send: list[Acknowledgements]) -> None:
         """Close the session with a request that carries these acknowledgements. Never raises a KafkaError."""
         error: KafkaError | None = ConnectionLost(f"broker {self.node_id} did not answer in time", sent=True)
-        results: Mapping[TopicIdPartition, KafkaError | None] = {}
+        results: Results = {}
         if self._session.is_open:
             request = acknowledge_request(self._config.group_id, self._member_id, FINAL, to_send)
             with anyio.move_on_after(FINAL_TIMEOUT):
@@ -337,7 +318,7 @@ class BrokerShareFetcher:
                     response = await connection.send(request, timeout=FINAL_TIMEOUT)
                     code = ErrorCode.of(response.error_code)
                     error = None if code is ErrorCode.NONE else error_for(code, response.error_message or "")
-                    results = self._results(response)
+                    results = self._answers.results(response)
                 except KafkaError as failure:
                     error = failure
                     logger.debug("could not close the share session with broker %s: %s", self.node_id, failure)
@@ -380,78 +361,15 @@ class BrokerShareFetcher:
         details = f" ({message})" if message else ""
         error = error_for(code, f"broker {self.node_id} refused a request of its share session{details}")
         if continues:
+            if not may_fetch_again(error):
+                raise error
             for each in sent:
                 self._on_settled(replace(each, error=error))
             self._settled()
-            if not may_fetch_again(error):
-                raise error
         else:
             logger.info("broker %s ended the share session: %s", self.node_id, code.name)
             self._lose(error, sent)
         return False
-
-    # Answers.
-
-    def _apply(self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float) -> tuple[bool, bool]:
-        """Apply an answer. Returns whether records were acquired, and whether a partition was refused."""
-        self.lock_timeout = response.acquisition_lock_timeout_ms / 1000
-        some = refused = False
-        results: dict[TopicIdPartition, KafkaError | None] = {}
-        for topic in response.responses:
-            for data in topic.partitions:
-                key = TopicIdPartition(topic.topic_id, data.partition_index)
-                name = self._names.get(key)
-                if name is None:
-                    raise ProtocolError(f"broker {self.node_id} answered for a partition that was not requested: {key}")
-                results[key] = self._error(name, data.acknowledge_error_code, data.acknowledge_error_message)
-                leader = data.current_leader
-                if leader.leader_id >= 0 and leader.leader_epoch > 0:
-                    self._client.update_leader(name, leader.leader_id, leader.leader_epoch, response.node_endpoints)
-                error = self._error(name, data.error_code, data.error_message)
-                if error is not None:
-                    refused = True
-                    self._client.request_refresh([name.topic])
-                    if not may_fetch_again(error):
-                        self._on_failure(error)
-                elif data.acquired_records:
-                    some = self._acquire(name, key, data, began + self.lock_timeout) or some
-        for each in sent:
-            refused = not self._settle(each, results) or refused
-        return some, refused
-
-    def _acquire(
-        self, name: TopicPartition, key: TopicIdPartition, data: ShareFetchResponsePartition, expires_at: float
-    ) -> bool:
-        records = data.records or b""
-        acquired = AcquiredRecords(
-            name,
-            records,
-            data.acquired_records,
-            check_crc=self._config.check_crcs,
-            max_size=self._config.max_decompressed_size,
-        )
-        if acquired.failure is not None:
-            self._on_failure(acquired.failure)
-        acquisition = Acquisition(name, key, self.node_id, expires_at, acquired.records)
-        acquisition.acknowledged.update(acquired.settled)
-        self._in_flight.add(acquisition)
-        self._counters.records_acquired += len(acquired.records)
-        self._counters.bytes_fetched += len(records)
-        if data.acquired_records[0].delivery_count > 1 or data.acquired_records[-1].delivery_count > 1:
-            self._counters.records_redelivered += sum(record.delivery_count > 1 for record in acquired.records)
-        return bool(acquired.records) or acquired.failure is not None
-
-    def _settle(self, sent: Acknowledgements, results: Mapping[TopicIdPartition, KafkaError | None]) -> bool:
-        """Apply the result of acknowledgements. Returns False if they have to be sent again."""
-        key = sent.acquisition.key
-        error = results.get(key)
-        if key not in results:
-            error = ProtocolError(f"broker {self.node_id} did not answer for {sent.acquisition.partition}")
-        if isinstance(error, BrokerError) and may_acknowledge_again(error):
-            self._in_flight.put_back(sent)
-            return False
-        self._on_settled(replace(sent, error=error))
-        return True
 
     def _take_renewals(self, connection: Connection) -> list[Renewal]:
         """The renewals of the next request. Those that would be refused fail here."""
@@ -474,38 +392,3 @@ class BrokerShareFetcher:
             else:
                 each.fail(failure)
         return to_send
-
-    def _apply_renewals(
-        self,
-        renewals: Sequence[Renewal],
-        results: Mapping[TopicIdPartition, KafkaError | None],
-        began: float,
-        lock_timeout: float,
-    ) -> None:
-        for each in renewals:
-            error = results.get(each.acquisition.key)
-            if error is not None:
-                each.fail(error)
-                continue
-            self._counters.renewed += 1
-            self._in_flight.renewed(each.acquisition, each.offset, began + lock_timeout)
-            if not each.promise.done():
-                each.promise.set_result(lock_timeout)
-
-    def _results(self, response: ShareAcknowledgeResponse) -> Mapping[TopicIdPartition, KafkaError | None]:
-        results: dict[TopicIdPartition, KafkaError | None] = {}
-        for topic in response.responses:
-            for data in topic.partitions:
-                key = TopicIdPartition(topic.topic_id, data.partition_index)
-                name = self._names.get(key)
-                if name is not None:
-                    results[key] = self._error(name, data.error_code, data.error_message)
-        return results
-
-    def _error(self, name: TopicPartition, code: int, message: str | None) -> BrokerError | None:
-        if code == ErrorCode.NONE:
-            return None
-        details = f" ({message})" if message else ""
-        return error_for(
-            code, f"{name} at broker {self.node_id} for share group {self._config.group_id!r}{details}", at=name
-        )

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..cluster.metrics import ClientMetrics, client_metrics
+from ..snapshot import Snapshot
+
 if TYPE_CHECKING:
     from .core import ShareCore
 
 
-@dataclass(frozen=True, slots=True)
-class ShareConsumerMetrics:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConsumerMetrics(Snapshot):
     """A share consumer at one moment. Counters begin at 0 with the consumer.
 
     ``member_state`` is the name of a state in docs/states.md. ``records_buffered`` are acquired and not returned to the
@@ -41,9 +44,10 @@ class ShareConsumerMetrics:
     sessions_opened: int
     sessions_lost: int
     acquisition_lock_timeout: float | None
+    client: ClientMetrics
 
 
-def snapshot(core: ShareCore) -> ShareConsumerMetrics:
+def share_consumer_metrics(core: ShareCore) -> ShareConsumerMetrics:
     """The metrics of one consumer now."""
     counters, member, in_flight = core.counters, core.membership.member, core.in_flight
     return ShareConsumerMetrics(
@@ -67,4 +71,5 @@ def snapshot(core: ShareCore) -> ShareConsumerMetrics:
         sessions_opened=counters.sessions_opened,
         sessions_lost=counters.sessions_lost,
         acquisition_lock_timeout=core.lock_timeout,
+        client=client_metrics(core.client),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..aio.retry import is_retriable
-from ..config import ShareConfig
 from ..errors import BrokerError, ErrorCode
 from ..protocol.messages import (
     ShareAcknowledgementBatch,
@@ -18,6 +17,7 @@ from ..protocol.messages import (
     ShareFetchRequestTopic,
 )
 from .acknowledgements import AcknowledgeType, acknowledgement_batches
+from .config import ShareConfig
 from .in_flight import Acknowledgements
 from .session import ShareSessionRequest, TopicIdPartition
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields
 from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
 from ..cluster.bootstrap import parse_bootstrap_servers
-from ..config import AcknowledgementMode, AcquireMode, ClientConfig, ClientSettings, ShareConfig
+from ..config import ClientConfig, ClientSettings
 from ..consumer.settings import checked_topics
 from ..errors import ConfigurationError
 from ..net.connector import Connector, check_connector
+from .config import AcknowledgementMode, AcquireMode, ShareConfig
 from .deserializing import OnShareDeserializationError, ShareDeserializing
 from .results import OnAcknowledged
 

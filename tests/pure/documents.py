@@ -29,6 +29,7 @@ from aiokafka_lite import (
     Producer,
     RebalanceHandle,
     Record,
+    ShareConsumer,
 )
 from aiokafka_lite.consumer import Batch
 from aiokafka_lite.types import TimestampType
@@ -45,6 +46,7 @@ MADE = {
     ConsumerGroup: ConsumerGroup("localhost:9092", group_id="billing"),
     EmbeddedCluster: EmbeddedCluster(),
     Producer: Producer("localhost:9092"),
+    ShareConsumer: ShareConsumer("orders", group_id="billing", bootstrap_servers="localhost:9092"),
 }
 """What a call of a class gives, for the classes whose attributes come in the constructor."""
 
@@ -55,6 +57,7 @@ PARTS: dict[str, Any] = {
     "consumer": MADE[Consumer],
     "handle": RebalanceHandle,
     "producer": MADE[Producer],
+    "queue": MADE[ShareConsumer],
     "record": Record("orders", 0, 0, 0, TimestampType.CREATE_TIME, b"", b""),
     "session": ConsumerGroupSession,
     "batch": Batch,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import config
+from aiokafka_lite.share import config as share_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +34,12 @@ def test_the_page_is_what_the_configurations_say() -> None:
 
 
 def test_every_configuration_is_on_the_page() -> None:
-    found = {each for name, each in vars(config).items() if name.endswith("Config") and isinstance(each, type)}
+    found = {
+        each
+        for module in (config, share_config)
+        for name, each in vars(module).items()
+        if name.endswith("Config") and isinstance(each, type)
+    }
     assert found == set(CONFIGURATIONS)
 
 

@@ -1,0 +1,77 @@
+"""Checks of single settings, for the configuration classes. Each raises ConfigurationError."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from .arguments import INT32_MAX, INT64_MAX, is_whole, must_be, text
+from .errors import ConfigurationError
+
+LONGEST = INT32_MAX / 1000
+"""Seconds, 24.8 days: the longest time that requests can carry, as milliseconds."""
+
+LONGEST_TIMER = INT64_MAX / 1000
+"""The same for times that are not sent in requests. Java's client allows this number of milliseconds."""
+
+SHORTEST_PAUSE = 0.001
+"""Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
+
+
+def wrong(name: str, what: str, value: object) -> ConfigurationError:
+    return ConfigurationError(must_be(name, what, value))
+
+
+def seconds(settings: object, *names: str, zero: bool = True, most: float = LONGEST) -> None:
+    """Each is a finite number of seconds up to ``most``, and above zero unless ``zero`` allows it."""
+    for name in names:
+        value = getattr(settings, name)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or value < 0 or (value == 0 and not zero):
+            raise wrong(name, f"a number of seconds {'>=' if zero else '>'} 0", value)
+        if value > most:
+            what = f"at most {int(most):,} seconds"
+            raise ConfigurationError(f"{must_be(name, what, value)}; is it in milliseconds?")
+
+
+def whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None:
+    value = getattr(settings, name)
+    if not is_whole(value) or not low <= value <= high:
+        raise wrong(name, f"a whole number from {low} to {high}", value)
+
+
+def pauses(settings: object, name: str) -> None:
+    """A backoff: the first pause, and the longest one under the same name with ``_max``."""
+    longest = f"{name}_max"
+    seconds(settings, name, longest, most=LONGEST_TIMER)
+    for each in (name, longest):
+        if getattr(settings, each) < SHORTEST_PAUSE:
+            raise wrong(each, f"a number of seconds >= {SHORTEST_PAUSE:g}", getattr(settings, each))
+    value, maximum = getattr(settings, name), getattr(settings, longest)
+    if value > maximum:
+        raise wrong(name, f"at most {longest}={maximum!r}", value)
+
+
+def one_of(settings: object, name: str, allowed: Iterable[object]) -> None:
+    value, choices = getattr(settings, name), tuple(allowed)
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        raise wrong(name, f"one of {', '.join(map(repr, choices))}", value)
+
+
+def switch(settings: object, name: str) -> None:
+    value = getattr(settings, name)
+    if not isinstance(value, bool):
+        raise wrong(name, "True or False", value)
+
+
+def string(settings: object, name: str) -> None:
+    try:
+        text(name, getattr(settings, name))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def filled(settings: object, name: str) -> None:
+    string(settings, name)
+    if not getattr(settings, name):
+        raise wrong(name, "a string that is not empty", "")

@@ -1,0 +1,165 @@
+"""Applying the answers of one broker: acquired records, results of acknowledgements, new leaders, and errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ..cluster.client import Client
+from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
+from ..protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse, ShareFetchResponsePartition
+from ..types import TopicPartition
+from .acquired import AcquiredRecords
+from .config import ShareConfig
+from .counters import Counters
+from .in_flight import Acknowledgements, Acquisition, InFlight
+from .requests import may_acknowledge_again, may_fetch_again
+from .session import TopicIdPartition
+
+Results: TypeAlias = Mapping[TopicIdPartition, KafkaError | None]
+
+
+@dataclass(slots=True)
+class Renewal:
+    """A record whose acquisition lock shall begin again, and the promise of the new lock's length in seconds."""
+
+    acquisition: Acquisition
+    offset: int
+    promise: asyncio.Future[float]
+
+    def fail(self, error: KafkaError) -> None:
+        if not self.promise.done():
+            self.promise.set_exception(error)
+
+
+class ShareAnswers:
+    """Applies answers to the records in flight. Owner: the ``BrokerShareFetcher``.
+
+    ``on_settled`` is called with each result of acknowledgements, ``on_failure`` with an error that the next read
+    raises.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        client: Client,
+        config: ShareConfig,
+        in_flight: InFlight,
+        counters: Counters,
+        *,
+        on_settled: Callable[[Acknowledgements], None],
+        on_failure: Callable[[KafkaError], None],
+    ) -> None:
+        self.names: dict[TopicIdPartition, TopicPartition] = {}
+        """The partitions that were requested from this broker."""
+        self._node_id = node_id
+        self._client = client
+        self._config = config
+        self._in_flight = in_flight
+        self._counters = counters
+        self._on_settled = on_settled
+        self._on_failure = on_failure
+
+    def fetched(
+        self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float
+    ) -> tuple[bool, bool]:
+        """Apply the answer to a ShareFetch. Returns whether it has records, and whether it refuses a partition."""
+        expires_at = began + response.acquisition_lock_timeout_ms / 1000
+        some = refused = False
+        results: dict[TopicIdPartition, KafkaError | None] = {}
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, data.partition_index)
+                name = self.names.get(key)
+                if name is None:
+                    raise ProtocolError(
+                        f"broker {self._node_id} answered for a partition that was not requested: {key}"
+                    )
+                results[key] = self._error(name, data.acknowledge_error_code, data.acknowledge_error_message)
+                leader = data.current_leader
+                if leader.leader_id >= 0 and leader.leader_epoch > 0:
+                    self._client.update_leader(name, leader.leader_id, leader.leader_epoch, response.node_endpoints)
+                error = self._error(name, data.error_code, data.error_message)
+                if error is not None:
+                    refused = True
+                    self._client.request_refresh([name.topic])
+                    if not may_fetch_again(error):
+                        self._on_failure(error)
+                elif data.acquired_records:
+                    some = self._acquire(name, key, data, expires_at) or some
+        for each in sent:
+            refused = not self.settle(each, results) or refused
+        return some, refused
+
+    def _acquire(
+        self, name: TopicPartition, key: TopicIdPartition, data: ShareFetchResponsePartition, expires_at: float
+    ) -> bool:
+        records = data.records or b""
+        acquired = AcquiredRecords(
+            name,
+            records,
+            data.acquired_records,
+            check_crc=self._config.check_crcs,
+            max_size=self._config.max_decompressed_size,
+        )
+        if acquired.failure is not None:
+            self._on_failure(acquired.failure)
+        acquisition = Acquisition(name, key, self._node_id, expires_at, acquired.records)
+        acquisition.acknowledged.update(acquired.settled)
+        self._in_flight.add(acquisition)
+        self._counters.records_acquired += len(acquired.records)
+        self._counters.bytes_fetched += len(records)
+        if data.acquired_records[0].delivery_count > 1 or data.acquired_records[-1].delivery_count > 1:
+            self._counters.records_redelivered += sum(record.delivery_count > 1 for record in acquired.records)
+        return bool(acquired.records) or acquired.failure is not None
+
+    def settle(self, sent: Acknowledgements, results: Results) -> bool:
+        """Apply the result of acknowledgements. Returns False if they have to be sent again."""
+        key = sent.acquisition.key
+        error = results.get(key)
+        if key not in results:
+            error = ProtocolError(f"broker {self._node_id} did not answer for {sent.acquisition.partition}")
+        if isinstance(error, BrokerError) and may_acknowledge_again(error):
+            self._in_flight.put_back(sent)
+            return False
+        self._on_settled(replace(sent, error=error))
+        return True
+
+    def renewed(
+        self,
+        renewals: Sequence[Renewal],
+        results: Results,
+        began: float,
+        lock_timeout: float,
+    ) -> None:
+        """Apply the results of renewals; the request went out at the loop's time ``began``."""
+        for each in renewals:
+            error = results.get(each.acquisition.key)
+            if error is not None:
+                each.fail(error)
+                continue
+            self._counters.renewed += 1
+            self._in_flight.renewed(each.acquisition, each.offset, began + lock_timeout)
+            if not each.promise.done():
+                each.promise.set_result(lock_timeout)
+
+    def results(self, response: ShareAcknowledgeResponse) -> Results:
+        """The result of each partition; None for one whose acknowledgements were applied."""
+        results: dict[TopicIdPartition, KafkaError | None] = {}
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, data.partition_index)
+                name = self.names.get(key)
+                if name is not None:
+                    results[key] = self._error(name, data.error_code, data.error_message)
+        return results
+
+    def _error(self, name: TopicPartition, code: int, message: str | None) -> BrokerError | None:
+        if code == ErrorCode.NONE:
+            return None
+        details = f" ({message})" if message else ""
+        return error_for(
+            code, f"{name} at broker {self._node_id} for share group {self._config.group_id!r}{details}", at=name
+        )

@@ -1,0 +1,53 @@
+"""The settings of a share consumer, beside those of every client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..config import MIB
+from ..setting_checks import filled, one_of, seconds, switch, whole
+
+AcknowledgementMode = Literal["implicit", "explicit"]
+AcquireMode = Literal["batch_optimized", "record_limit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConfig:
+    """How a share consumer reads and acknowledges records (KIP-932).
+
+    The start of a new group, the isolation level, the acquisition lock and the limit of deliveries are settings of the
+    group at the brokers (``share.auto.offset.reset`` and others).
+    """
+
+    group_id: str
+    """The name of the share group."""
+    acknowledgement_mode: AcknowledgementMode = "implicit"
+    """``"implicit"``: the next read accepts the records that were returned and not acknowledged. ``"explicit"``: the
+    user acknowledges each record before the next read."""
+    acquire_mode: AcquireMode = "batch_optimized"
+    """``"batch_optimized"``: brokers acquire whole batches, so a fetch may return more than ``max_fetch_records``.
+    ``"record_limit"``: never more (KIP-1206, Kafka 4.2; older brokers ignore it)."""
+    max_fetch_records: int = 500
+    """The records that one fetch acquires at one broker. Java's share consumer takes ``max.poll.records``."""
+    fetch_min_bytes: int = 1
+    """Bytes that a broker collects before it responds to a fetch."""
+    fetch_max_bytes: int = 50 * MIB
+    """The maximum number of bytes in one response, less than ``max_response_size``."""
+    fetch_max_wait: float = 0.5
+    """Seconds that a broker waits for ``fetch_min_bytes``. Acknowledgements to this broker wait as long."""
+    check_crcs: bool = True
+    """Whether the checksums of batches are verified."""
+    max_decompressed_size: int = 128 * MIB
+    """The most bytes that one batch may decompress to. A larger one is CorruptRecord."""
+
+    def __post_init__(self) -> None:
+        filled(self, "group_id")
+        one_of(self, "acknowledgement_mode", ("implicit", "explicit"))
+        one_of(self, "acquire_mode", ("batch_optimized", "record_limit"))
+        whole(self, "max_fetch_records", 1)
+        whole(self, "fetch_min_bytes", 0)
+        whole(self, "fetch_max_bytes", 1)
+        whole(self, "max_decompressed_size", 1)
+        seconds(self, "fetch_max_wait")
+        switch(self, "check_crcs")

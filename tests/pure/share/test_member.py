@@ -1,0 +1,131 @@
+"""The member of a share group, in all states and for all answers."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from aiokafka_lite.errors import AuthorizationError, BrokerError, ErrorCode
+from aiokafka_lite.protocol.messages import (
+    ShareGroupHeartbeatAssignment,
+    ShareGroupHeartbeatResponse,
+    ShareGroupHeartbeatTopicPartitions,
+)
+from aiokafka_lite.share.member import TRANSITIONS, ShareMember, ShareMemberState
+from aiokafka_lite.share.session import TopicIdPartition
+
+S = ShareMemberState
+TOPIC_ID = bytes(range(16))
+
+
+def answer(
+    code: ErrorCode = ErrorCode.NONE, epoch: int = 3, partitions: list[int] | None = None
+) -> ShareGroupHeartbeatResponse:
+    assignment = None
+    if partitions is not None:
+        topic = ShareGroupHeartbeatTopicPartitions(topic_id=TOPIC_ID, partitions=partitions)
+        assignment = ShareGroupHeartbeatAssignment(topic_partitions=[topic])
+    return ShareGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=code,
+        member_epoch=epoch,
+        heartbeat_interval_ms=2_000,
+        assignment=assignment,
+    )
+
+
+def member_in(state: ShareMemberState) -> ShareMember:
+    """A member in this state, with one partition where it has been in the group."""
+    member = ShareMember("g", "id", ["orders", "bills"], rack="r1")
+    if state is not S.JOINING:
+        member.answered(answer(partitions=[0]))
+    if state is S.FENCED:
+        member.answered(answer(ErrorCode.UNKNOWN_MEMBER_ID))
+    if state is S.FAILED:
+        member.answered(answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    if state in (S.LEAVING, S.LEFT):
+        member.close()
+    if state is S.LEFT:
+        member.left()
+    assert member.state is state
+    return member
+
+
+AFTER = {
+    ErrorCode.NONE: S.STABLE,
+    ErrorCode.UNKNOWN_MEMBER_ID: S.FENCED,
+    ErrorCode.FENCED_MEMBER_EPOCH: S.FENCED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: S.FAILED,
+    ErrorCode.GROUP_ID_NOT_FOUND: S.FAILED,
+    ErrorCode.UNSUPPORTED_VERSION: S.FAILED,
+    ErrorCode.NOT_COORDINATOR: None,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: None,
+    ErrorCode.UNKNOWN_SERVER_ERROR: None,
+}
+"""The state after an answer, for a member that takes part; None: the state stays, and the heartbeat is sent again."""
+
+
+@pytest.mark.parametrize(("state", "code"), list(product(S, AFTER)), ids=lambda each: each.name)
+def test_every_answer_in_every_state(state: ShareMemberState, code: ErrorCode) -> None:
+    member = member_in(state)
+    member.answered(answer(code))
+    takes_part = state in (S.JOINING, S.STABLE, S.FENCED)
+    assert member.state is ((AFTER[code] or state) if takes_part else state)
+
+
+@pytest.mark.parametrize("state", S, ids=lambda each: each.name)
+def test_closing_in_every_state(state: ShareMemberState) -> None:
+    member = member_in(state)
+    member.close()
+    left_without_a_request = {S.FENCED: S.LEFT, S.LEFT: S.LEFT, S.FAILED: S.FAILED}
+    assert member.state is left_without_a_request.get(state, S.LEAVING)
+
+
+def test_every_state_is_reached_by_the_table() -> None:
+    reached = {following for events in TRANSITIONS.values() for following in events.values()}
+    assert reached | {S.JOINING} == set(S)
+
+
+def test_a_join_names_topics_and_rack_and_later_heartbeats_do_not() -> None:
+    member = ShareMember("g", "id", ["orders", "bills"], rack="r1")
+    join = member.heartbeat()
+    assert (join.member_epoch, join.subscribed_topic_names, join.rack_id) == (0, ["bills", "orders"], "r1")
+    member.answered(answer(epoch=7))
+    later = member.heartbeat()
+    assert (later.member_epoch, later.subscribed_topic_names, later.rack_id) == (7, None, None)
+
+
+def test_a_fenced_member_loses_its_partitions_and_joins_again_with_the_same_id() -> None:
+    member = member_in(S.FENCED)
+    assert member.assignment == frozenset()
+    again = member.heartbeat()
+    assert (again.member_id, again.member_epoch, again.subscribed_topic_names) == ("id", 0, ["bills", "orders"])
+
+
+def test_an_answer_without_an_assignment_keeps_the_partitions() -> None:
+    member = member_in(S.STABLE)
+    member.answered(answer(epoch=4))
+    assert member.assignment == {TopicIdPartition(TOPIC_ID, 0)}
+    member.answered(answer(epoch=5, partitions=[]))
+    assert member.assignment == frozenset()
+
+
+def test_a_member_that_leaves_sends_epoch_minus_one_and_takes_no_assignment() -> None:
+    member = member_in(S.LEAVING)
+    assert member.heartbeat().member_epoch == -1
+    member.answered(answer(partitions=[1]))
+    assert member.assignment == {TopicIdPartition(TOPIC_ID, 0)}
+
+
+def test_the_interval_of_heartbeats_is_the_coordinators() -> None:
+    assert member_in(S.STABLE).heartbeat_interval == 2.0
+
+
+def test_a_refusal_says_what_to_do() -> None:
+    refused = member_in(S.JOINING).answered(answer(ErrorCode.GROUP_ID_NOT_FOUND))
+    assert isinstance(refused, BrokerError)
+    assert "a group of another type has this id; use another group_id" in str(refused)
+    refused = member_in(S.JOINING).answered(answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    assert isinstance(refused, AuthorizationError)
+    assert "needs READ on the group" in str(refused)
